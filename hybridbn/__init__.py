@@ -1,0 +1,32 @@
+"""Hybrid Bayesian networks: discrete and continuous variables in one network, exact posteriors, tables with holes.
+
+The public names are loaded when they are first used, so ``import hybridbn`` is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "hybridbn.errors": ("FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"),
+    "hybridbn.variables": ("Continuous", "Discrete"),
+}
+_PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _PUBLIC.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hybridbn' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

@@ -1,0 +1,40 @@
+"""The library's errors: one family, so that ``except hb.HybridBNError`` catches whatever it refuses."""
+
+__all__ = ["FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"]
+
+
+class HybridBNError(ValueError):
+    """Base of every error that the library raises on purpose."""
+
+
+class TableError(HybridBNError):
+    """A table, column, weight or item of evidence that cannot be used as it is."""
+
+
+class NetworkError(HybridBNError):
+    """A variable, potential or graph that does not make a Bayesian network."""
+
+
+class ImpossibleEvidence(HybridBNError):
+    """Evidence of probability zero.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        The rows of the evidence table that are impossible; ``(0,)`` for a single case.
+    """
+
+    def __init__(self, message: str, rows: tuple[int, ...] = (0,)) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[int, ...]]]:
+        return type(self), (str(self), self.rows)
+
+
+class TooWide(HybridBNError):
+    """An exact computation that would need more memory than it was allowed."""
+
+
+class FormatError(HybridBNError):
+    """A file that is damaged, hostile, of a newer version, or cannot hold what it was asked to hold."""

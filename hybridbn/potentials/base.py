@@ -1,0 +1,352 @@
+"""What every family of potentials promises, and the few array helpers they share.
+
+A potential is the conditional density (or mass function) of one `child` given its `parents`. Inference
+asks for nothing but the methods of `Potential`; a family lives in one file and is found by its `family` name when
+a saved network is read.
+
+The protocol in arrays
+----------------------
+`scope` lists the names ``(*parents, child)`` in the order of the array dimensions. An *axis* holds the points at which a
+variable is looked at: state codes for a discrete variable, numbers for a continuous one. It has shape ``(nodes,)`` when
+all rows share it, or ``(nodes, rows)`` when each row of evidence has points of its own. An array over axes therefore
+has one dimension for each name of the scope and, where any axis is per row, one more for the rows, which is always the last.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+
+__all__ = [
+    "Axes",
+    "Interval",
+    "Potential",
+    "Regression",
+    "checked_array",
+    "checked_parents",
+    "frozen",
+    "shape_of",
+    "spread",
+    "variable_from_dict",
+    "variable_to_dict",
+]
+
+Axes: TypeAlias = Mapping[str, NDArray[Any]]
+Interval: TypeAlias = tuple[float | Values, float | Values]
+"""A range (low, high); the ends are numbers, or arrays with one number a row."""
+
+
+class Regression(NamedTuple):
+    """A linear Gaussian conditional: mean ``intercept + coefficients @ continuous parents``, in the parents' order.
+
+    The leading dimensions of each array are those of the discrete parents, in the parents' order.
+    """
+
+    intercept: Values
+    coefficients: Values
+    variance: Values
+
+
+class Potential(ABC):
+    """The conditional density of `child` given `parents`.
+
+    A new family subclasses this, sets `family`, gives the attributes `child` and `parents` and implements `on` or
+    `log_on`, whichever is natural; each is derived from the other. Everything else has a default that is right, if not
+    fast, for any density. To be saved in files it implements `to_dict` and `from_dict` too.
+
+    Attributes
+    ----------
+    child : Variable
+    parents : tuple of Variable
+    """
+
+    family: ClassVar[str] = ""
+    families: ClassVar[dict[str, type[Potential]]] = {}
+    child: Variable
+    parents: tuple[Variable, ...]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.on is Potential.on and cls.log_on is Potential.log_on:
+            raise TypeError(f"{cls.__name__} must implement on() or log_on()")
+        if cls.family:
+            Potential.families[cls.family] = cls
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Names of the variables in the order of array dimensions: the parents, then the child."""
+        return (*(parent.name for parent in self.parents), self.child.name)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables in the order of `scope`."""
+        return (*self.parents, self.child)
+
+    def variable(self, name: str) -> Variable:
+        """Return the variable of that name."""
+        for variable in self.variables:
+            if variable.name == name:
+                return variable
+        raise NetworkError(f"the potential of {self.child.name!r} has no variable {name!r}, only {shorten(self.scope)}")
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def on(self, axes: Axes) -> tuple[Values, Values | float]:
+        """Evaluate on given points of each variable.
+
+        Parameters
+        ----------
+        axes : mapping from every name of `scope` to an axis
+
+        Returns
+        -------
+        values : ndarray
+            One dimension for each name of `scope`, and the rows last where an axis is per row.
+        log_scale : float or ndarray (rows,)
+            The density is ``values * exp(log_scale)``.
+        """
+        log_values = self.log_on(axes)
+        over = tuple(range(len(self.scope)))
+        top = np.max(log_values, axis=over, initial=-np.inf)
+        scale = np.where(np.isfinite(top), top, 0.0)
+        return np.exp(log_values - scale), scale if scale.ndim else float(scale)
+
+    def log_on(self, axes: Axes) -> Values:
+        """Evaluate the logarithm of the density on given points; ``-inf`` where it is zero."""
+        values, log_scale = self.on(axes)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(values) + log_scale)
+
+    def __call__(self, **values: Any) -> Values | float:
+        """Evaluate at values of all variables, given by name; arrays broadcast against each other.
+
+        States are given as states, numbers as numbers. A value outside the domain gives 0.
+        """
+        if set(values) != set(self.scope):
+            raise TableError(f"give a value for each of {shorten(self.scope)}, not for {shorten(values)}")
+        coded = {variable.name: _coded(variable, values[variable.name]) for variable in self.variables}
+        shape = np.broadcast_shapes(*(array.shape for array in coded.values()))
+        rows = {name: np.broadcast_to(array, shape).reshape(1, -1) for name, array in coded.items()}
+        density, log_scale = self.on(rows)
+        result = (density * np.exp(log_scale)).reshape(shape)
+        return result if shape else float(result)
+
+    # -- what quadrature needs to know ----------------------------------------------------------------------------
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        """Return where the density is not smooth along a continuous variable, or has features that need resolving.
+
+        Parameters
+        ----------
+        name : str
+            A continuous variable of the scope.
+        within : mapping, optional
+            Known ranges of other continuous variables (a known value is a range with equal ends), as numbers or
+            as arrays over rows. Families whose features move with the other variables use it.
+
+        Returns
+        -------
+        ndarray (points,) or (points, rows), finite; sorted along the points.
+        """
+        return np.empty(0)
+
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+        """Return an interval of a continuous variable outside which less than `tail` of the mass lies.
+
+        For the child that is the conditional mass, whatever the parents in `within` are. For a parent it is the range
+        outside which the likelihood of a child `within` its range is negligible; infinite ends say that nothing is known.
+        """
+        variable = self.variable(name)
+        return variable.domain if isinstance(variable, Continuous) else (0.0, len(variable) - 1.0)
+
+    def scale(self, name: str) -> float:
+        """Return the length along a continuous variable below which the density has no features; inf if unknown."""
+        return math.inf
+
+    def cellwise(self, name: str) -> bool:
+        """Tell whether the density depends on this continuous *parent* only through its cell between `breaks`."""
+        return False
+
+    @property
+    def exact_mass(self) -> bool:
+        """Whether `mass` and `moments` are implemented (continuous child only)."""
+        return False
+
+    def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
+        """Integrate over cells of the continuous child.
+
+        Parameters
+        ----------
+        axes : axes of the parents, as in `on`
+        edges : ndarray (cells + 1,) or (cells + 1, rows), increasing; the ends may be infinite
+
+        Returns
+        -------
+        As `on`, with the child's dimension running over the cells.
+        """
+        raise NetworkError(f"{type(self).__name__} of {self.child.name!r} has no exact masses")
+
+    def regression(self) -> Regression | None:
+        """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
+        return None
+
+    # -- simulation -----------------------------------------------------------------------------------------------
+
+    def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
+        """Return the child's values (codes if discrete) at which its conditional cdf reaches the given probabilities.
+
+        Parameters
+        ----------
+        uniforms : ndarray (rows,)
+        given : mapping from each parent to its codes or values, (rows,)
+        """
+        from hybridbn.potentials import numeric
+
+        return numeric.ppf(self, uniforms, given)
+
+    def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
+        """Draw the child once for every row of the parents' codes or values (`size` times where there are no parents)."""
+        rows = size if size is not None else len(next(iter(given.values()))) if given else 1
+        return self.ppf(rng.random(rows), given)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters as a dictionary of plain values, strings, lists and float arrays; exact.
+
+        The variables are not part of it: they are saved once with the network.
+        """
+        raise NetworkError(f"the {type(self).__name__} potential of {self.child.name!r} can't be saved in a file")
+
+    @classmethod
+    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
+        """Make the potential again from what `to_dict` returned."""
+        raise NetworkError(f"{cls.__name__} potentials can't be read from a file")
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return the same potential with variables renamed; names that are not mentioned stay."""
+        clone = copy.copy(self)
+        child, *parents = (replace(v, name=names.get(v.name, v.name)) for v in (self.child, *self.parents))
+        object.__setattr__(clone, "child", child)
+        object.__setattr__(clone, "parents", checked_parents(child, parents))
+        return clone
+
+    def __repr__(self) -> str:
+        given = f" | {', '.join(p.name for p in self.parents)}" if self.parents else ""
+        return f"<{type(self).__name__} {self.child.name}{given}>"
+
+
+# -- helpers for the families -------------------------------------------------------------------------------------
+
+
+def frozen(array: ArrayLike, dtype: Any = None) -> NDArray[Any]:
+    """Return a read-only copy (or the array itself if it is read-only and owns its data already)."""
+    given = np.asarray(array, dtype=dtype)
+    if given.flags.writeable or given.base is not None:
+        given = given.copy()
+        given.flags.writeable = False
+    return given
+
+
+def checked_array(what: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Values:
+    """Return parameters as a read-only float array, refusing what is not finite numbers of the wanted shape."""
+    try:
+        array = frozen(values, np.float64)
+    except (TypeError, ValueError):
+        raise NetworkError(f"{what} must be numbers in a regular array") from None
+    if shape is not None and array.shape != shape:
+        raise NetworkError(f"{what} must have shape {shape}, not {array.shape}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise NetworkError(f"{what} must be finite; found {array[where]} at {where}")
+    return array
+
+
+def checked_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Return the parents as a tuple, refusing what is not a variable and names that occur twice."""
+    if isinstance(parents, Discrete | Continuous):
+        raise NetworkError(f"{child.name!r}: parents must be a sequence of variables; write parents=({parents.name},)")
+    for variable in (child, *parents):
+        if not isinstance(variable, Discrete | Continuous):
+            raise NetworkError(f"expected a Discrete or Continuous variable, not {variable!r}")
+    names = [child.name, *(parent.name for parent in parents)]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise NetworkError(
+            f"{child.name!r}: {shorten(sorted(twice))} occurs more than once among the child and its parents"
+        )
+    return tuple(parents)
+
+
+def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
+    """Reshape axes so that they broadcast against each other, one dimension a name, the rows last where there are any."""
+    ndim = len(scope) + any(np.ndim(axes[name]) == 2 for name in scope)
+    spread_axes = []
+    for position, name in enumerate(scope):
+        axis = axes[name]
+        shape = [1] * ndim
+        shape[position] = axis.shape[0]
+        if axis.ndim == 2:
+            shape[-1] = axis.shape[1]
+        spread_axes.append(axis.reshape(shape))
+    return spread_axes
+
+
+def shape_of(axes: Axes, scope: Sequence[str]) -> tuple[int, ...]:
+    """Return the shape of an array over these axes."""
+    return np.broadcast_shapes(*(axis.shape for axis in spread(axes, scope)))
+
+
+def _coded(variable: Variable, values: Any) -> Values | Codes:
+    """Turn states or numbers into codes or floats without judging the domain; missing values are refused."""
+    if isinstance(variable, Discrete):
+        scalar = isinstance(values, str) or not isinstance(values, np.ndarray | list)
+        codes = np.asarray(variable.code(values)) if scalar else variable.codes(values)
+        if (codes < 0).any():
+            raise TableError(f"{variable.name!r}: a value is missing")
+        return codes
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TableError(f"{variable.name!r} is continuous; {values!r} is not a number") from None
+    if np.isnan(numbers).any():
+        raise TableError(f"{variable.name!r}: a value is missing")
+    return numbers
+
+
+def variable_to_dict(variable: Variable) -> dict[str, Any]:
+    """Return a variable as plain values; states keep their types (text, integers, floats and booleans only)."""
+    if isinstance(variable, Continuous):
+        return {"name": variable.name, "domain": [repr(end) for end in variable.domain]}
+    plain = (str, bool, int, float)
+    for state in variable.states:
+        if type(state) not in plain:
+            raise NetworkError(
+                f"{variable.name!r}: the state {state!r} is a {type(state).__name__}; files hold only text, integers, "
+                "floats and booleans as states"
+            )
+    result: dict[str, Any] = {"name": variable.name, "states": list(variable.states)}
+    return result if variable.cuts is None else {**result, "cuts": list(variable.cuts)}
+
+
+def variable_from_dict(state: Mapping[str, Any]) -> Variable:
+    """Make a variable again from what `variable_to_dict` returned."""
+    if "domain" in state:
+        low, high = state["domain"]
+        return Continuous(state["name"], (float(low), float(high)))
+    cuts = state.get("cuts")
+    return Discrete(state["name"], tuple(state["states"]), None if cuts is None else tuple(cuts))

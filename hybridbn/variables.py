@@ -1,0 +1,278 @@
+"""The two kinds of variables: `Discrete` with named states and `Continuous` with a domain.
+
+A variable knows how to turn a user's values into the numbers that the rest of the library computes
+with: state codes (``-1`` for a missing value) and floats (``NaN`` for a missing value).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import NetworkError, TableError
+
+__all__ = ["Codes", "Continuous", "Discrete", "Values", "Variable", "is_missing", "plain_state", "shorten"]
+
+Values: TypeAlias = NDArray[np.float64]
+Codes: TypeAlias = NDArray[np.intp]
+
+
+def shorten(items: Iterable[object], most: int = 8) -> str:
+    """List values for a message, the first few of them.
+
+    Examples
+    --------
+    >>> shorten(["a", "b"])
+    "'a', 'b'"
+    >>> shorten(range(30), most=3)
+    '0, 1, 2, ... (30 in all)'
+    """
+    listed = list(items)
+    text = ", ".join(repr(item) for item in listed[:most])
+    return text if len(listed) <= most else f"{text}, ... ({len(listed)} in all)"
+
+
+def plain_state(value: Any) -> Any:
+    """Return a numpy scalar as the Python value it stands for, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a single value stands for "unknown": None, NaN, NaT or pandas' NA.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing("nan"), is_missing(0)
+    (True, True, False, False)
+    """
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    return isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise NetworkError(f"a variable's name must be a non-empty string, not {name!r}")
+    return str(name)
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """A variable with finitely many states.
+
+    Parameters
+    ----------
+    name : str
+    states : sequence of hashable, optional
+        The states in order, types kept: ``1`` stays the integer one and is not the state ``"1"``.
+        May be left out where `cuts` are given; the states are then named after the intervals.
+    cuts : sequence of float, optional
+        Makes the variable a discretized number: state ``i`` is the interval ``[cuts[i-1], cuts[i])``.
+        Raw numbers and states are then both accepted as values.
+
+    Examples
+    --------
+    >>> Discrete("c", states=("a", "b")).codes(["b", None, "a"])
+    array([ 1, -1,  0])
+    >>> dose = Discrete("dose", states=("low", "medium", "high"), cuts=(1.5, 3))
+    >>> dose.codes([0.2, 1.5, 99]), dose.code("high")
+    (array([0, 1, 2]), 2)
+    """
+
+    name: str
+    states: tuple[Hashable, ...] = ()
+    cuts: tuple[float, ...] | None = None
+    _index: Mapping[Hashable, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        name = _checked_name(self.name)
+        object.__setattr__(self, "name", name)
+        if isinstance(self.states, str) or not isinstance(self.states, Iterable):
+            raise NetworkError(f"{name!r}: states must be a sequence of states, not {self.states!r}")
+        states = tuple(plain_state(state) for state in self.states)
+        if self.cuts is not None:
+            cuts = self._checked_cuts()
+            object.__setattr__(self, "cuts", cuts)
+            states = states or _interval_labels(cuts)
+            if len(states) != len(cuts) + 1:
+                raise NetworkError(
+                    f"{name!r}: {len(cuts)} cuts make {len(cuts) + 1} states, but {len(states)} are named"
+                )
+            if any(isinstance(s, int | float) and not isinstance(s, bool) for s in states):
+                raise NetworkError(
+                    f"{name!r}: states of a discretized number must not be numbers themselves "
+                    "(a value could mean either); name them with text"
+                )
+        if not states:
+            raise NetworkError(f"{name!r}: a discrete variable needs at least one state")
+        index: dict[Hashable, int] = {}
+        for code, state in enumerate(states):
+            if is_missing(state):
+                raise NetworkError(f"{name!r}: {state!r} means a missing value and can't be a state")
+            try:
+                known = index.setdefault(state, code)
+            except TypeError:
+                raise NetworkError(f"{name!r}: the state {state!r} is not hashable") from None
+            if known != code:
+                raise NetworkError(
+                    f"{name!r}: the states {states[known]!r} and {state!r} are equal; states must differ"
+                )
+        object.__setattr__(self, "states", states)
+        object.__setattr__(self, "_index", index)
+
+    def _checked_cuts(self) -> tuple[float, ...]:
+        try:
+            cuts = tuple(float(cut) for cut in self.cuts or ())
+        except (TypeError, ValueError):
+            raise NetworkError(f"{self.name!r}: cuts must be numbers, not {self.cuts!r}") from None
+        if not all(map(math.isfinite, cuts)) or any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
+            raise NetworkError(f"{self.name!r}: cuts must be finite and increasing, not {cuts!r}")
+        return cuts
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def code(self, value: Any) -> int:
+        """Return the code of one state (or of a raw number where there are cuts), ``-1`` for a missing value."""
+        if is_missing(value):
+            return -1
+        value = plain_state(value)
+        try:
+            code = self._index.get(value)
+        except TypeError:
+            code = None
+        if code is not None and (type(value) is bool) == (type(self.states[code]) is bool):
+            return code
+        if self.cuts is not None and isinstance(value, int | float) and not isinstance(value, bool):
+            return int(np.searchsorted(self.cuts, value, side="right"))
+        raise TableError(f"{self.name!r} has no state {value!r}; its states are {shorten(self.states)}")
+
+    def codes(self, values: Any) -> Codes:
+        """Return the codes of many values as an integer array, ``-1`` where one is missing.
+
+        Raises `TableError` naming the first row with an unknown state.
+        """
+        array = values if isinstance(values, np.ndarray) else _as_objects(values)
+        if self.cuts is not None and array.dtype.kind in "iuf":
+            found = np.searchsorted(self.cuts, array.astype(float), side="right")
+            return np.where(np.isnan(array.astype(float)), -1, found).astype(np.intp)
+        items = array.ravel().tolist() if array.dtype != object else [plain_state(item) for item in array.ravel()]
+        distinct: dict[tuple[type, Any], int] = {}
+        codes = np.empty(len(items), dtype=np.intp)
+        for row, item in enumerate(items):
+            try:
+                key = (type(item), item)
+                code = distinct.get(key)
+                if code is None:
+                    code = distinct[key] = self.code(item)
+            except TypeError:
+                raise TableError(f"{self.name!r}, row {row}: {item!r} is not a state") from None
+            except TableError as error:
+                raise TableError(f"row {row}: {error}") from None
+            codes[row] = code
+        return codes.reshape(array.shape)
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A variable with real values.
+
+    Parameters
+    ----------
+    name : str
+    domain : (float, float), optional
+        Values outside it are refused; both ends belong to it. The ends may be infinite.
+
+    Examples
+    --------
+    >>> Continuous("x").values([1, None, 2.5])
+    array([1. , nan, 2.5])
+    >>> Continuous("share", domain=(0, 1)).values([2.0])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: row 0: 'share' = 2.0 lies outside its domain [0.0, 1.0]
+    """
+
+    name: str
+    domain: tuple[float, float] = (-math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", _checked_name(self.name))
+        try:
+            low, high = (float(end) for end in self.domain)
+        except (TypeError, ValueError):
+            raise NetworkError(
+                f"{self.name!r}: a domain is a pair (low, high) of numbers, not {self.domain!r}"
+            ) from None
+        if not low < high or low == math.inf or high == -math.inf:
+            raise NetworkError(f"{self.name!r}: the domain ({low}, {high}) is empty; low must be less than high")
+        object.__setattr__(self, "domain", (low, high))
+
+    def value(self, value: Any) -> float:
+        """Return one value as a float, NaN where it is missing; refuse text, infinities and values outside the domain."""
+        if is_missing(value):
+            return math.nan
+        if isinstance(value, str | bytes | bool | np.bool_ | complex):
+            raise TableError(f"{self.name!r} is continuous; {value!r} is not a number")
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise TableError(f"{self.name!r} is continuous; {value!r} is not a number") from None
+        self._refuse(np.asarray(number))
+        return number
+
+    def values(self, values: Any) -> Values:
+        """Return many values as a float array, NaN where one is missing.
+
+        Raises `TableError` naming the first row that is not a finite number of the domain.
+        """
+        array = values if isinstance(values, np.ndarray) else _as_objects(values)
+        if array.dtype.kind in "iuf":
+            numbers = array.astype(np.float64)
+        else:
+            numbers = np.empty(array.size)
+            for row, item in enumerate(array.ravel().tolist()):
+                try:
+                    numbers[row] = self.value(item)
+                except TableError as error:
+                    raise TableError(f"row {row}: {error}") from None
+            numbers = numbers.reshape(array.shape)
+        self._refuse(numbers)
+        return numbers
+
+    def _refuse(self, numbers: Values) -> None:
+        low, high = self.domain
+        bad = ~((numbers >= low) & (numbers <= high) & np.isfinite(numbers) | np.isnan(numbers))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            where, value = (f"row {row}: " if numbers.ndim else ""), float(numbers.ravel()[row])
+            if math.isinf(value):
+                raise TableError(
+                    f"{where}{self.name!r} = {value} is infinite; give a finite number, or None if unknown"
+                )
+            raise TableError(f"{where}{self.name!r} = {value} lies outside its domain [{low}, {high}]")
+
+
+Variable: TypeAlias = Discrete | Continuous
+
+
+def _as_objects(values: Any) -> NDArray[Any]:
+    if hasattr(values, "__array__") and not hasattr(values, "to_list"):
+        return np.asarray(values)
+    items = values.to_list() if hasattr(values, "to_list") else list(values)
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+def _interval_labels(cuts: tuple[float, ...]) -> tuple[str, ...]:
+    if not cuts:
+        return ("any",)
+    return (f"< {cuts[0]!r}", *(f"{a!r} to {b!r}" for a, b in zip(cuts, cuts[1:], strict=False)), f">= {cuts[-1]!r}")
