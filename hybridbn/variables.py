@@ -6,6 +6,7 @@ with: state codes (``-1`` for a missing value) and floats (``NaN`` for a missing
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -132,7 +133,7 @@ class Discrete:
             cuts = tuple(float(cut) for cut in self.cuts or ())
         except (TypeError, ValueError):
             raise NetworkError(f"{self.name!r}: cuts must be numbers, not {self.cuts!r}") from None
-        if not all(map(math.isfinite, cuts)) or any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
+        if not all(map(math.isfinite, cuts)) or any(a >= b for a, b in itertools.pairwise(cuts)):
             raise NetworkError(f"{self.name!r}: cuts must be finite and increasing, not {cuts!r}")
         return cuts
 
@@ -275,4 +276,4 @@ def _as_objects(values: Any) -> NDArray[Any]:
 def _interval_labels(cuts: tuple[float, ...]) -> tuple[str, ...]:
     if not cuts:
         return ("any",)
-    return (f"< {cuts[0]!r}", *(f"{a!r} to {b!r}" for a, b in zip(cuts, cuts[1:], strict=False)), f">= {cuts[-1]!r}")
+    return (f"< {cuts[0]!r}", *(f"{a!r} to {b!r}" for a, b in itertools.pairwise(cuts)), f">= {cuts[-1]!r}")
