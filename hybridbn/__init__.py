@@ -12,6 +12,23 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "hybridbn.errors": ("FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"),
+    "hybridbn.formats.hbn": ("load",),
+    "hybridbn.formats.networks": ("read_network", "write_network"),
+    "hybridbn.formats.pgmpy": ("from_pgmpy",),
+    "hybridbn.formats.tables": ("read_table",),
+    "hybridbn.inference.evidence": ("Interval",),
+    "hybridbn.network": ("Network",),
+    "hybridbn.potentials": (
+        "MTE",
+        "Density",
+        "Kernel",
+        "LinearGaussian",
+        "Multinomial",
+        "Piece",
+        "Potential",
+        "Softmax",
+    ),
+    "hybridbn.table": ("Table",),
     "hybridbn.variables": ("Continuous", "Discrete"),
 }
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,5 +1,29 @@
-"""Families of potentials, one file each."""
+"""Families of potentials, one file each.
+
+A family is imported when it is first asked for, so that asking for one does not load them all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 from hybridbn.potentials.base import Potential
 
-__all__ = ["Potential"]
+__all__ = ["MTE", "Density", "Kernel", "LinearGaussian", "Multinomial", "Piece", "Potential", "Softmax"]
+
+_HOMES = {
+    "MTE": "mte",
+    "Density": "density",
+    "Kernel": "kernel",
+    "LinearGaussian": "gaussian",
+    "Multinomial": "multinomial",
+    "Piece": "mte",
+    "Softmax": "softmax",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

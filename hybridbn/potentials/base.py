@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -284,10 +285,10 @@ def checked_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Varia
         if not isinstance(variable, Discrete | Continuous):
             raise NetworkError(f"expected a Discrete or Continuous variable, not {variable!r}")
     names = [child.name, *(parent.name for parent in parents)]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise NetworkError(
-            f"{child.name!r}: {shorten(sorted(twice))} occurs more than once among the child and its parents"
+            f"{child.name!r}: {shorten(twice)} occurs more than once among the child and its parents"
         )
     return tuple(parents)
 

@@ -1,0 +1,1 @@
+"""Files and other libraries: save and load, exchange formats, pgmpy."""

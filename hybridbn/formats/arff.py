@@ -1,0 +1,354 @@
+"""ARFF, Weka's format of tables: nominal attributes are discrete with the states declared, numeric ones continuous.
+
+``?`` without quotes is a missing cell; ``'?'`` with quotes is a value. Nominal values are text. Where hybridbn writes
+integer or truth states, a comment in the header says so, and reading gives them back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.columns import Cells, Source, coded_cells, labels, numbers
+from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.jsonlines import cell_values
+from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
+from hybridbn.table import Table
+from hybridbn.variables import shorten
+
+__all__ = ["read", "write"]
+
+_CHUNK = 20_000
+_NOTE = "% hybridbn: "
+_WORD = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
+_ATTRIBUTE = re.compile(rf"@attribute\s+({_WORD}|[^\s{{]+)\s*(.*)", re.IGNORECASE | re.DOTALL)
+_VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
+_TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
+_SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
+_NUMERIC = ("numeric", "real", "integer")
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    name: str
+    values: tuple[str, ...] | None
+    line: int
+    integer: bool = False
+
+
+@dataclass
+class _Header:
+    attributes: list[_Attribute]
+    types: dict[str, str]
+    data: int
+
+
+def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".arff", *, encoding: str = "utf-8") -> Read:
+    """Read a dense or sparse ARFF file; string, date and relational attributes are refused."""
+    raw = file.read_bytes() if isinstance(file, Path) else file.read()
+    try:
+        text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding)
+    except UnicodeDecodeError as error:
+        line = 1 + raw.count(b"\n", 0, error.start)
+        raise TableError(f"line {line}: not text in {encoding}; give another encoding, such as 'latin-1'") from None
+    except LookupError:
+        raise TableError(f"there is no encoding {encoding!r}") from None
+    lines = re.split(r"\r\n|\n|\r", text)
+    if "\0" in text:
+        number = next(i for i, line in enumerate(lines, start=1) if "\0" in line)
+        raise FormatError(f"line {number}: a NUL character; the file is damaged, or no ARFF file")
+    header = _header(lines)
+    names = wanted.names([attribute.name for attribute in header.attributes])
+    rows, where, weights = _rows(lines, header)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
+    cells: dict[str, Cells] = {}
+    sources: dict[str, Source] = {}
+    try:
+        for attribute, column in zip(header.attributes, columns, strict=True):
+            if attribute.name in names:
+                found, source = _cells(attribute, column, header.types.get(attribute.name), wanted)
+                cells[attribute.name] = found
+                if source is not None:
+                    sources[attribute.name] = source
+    except TableError as error:
+        raise relocated(error, lambda row: where[row]) from None
+    return Read({name: cells[name] for name in names}, sources, weights)
+
+
+# --- the header -------------------------------------------------------------------------------------------------------
+
+
+def _header(lines: Sequence[str]) -> _Header:
+    attributes: list[_Attribute] = []
+    types: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if text.startswith(_NOTE):
+            types = _noted(text.removeprefix(_NOTE), number)
+        if not text or text.startswith("%"):
+            continue
+        word = text.split(maxsplit=1)[0].lower()
+        if word == "@data":
+            if not attributes:
+                raise FormatError(f"line {number}: @data without any @attribute before it")
+            _refuse_repeats(attributes)
+            return _Header(attributes, types, number)
+        if word == "@attribute":
+            attributes.append(_attribute(text, number))
+        elif word != "@relation":
+            raise FormatError(
+                f"line {number}: {text[:60]!r} is no part of an ARFF header (@relation, @attribute, @data)"
+            )
+    raise FormatError("there is no @data line; the file is no ARFF file, or cut short")
+
+
+def _attribute(text: str, number: int) -> _Attribute:
+    found = _ATTRIBUTE.match(text)
+    if found is None:
+        raise FormatError(f"line {number}: {text[:60]!r} names no attribute")
+    name, declared = _plain(found.group(1)), found.group(2).strip()
+    if not name:
+        raise FormatError(f"line {number}: the attribute's name is empty")
+    if declared.startswith("{"):
+        return _Attribute(name, _nominal(declared, name, number), number)
+    kind = re.split(r"[\s%\[]", declared, maxsplit=1)[0].lower()
+    if kind in _NUMERIC:
+        return _Attribute(name, None, number, kind == "integer")
+    advice = {
+        "string": "turn it into a nominal attribute {value, ...} or leave it out",
+        "date": "turn it into a number (days since a date) or a nominal attribute",
+        "relational": "flatten it into ordinary attributes",
+    }.get(kind, "it must be numeric, real, integer or {value, ...}")
+    raise FormatError(f"line {number}: attribute {name!r} is of type {kind or 'nothing'!r}; {advice}")
+
+
+def _nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
+    place, values, closed = 1, list[str](), False
+    pattern = re.compile(rf"\s*({_WORD}|[^,{{}}'\"]*?)\s*(,|\}})")
+    while not closed:
+        found = pattern.match(declared, place)
+        if found is None:
+            raise FormatError(
+                f"line {number}: the values of attribute {name!r} don't end with a brace, or have an open quote"
+            )
+        if not found.group(1) and (values or found.group(2) == ","):
+            raise FormatError(f"line {number}: attribute {name!r} has an empty value; quote it as ''")
+        if found.group(1):
+            values.append(_plain(found.group(1)))
+        place, closed = found.end(), found.group(2) == "}"
+    if not values or len(set(values)) < len(values):
+        fault = "no values" if not values else "a value twice"
+        raise FormatError(f"line {number}: attribute {name!r} has {fault}")
+    return tuple(values)
+
+
+def _refuse_repeats(attributes: Sequence[_Attribute]) -> None:
+    seen: dict[str, int] = {}
+    for attribute in attributes:
+        first = seen.setdefault(attribute.name, attribute.line)
+        if first != attribute.line:
+            raise FormatError(
+                f"line {attribute.line}: attribute {attribute.name!r} is declared already in line {first}"
+            )
+
+
+def _noted(text: str, number: int) -> dict[str, str]:
+    try:
+        types = json.loads(text)
+    except (ValueError, RecursionError):
+        types = None
+    if not isinstance(types, dict) or not all(kind in ("integer", "float", "bool") for kind in types.values()):
+        raise FormatError(f"line {number}: hybridbn's note on the types of states is damaged")
+    return types
+
+
+def _plain(word: str) -> str:
+    """Return a word without its quotes and escapes."""
+    if word[:1] not in ("'", '"') or len(word) < 2:
+        return word
+    return re.sub(
+        r"\\(u001E|.)", lambda found: _ESCAPES.get(found.group(1)[0], found.group(1)), word[1:-1], flags=re.DOTALL
+    )
+
+
+# --- the data ---------------------------------------------------------------------------------------------------------
+
+
+def _rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
+    """Return the rows as texts (None: missing), their lines, and the weights if rows have any."""
+    width = len(header.attributes)
+    rows: list[list[str | None]] = []
+    where: list[int] = []
+    weights: dict[int, float] = {}
+    for number in range(header.data, len(lines)):
+        line = lines[number].strip()
+        if not line or line[0] == "%":
+            continue
+        if line[-1] == "}" and (found := re.search(r"[,\s]\s*\{\s*([^{}]*?)\s*\}$", line)):
+            if not NUMBER.fullmatch(found.group(1)):
+                raise TableError(f"line {number + 1}: the weight {found.group(1)!r} is not a number")
+            weights[len(rows)] = float(found.group(1))
+            line = line[: found.start()].rstrip()
+        if line[0] == "{":
+            row = _sparse(line, header, number + 1)
+        elif "'" in line or '"' in line or "\t" in line:
+            row = _dense(line, number + 1)
+        else:
+            row = [None if value == "?" else value for value in map(str.strip, line.split(","))]
+        if len(row) != width:
+            raise TableError(
+                f"line {number + 1}: {len(row)} values, but {width} attributes are declared; mend the line"
+            )
+        rows.append(row)
+        where.append(number + 1)
+    if not weights:
+        return rows, where, None
+    given = np.ones(len(rows))
+    given[list(weights)] = list(weights.values())
+    return rows, where, given
+
+
+def _dense(line: str, number: int) -> list[str | None]:
+    pattern = _TABBED if "," not in line else _VALUE
+    row: list[str | None] = []
+    place = 0
+    while True:
+        found = pattern.match(line, place)
+        if found is None:
+            raise TableError(
+                f"line {number}: an open quote, or text beside a quoted value, at {line[place : place + 40]!r}"
+            )
+        row.append(None if found.group(1) == "?" else _plain(found.group(1)))
+        place = found.end()
+        if not found.group(2):
+            return row
+
+
+def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
+    # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
+    row: list[str | None] = ["0" if a.values is None else a.values[0] for a in header.attributes]
+    inner = line[1:-1].strip()
+    if line[-1] != "}":
+        raise TableError(f"line {number}: a sparse row must end with a brace")
+    place, last = 0, -1
+    while place < len(inner):
+        found = _SPARSE.match(inner, place)
+        if found is None:
+            raise TableError(
+                f"line {number}: {inner[place : place + 40]!r} is no pair of an attribute's number and a value"
+            )
+        index = int(found.group(1))
+        if not last < index < len(row):
+            raise TableError(
+                f"line {number}: attribute number {index} is out of order, or not below {len(row)} (they count from 0)"
+            )
+        row[index] = None if found.group(2) == "?" else _plain(found.group(2))
+        place, last = found.end(), index
+    return row
+
+
+def _cells(
+    attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
+) -> tuple[Cells, Source | None]:
+    name = attribute.name
+    known: dict[str | None, int] = {value: code for code, value in enumerate(attribute.values or ())}
+    declared = len(known)
+    known[None] = -1
+    codes = np.empty(len(column), dtype=np.intp)
+    for row, value in enumerate(column):
+        code = known.get(value)
+        if code is None:
+            code = known[value] = len(known) - 1
+        codes[row] = code
+    del known[None]
+    texts = [str(value) for value in known]
+    if attribute.values is None:
+        return typed(name, codes, texts, wanted.kinds.get(name, "continuous"), "write ? for a missing value")
+    if len(texts) > declared:
+        row = int(np.argmax(codes == declared))
+        raise TableError(
+            f"column {name!r}, row {row}: {texts[declared]!r} is not among the values declared in line {attribute.line}: "
+            f"{shorten(attribute.values)}"
+        )
+    cells = labels(name, codes, _states(name, texts, noted), declared=True)
+    if wanted.kind(name) == "continuous":
+        if not all(NUMBER.fullmatch(text) for text in texts):
+            raise TableError(f"column {name!r} is nominal with values {shorten(texts)}, which are not numbers")
+        values = np.array([*map(float, texts), math.nan])
+        return numbers(name, values[codes]), None
+    return coded_cells(name, cells, wanted.kind(name)), None
+
+
+def _states(name: str, texts: list[str], noted: str | None) -> list[Any]:
+    try:
+        if noted == "integer":
+            return [int(text) for text in texts]
+        if noted == "float":
+            return [float(text) for text in texts]
+        if noted == "bool":
+            return [{"False": False, "True": True}[text] for text in texts]
+    except (ValueError, KeyError):
+        raise FormatError(
+            f"the states {shorten(texts)} of attribute {name!r} are not of the type noted, {noted}"
+        ) from None
+    return list(texts)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(table: Table, file: IO[bytes], suffix: str = ".arff", *, encoding: str = "utf-8") -> None:
+    """Write a dense ARFF file; the order of states is kept, their types are noted in a comment."""
+    names_of = {bool: "bool", int: "integer", float: "float"}
+    lines, notes, texts = ["@relation table", ""], {}, {}
+    for name in table.names:
+        cells = table._column(name).cells
+        if cells.states is None:
+            lines.append(f"@attribute {_quoted(name)} {'integer' if cells.integer else 'numeric'}")
+            continue
+        types = {type(state) for state in cells.states}
+        if not cells.states:
+            raise FormatError(f"column {name!r} has no states, which an ARFF attribute must have")
+        if len(types) > 1 or not types <= {str, *names_of}:
+            raise FormatError(f"column {name!r}: states such as {shorten(cells.states, most=2)} can't be held by ARFF")
+        if types != {str}:
+            notes[name] = names_of[types.pop()]
+        shown = [_quoted(state if isinstance(state, str) else repr(state)) for state in cells.states]
+        texts[name] = np.array([*shown, "?"], dtype=object)
+        lines.append(f"@attribute {_quoted(name)} {{{','.join(shown)}}}")
+    if notes:
+        lines.insert(1, _NOTE + json.dumps(notes))
+    try:
+        file.write("\n".join([*lines, "", "@data", ""]).encode(encoding))
+        for start in range(0, len(table), _CHUNK):
+            part = table[start : start + _CHUNK]
+            columns = []
+            for name in part.names:
+                if name in texts:
+                    columns.append(list(texts[name][part[name]]))
+                else:
+                    columns.append(["?" if value is None else repr(value) for value in cell_values(part, name)])
+            rows = "\n".join(map(",".join, zip(*columns, strict=True)))
+            file.write(f"{rows}\n".encode(encoding))
+    except UnicodeEncodeError as error:
+        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in {encoding}") from None
+    except LookupError:
+        raise TableError(f"there is no encoding {encoding!r}") from None
+
+
+def _quoted(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_.+<>=:/&*-]+", text):
+        return text
+    if "\0" in text:
+        raise FormatError(f"the text {text!r} holds a NUL character, which no ARFF file can")
+    back = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1e": "\\u001E"}
+    return "'" + "".join(back.get(sign, sign) for sign in text) + "'"

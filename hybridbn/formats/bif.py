@@ -1,0 +1,373 @@
+"""Networks in the BIF format (Bayesian Interchange Format), the plain text of the public collections.
+
+The reader is written for tables of a million numbers: no Python statement runs once a number. Quoted names and comments
+are masked first, so that what is left splits at its punctuation; labels, counts and numbers are then taken a block at a time.
+
+The grammar, as the programs of the field write it::
+
+    network name { ... }
+    variable c { type discrete [ 2 ] { yes, no }; property key = value ; }
+    probability ( c | a, b ) { (a1, b1) 0.1, 0.9; ... default 0.5, 0.5; }
+    probability ( c | a ) { table 0.1, 0.2, 0.9, 0.8; }
+
+In a ``table`` the last parent varies fastest and the states of the child slowest. Commas between numbers are white space.
+BIF knows states as text only; those of other types, and the cuts of discretized numbers, are written as the properties
+``hybridbn_states`` and ``hybridbn_cuts``, which other programs skip.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from hybridbn.errors import FormatError, NetworkError
+from hybridbn.formats.bif_rows import Block
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Discrete, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = ["parse_bif", "read_bif"]
+
+_MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
+_BARE = re.compile(r'[^\s,;{}()|\[\]"\0]+')
+_PLACEHOLDER = re.compile("\0([0-9]+)\0")
+_OPENING = re.compile(r"\s*(network|variable|probability)\b([^{}]*)\{")
+_BODY = re.compile(r"([^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+)\}")
+_TYPE = re.compile(r"type\s+([^\s\[{]+)\s*+(?:\[\s*([0-9]{1,9})\s*\])?+\s*+(?:\{([^{}]*)\})?")
+_PROPERTY = re.compile(r"property\s+(hybridbn_states|hybridbn_cuts)\s*=([\s\S]*)")
+
+_SUM_KEPT = 1e-6  # how far rows may be from 1 without a word: printed digits
+_SUM_REFUSED = 1e-2  # and from where on they aren't distributions at all
+_DEFAULTED = 8_000_000  # numbers that `default` rows may stand for in one file (64 MB)
+_INFLATION = 60  # times that a compressed file may inflate; networks full of zeros and ones reach 30
+_INFLATED = 16 << 20, 64 << 20  # bytes that are allowed in any case, and in none
+
+_TYPES: dict[str, Callable[[str], Hashable]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": {"True": True, "False": False}.__getitem__,
+}
+
+
+def read_bif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str = "utf-8") -> Network:
+    """Read a network from a BIF file, plain or compressed (``.gz``).
+
+    Parameters
+    ----------
+    path : str or path
+    normalize : bool, optional
+        Published files carry rounded numbers, so their rows sum to 1 only within about 1e-6. By default each row is
+        divided by its sum (a row that sums to 1 within rounding is kept as it is); rows further off than 1e-6 are
+        reported in one warning. With False the numbers are kept as given, and rows further off than 1e-6 are refused.
+    encoding : str, optional
+        The file's text encoding.
+
+    Returns
+    -------
+    Network
+        Variables, states and parents in the file's order. The network's name and properties are not kept.
+
+    Raises
+    ------
+    FormatError
+        Naming the file, the line and the reason.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> text = "variable c { type discrete [ 2 ] { yes, no }; } probability ( c ) { table 0.25, 0.75; }"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "coin.bif")
+    ...     _ = path.write_text(text)
+    ...     print(read_bif(path).potential("c").table)
+    [0.25 0.75]
+    """
+    data = Path(path).read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = _inflate(data, str(path))
+    try:
+        text = data.decode("utf-8-sig" if encoding.lower() in {"utf-8", "utf8"} else encoding)
+    except LookupError:
+        raise FormatError(f"{path}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FormatError(
+            f"{path}, line {line}: the text is not {encoding}; if it was written in another encoding, name it, "
+            "for example encoding='latin-1'"
+        ) from None
+    del data  # large files need the room
+    return parse_bif(text, normalize=normalize, source=str(path))
+
+
+def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
+    """Make a network from BIF text; `source` is what error messages call it. See `read_bif`.
+
+    Examples
+    --------
+    >>> net = parse_bif("variable c { type discrete [ 2 ] { 1, 2 }; } probability ( c ) { table .5, .5; }")
+    >>> net.variable("c").states
+    ('1', '2')
+    """
+    return _Parser(text, source, normalize).network()
+
+
+def _inflate(data: bytes, source: str) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        limit = min(max(_INFLATED[0], _INFLATION * len(data)), _INFLATED[1])
+        inflated = inflater.decompress(data, limit)
+        if inflater.unconsumed_tail:
+            raise FormatError(
+                f"{source}: inflates to more than {limit >> 20} MB from {len(data) >> 10} KB; "
+                "networks don't, but if this is one, unpack it first"
+            )
+        if not inflater.eof:
+            raise FormatError(f"{source}: the compressed file is truncated")
+    except zlib.error as error:
+        raise FormatError(f"{source}: the compressed file is damaged ({error})") from None
+    if inflater.unused_data:  # several members, or rubbish behind the first: rare, and gzip knows what to do
+        raise FormatError(f"{source}: something follows the end of the compressed text; unpack the file first")
+    return inflated
+
+
+def _first_twice(items: list[str]) -> str:
+    return next(item for item, count in Counter(items).items() if count > 1)
+
+
+class _Parser:
+    """One pass over a text; the attributes are what was found so far."""
+
+    def __init__(self, text: str, source: str, normalize: bool) -> None:
+        self.source, self.normalize = source, normalize
+        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
+        self.quoted: dict[str, int] = {}
+        self.contents: list[str] = []
+        self.variables: dict[str, Discrete] = {}
+        self.codes: dict[str, dict[str, int]] = {}
+        self.potentials: dict[str, Multinomial] = {}
+        self.defaulted = 0
+        self.worst: tuple[float, str] = (0.0, "")
+
+    def fail(self, position: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of this position."""
+        raise FormatError(f"{self.source}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
+
+    def reserve(self, position: int, numbers: int) -> None:
+        """Refuse the file if `default` stands for more numbers than is reasonable."""
+        self.defaulted += numbers
+        if self.defaulted > _DEFAULTED:
+            self.fail(
+                position,
+                f"`default` stands for more than {_DEFAULTED:,} numbers; no table of that size is made from it",
+            )
+
+    def network(self) -> Network:
+        """Read all blocks and make the network."""
+        from hybridbn.network import Network
+
+        if not self.text.strip():
+            raise FormatError(f"{self.source}: the file is empty")
+        if "\0" in self.text:
+            self.fail(self.text.index("\0"), "there is a NUL character; this is not a text file")
+        if '"' in self.text or "/" in self.text:
+            self.text = _MASKED.sub(self._masked, self.text)
+        headers = self._blocks()
+        if not self.variables:
+            raise FormatError(f"{self.source}: there is no `variable` block; is this a BIF file?")
+        for child, parents, body, position in headers:
+            if child in self.potentials:
+                self.fail(position, f"a second probability block for {self.shown(child)}")
+            self.potentials[child] = self._potential(child, parents, body, position)
+        missing = [self._name(key) for key in self.variables if key not in self.potentials]
+        if missing:
+            raise FormatError(f"{self.source}: no probability block for {shorten(missing)}; is the file complete?")
+        if self.worst[0] > _SUM_KEPT:
+            warnings.warn(
+                f"{self.source}: rows were normalized; the worst, {self.worst[1]}, was off by {self.worst[0]:.3g}",
+                UserWarning,
+                stacklevel=5,
+            )
+        try:
+            return Network([self.potentials[key] for key in self.variables])
+        except NetworkError as error:
+            raise FormatError(f"{self.source}: {error}") from None
+
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    def _masked(self, match: re.Match[str]) -> str:
+        found = match[0]
+        if found[0] == "/":
+            if found[1] == "*" and (len(found) < 4 or found[-2:] != "*/"):
+                self.fail(match.start(), "the comment that starts here is not closed")
+            return " " + "\n" * found.count("\n")
+        if len(found) < 2 or found[-1] != '"':
+            self.fail(match.start(), "the quoted name that starts here is not closed on its line")
+        content = found[1:-1]
+        if _BARE.fullmatch(content):
+            return f" {content} "  # the same name as without quotes
+        number = self.quoted.setdefault(content, len(self.contents))
+        if number == len(self.contents):
+            self.contents.append(content)
+        return f" \0{number}\0 "
+
+    def _name(self, key: str) -> str:
+        """Return the text that a masked word stands for."""
+        return _PLACEHOLDER.sub(lambda match: self.contents[int(match[1])], key) if "\0" in key else key
+
+    def shown(self, key: str) -> str:
+        """Return a name as messages show it."""
+        name = self._name(key)
+        return repr(name if len(name) <= 60 else f"{name[:57]}...")
+
+    def keys(self, names: list[str]) -> list[str]:
+        """Return the keys of names as they stand in the text: the same, quoted or not."""
+        if not self.quoted:
+            return names
+        return [f"\0{self.quoted[name]}\0" if name in self.quoted else name for name in names]
+
+    def _split(self, text: str, wanted: int | None = None) -> list[str]:
+        """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no commas)."""
+        if not text.strip():
+            return []
+        items = [item.strip() for item in text.split(",")]
+        if wanted is not None and len(items) != wanted:
+            words = text.replace(",", " ").split()
+            return words if len(words) == wanted else self.keys(items)
+        return self.keys(items)
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def _blocks(self) -> list[tuple[str, list[str], str, int]]:
+        """Read the variables, and return (child, parents, body, position of the body) of each probability block."""
+        headers = []
+        position, end = 0, len(self.text.rstrip())
+        while position < end:
+            opening = _OPENING.match(self.text, position)
+            if opening is None:
+                start = end - len(self.text[position:end].lstrip())
+                found = self.text[start : start + 40].split("\n")[0]
+                self.fail(start, f"expected network, variable or probability {{ ... }}, found {found!r}")
+            kind, head = opening[1], opening[2].strip()
+            start = opening.start(1)
+            body = _BODY.match(self.text, opening.end())
+            if body is None:
+                self.fail(start, f"the {kind} block that starts here is not closed; is the file truncated?")
+            if kind == "variable":
+                self._variable(head, body[1], start)
+            elif kind == "probability":
+                headers.append((head, body[1], start, body.start()))
+            position = body.end()
+        return [(*self._header(head, start), body, at) for head, body, start, at in headers]
+
+    def _statements(self, body: str, position: int) -> list[str]:
+        statements = body.split(";")
+        if statements[-1].strip():
+            at = position + len(body) - len(statements[-1].lstrip())
+            self.fail(at, f"expected `;` after {statements[-1].strip()[:40]!r}")
+        statements.pop()
+        return statements
+
+    def _variable(self, name: str, body: str, position: int) -> None:
+        name = self.keys([name])[0]
+        if not name:
+            self.fail(position, "a variable without a name")
+        if name in self.variables:
+            self.fail(position, f"a second variable named {self.shown(name)}")
+        states: list[str] | None = None
+        kept: dict[str, str] = {}
+        for statement in map(str.strip, self._statements(body, position)):
+            if statement.startswith("property"):
+                found = _PROPERTY.fullmatch(statement)
+                if found is not None:
+                    kept[found[1]] = self._name(found[2].strip())
+                continue
+            declared = _TYPE.fullmatch(statement)
+            if declared is None or states is not None:
+                self.fail(
+                    position,
+                    f"{self.shown(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
+                )
+            if declared[1] != "discrete":
+                self.fail(
+                    position, f"{self.shown(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
+                )
+            states = self._states(name, declared[2], declared[3], position)
+        if states is None:
+            self.fail(position, f"{self.shown(name)} has no `type discrete [ n ] {{ ... }};`")
+        try:
+            cuts = tuple(map(float, kept["hybridbn_cuts"].split())) if "hybridbn_cuts" in kept else None
+            self.variables[name] = Discrete(self._name(name), self._typed(states, kept.get("hybridbn_states")), cuts)
+        except (ValueError, KeyError) as error:
+            self.fail(position, f"{self.shown(name)}: its properties don't fit its states: {error}")
+        self.codes[name] = {state: code for code, state in enumerate(states)}
+
+    def _states(self, name: str, count: str | None, listed: str | None, position: int) -> list[str]:
+        wanted = None if count is None else int(count)
+        states = self._split(listed or "", wanted)
+        if not states or "" in states:
+            self.fail(position, f"{self.shown(name)} has {'an empty state name' if states else 'no states'}")
+        if wanted is not None and len(states) != wanted:
+            self.fail(position, f"{self.shown(name)} is declared with {wanted} states, but {len(states)} are listed")
+        if len(set(states)) != len(states):
+            twice = _first_twice(states)
+            self.fail(position, f"{self.shown(name)} lists the state {self.shown(twice)} twice")
+        return states
+
+    def _typed(self, states: list[str], types: str | None) -> tuple[Hashable, ...]:
+        names = list(map(self._name, states))
+        if types is None:
+            return tuple(names)
+        words = types.split()
+        each = words * len(names) if len(words) == 1 else words
+        return tuple(_TYPES[word](name) for word, name in zip(each, names, strict=True))
+
+    def _header(self, head: str, position: int) -> tuple[str, list[str]]:
+        if head[:1] != "(" or head[-1:] != ")":
+            self.fail(position, f"expected probability ( child | parents ), found {self.shown(head)}")
+        child, bar, given = head[1:-1].partition("|")
+        first = self.keys([child.strip()])
+        names = [*first, *self._split(given)] if bar or first[0] in self.variables else self._split(child)
+        if not all(name in self.variables for name in names):
+            names = f"{child} {given}".replace(",", " ").split()
+        for name in names:
+            if name not in self.variables:
+                close = [self._name(key) for key in self.variables if key.lower() == name.lower()]
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                self.fail(position, f"a probability block mentions {self.shown(name)}, which is not declared{hint}")
+        if not names:
+            self.fail(position, "a probability block without a variable")
+        if len(set(names)) != len(names):
+            twice = _first_twice(names)
+            self.fail(position, f"{self.shown(twice)} occurs twice in a probability block")
+        return names[0], names[1:]
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def _potential(self, child: str, parents: list[str], body: str, position: int) -> Multinomial:
+        block = Block(self, child, parents, self._statements(body, position), position)
+        table = block.table()
+        off = np.abs(table.sum(axis=1) - 1.0)
+        worst = float(off.max())
+        if worst > (_SUM_REFUSED if self.normalize else _SUM_KEPT):
+            block.refuse_sum(table, int(off.argmax()))
+        if self.normalize:
+            if worst > self.worst[0]:
+                self.worst = (worst, f"{self.shown(child)}{block.given(int(off.argmax()))}")
+            # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for bit.
+            rounded = off > table.shape[1] * np.finfo(float).eps
+            if rounded.any():
+                table[rounded] /= table[rounded].sum(axis=1, keepdims=True)
+        sizes = [len(self.codes[name]) for name in (*parents, child)]
+        of = [self.variables[name] for name in parents]
+        return Multinomial(self.variables[child], parents=of, table=table.reshape(sizes), normalize=False)

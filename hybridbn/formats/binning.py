@@ -1,0 +1,305 @@
+"""Cut the continuous variables of a network into declared bins, and say what that costs.
+
+What a binned conditional table should hold is ``P(child in bin | parents in bins)``. It is the average of the potential's own
+masses over the parents inside their bins, taken by Gauss-Legendre quadrature over the probability of each parent inside its bin;
+the quantiles come from an evenly spread forward sample of the network. Several continuous parents are taken as independent inside their bins.
+
+The cost is measured, not guessed: the forward sample gives, for each node, the mean total variation distance
+between the conditional given the exact parents and the table's row for their bins. Replacing one conditional after the
+other changes the joint distribution by at most their sum, which therefore bounds the error of every probability of
+events in terms of bins (before evidence is entered; a posterior may be off by twice the bound over the evidence's probability).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+from hybridbn.errors import NetworkError, TooWide
+from hybridbn.potentials import numeric
+from hybridbn.potentials.base import Axes, Interval, Potential
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Codes, Continuous, Discrete, Values, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = ["Binning", "discretize"]
+
+_SAMPLE = 1 << 12
+_NODES = (6, 4, 3, 2, 1)  # quadrature points for each bin of a parent; fewer where there are many parents
+_MOST = 4_000_000  # masses computed for one table
+_WIDEST = 10_000_000  # numbers in one table
+_ROWS = 4096  # rows computed at a time
+
+
+@dataclass(frozen=True)
+class Binning:
+    """How continuous variables were cut, and how far the binned model may be from the network.
+
+    Attributes
+    ----------
+    cuts : mapping from each continuous variable to its cut points
+    error : mapping from each variable to the mean total variation distance between its conditional distribution
+        (over bins) given the exact values of its parents and given their bins
+    total : float
+        The sum of `error`: no event in terms of states and bins has a probability further than that from the network's.
+        Estimated from an evenly spread sample of 4096 rows, so to about two digits.
+    """
+
+    cuts: Mapping[str, tuple[float, ...]]
+    error: Mapping[str, float]
+    total: float
+
+
+def discretize(network: Network, bins: int | Mapping[str, int | Sequence[float]]) -> tuple[Network, Binning]:
+    """Return the network with its continuous variables cut into bins.
+
+    Parameters
+    ----------
+    network : Network
+    bins : int, or mapping from each continuous variable to an int or to cut points
+        A number asks for that many bins of about equal probability.
+
+    Returns
+    -------
+    binned : Network
+        Of `Multinomial` potentials; the binned variables are `Discrete` with `cuts`, so they take raw numbers too.
+    binning : Binning
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> x, y = hb.Continuous("x"), hb.Continuous("y")
+    >>> net = hb.Network([
+    ...     hb.LinearGaussian(x, intercept=0, variance=1),
+    ...     hb.LinearGaussian(y, parents=(x,), intercept=0, coefficients=[1], variance=1),
+    ... ])
+    >>> binned, binning = discretize(net, {"x": 4, "y": [0]})
+    >>> binned.variable("x").states
+    ('< -0.674', '-0.674 to 0.0', '0.0 to 0.674', '>= 0.674')
+    >>> binned.potential("y").table.round(1)
+    array([[0.9, 0.1],
+           [0.6, 0.4],
+           [0.4, 0.6],
+           [0.1, 0.9]])
+    >>> coarse, fine = (discretize(net, count)[1].total for count in (5, 20))
+    >>> bool(fine < coarse / 2)
+    True
+    """
+    from hybridbn.network import Network
+
+    wanted = _checked_bins(network, bins)
+    order: list[str] = list(nx.topological_sort(network))
+    sample = _forward_sample(network, order)
+    cut = {name: _cuts(network.potential(name), sample[name], wanted[name]) for name in order if name in wanted}
+    variables = {
+        v.name: v if isinstance(v, Discrete) else Discrete(v.name, cuts=cut[v.name])
+        for v in map(network.variable, order)
+    }
+    codes = {
+        name: np.searchsorted(cut[name], values, side="right") if name in cut else values
+        for name, values in sample.items()
+    }
+    tables, error = [], {}
+    for name in network:
+        table, error[name] = _table(network.potential(name), variables, sample, codes)
+        *parents, child = (variables[each] for each in network.potential(name).scope)
+        tables.append(Multinomial(child, parents=parents, table=table))
+    return Network(tables), Binning(cut, error, math.fsum(error.values()))
+
+
+def _checked_bins(network: Network, bins: Any) -> dict[str, int | tuple[float, ...]]:
+    continuous = {v.name: v for v in map(network.variable, network) if isinstance(v, Continuous)}
+    if not isinstance(bins, Mapping):
+        bins = dict.fromkeys(continuous, bins)
+    unknown = [name for name in bins if name not in continuous]
+    if unknown:
+        raise NetworkError(f"bins for {shorten(unknown)}, but the continuous variables are {shorten(continuous)}")
+    missing = [name for name in continuous if name not in bins]
+    if missing:
+        raise NetworkError(
+            f"bins don't say how to cut {shorten(missing)}; give a number of bins or cut points for each"
+        )
+    return {name: _checked_count(variable, bins[name]) for name, variable in continuous.items()}
+
+
+def _checked_count(variable: Continuous, given: Any) -> int | tuple[float, ...]:
+    if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        if not 2 <= given <= 10_000:
+            raise NetworkError(f"{variable.name!r}: {given} bins; give a number from 2 to 10,000, or cut points")
+        return int(given)
+    if isinstance(given, str | bytes | float | bool) or not np.iterable(given):
+        raise NetworkError(f"{variable.name!r}: bins are a whole number or a list of cut points, not {given!r}")
+    cuts = Discrete(variable.name, cuts=tuple(given)).cuts or ()  # which refuses what isn't finite and increasing
+    low, high = variable.domain
+    if not cuts or cuts[0] <= low or cuts[-1] >= high:
+        raise NetworkError(
+            f"{variable.name!r}: cut points must lie inside the domain ({low}, {high}), not {list(cuts)}"
+        )
+    return cuts
+
+
+def _forward_sample(network: Network, order: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Draw from the network by evenly spread uniforms (a Sobol' sequence with a random shift); the same rows every time."""
+    rng = np.random.default_rng(0)
+    sobol = qmc.Sobol(min(len(order), qmc.Sobol.MAXDIM), scramble=False).random_base2(_SAMPLE.bit_length() - 1)
+    sample: dict[str, NDArray[Any]] = {}
+    for column, name in enumerate(order):
+        potential = network.potential(name)
+        spread = sobol[:, column] if column < sobol.shape[1] else rng.permutation(_SAMPLE) / _SAMPLE
+        uniforms = np.clip((spread + rng.random()) % 1.0, 1e-9, 1 - 1e-9)  # the quantiles at 0 and 1 may be infinite
+        sample[name] = potential.ppf(uniforms, {parent.name: sample[parent.name] for parent in potential.parents})
+    return sample
+
+
+def _cuts(potential: Potential, values: Values, wanted: int | tuple[float, ...]) -> tuple[float, ...]:
+    if isinstance(wanted, tuple):
+        return wanted
+    levels = np.arange(1, wanted) / wanted
+    quantiles = np.quantile(values, levels) if potential.parents else potential.ppf(levels, {})
+    # Bins need not be exactly equal: digits that matter less than a hundredth of a bin only make ugly names of states.
+    gaps = np.diff(np.unique(quantiles))
+    digits = 2 - math.floor(math.log10(gaps.min())) if len(gaps) else 15
+    return tuple(np.unique(np.round(quantiles, digits)).tolist())
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _table(
+    potential: Potential,
+    variables: Mapping[str, Discrete],
+    sample: Mapping[str, NDArray[Any]],
+    codes: Mapping[str, Codes],
+) -> tuple[Values, float]:
+    """Return the binned table (parents..., child), and the mean total variation distance that binning parents makes."""
+    if isinstance(potential, Multinomial):
+        return potential.table, 0.0
+    child, parents = variables[potential.child.name], potential.parents
+    sizes = [len(variables[parent.name]) for parent in parents]
+    if math.prod(sizes) * len(child) > _WIDEST:
+        raise TooWide(
+            f"{child.name!r}: its table would have {' x '.join(map(str, [*sizes, len(child)]))} numbers; give fewer bins for "
+            f"{shorten([p.name for p in (*parents, potential.child) if isinstance(p, Continuous)])}"
+        )
+    continuous = [parent for parent in parents if isinstance(parent, Continuous)]
+    cells = math.prod(sizes) * len(child)
+    nodes = next((n for n in _NODES if cells * n ** len(continuous) <= _MOST), 1)
+    points: list[NDArray[Any]] = []
+    weights = np.polynomial.legendre.leggauss(nodes)[1] / 2
+    for parent in parents:
+        if isinstance(parent, Continuous):
+            points.append(_points(sample[parent.name], variables[parent.name].cuts or (), parent, nodes))
+        else:
+            points.append(np.arange(len(parent)))
+    grid = dict(zip((p.name for p in parents), map(np.ravel, np.meshgrid(*points, indexing="ij")), strict=True))
+    masses = _masses(potential, grid, child).reshape(*map(len, points), len(child))
+    for axis, parent in enumerate(parents):
+        if isinstance(parent, Continuous):
+            shape = (*masses.shape[:axis], -1, nodes, *masses.shape[axis + 1 :])
+            masses = np.moveaxis(masses.reshape(shape), axis + 1, -1) @ weights
+    table = masses / masses.sum(axis=-1, keepdims=True)
+    if not continuous:
+        return table, 0.0
+    exact = _masses(potential, {parent.name: sample[parent.name] for parent in parents}, child)
+    binned = table[tuple(codes[parent.name] for parent in parents)]
+    return table, float(np.abs(exact - binned).sum(axis=1).mean() / 2)
+
+
+def _points(values: Values, cuts: Sequence[float], variable: Continuous, nodes: int) -> Values:
+    """Return quadrature points in every bin, as quantiles of the variable inside it; evenly where it never comes."""
+    levels = (1 + np.polynomial.legendre.leggauss(nodes)[0]) / 2
+    spread = float(np.ptp(values)) or 1.0
+    points = []
+    for low, high in pairwise((variable.domain[0], *cuts, variable.domain[1])):
+        inside = values[(values >= low) & (values < high)]
+        if len(inside):
+            points.append(np.quantile(inside, levels))
+            continue
+        near = high - spread if math.isinf(low) else low
+        points.append(near + levels * ((low + spread if math.isinf(high) else high) - near))
+    return np.concatenate(points)
+
+
+def _masses(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
+    """Return the probabilities (rows, states or bins of the child) for every row of the parents' codes or values.
+
+    Scales are common to a row, and rows are divided by their sums, so that the scales cancel.
+    """
+    rows = len(next(iter(given.values()))) if given else 1
+    result = np.empty((rows, len(child)))
+    for start in range(0, rows, _ROWS):
+        block = slice(start, start + _ROWS)
+        some = {name: values[block] for name, values in given.items()}
+        result[block] = _some_masses(potential, some, child)
+    result /= result.sum(axis=1, keepdims=True)
+    return result
+
+
+def _some_masses(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
+    axes = {name: values[None, :] for name, values in given.items()}
+    if isinstance(potential.child, Discrete):
+        values, _ = potential.on({**axes, child.name: np.arange(len(child))})
+    else:
+        low, high = potential.child.domain
+        edges = np.array([low, *(child.cuts or ()), high])
+        if not potential.exact_mass:
+            return _quadrature(potential, given, edges)
+        values, _ = potential.mass(axes, edges)
+    return np.asarray(np.reshape(values, (len(child), -1)).T)
+
+
+def _quadrature(potential: Potential, given: Mapping[str, NDArray[Any]], edges: Values) -> Values:
+    """Integrate over the bins for every row, by adaptive cells with edges at the bins' ends."""
+    rows = len(next(iter(given.values()))) if given else 1
+    divided = _Divided(potential, edges[np.isfinite(edges)])
+    result = np.zeros((rows, len(edges) - 1))
+    for start in range(0, rows, numeric.ROWS):
+        some = {name: values[start : start + numeric.ROWS] for name, values in given.items()}
+        cells = numeric._cells(divided, some)  # the same adaptive quadrature as sampling
+        masses = np.diff(cells.reached, axis=1, prepend=0.0)
+        bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")
+        np.add.at(result, (start + np.arange(len(bins))[:, None], bins), masses)
+    wrong = np.abs(result.sum(axis=1) - 1) > 1e-3
+    if wrong.any():
+        raise NetworkError(
+            f"{potential.child.name!r}: the mass of its {type(potential).__name__} was found to be "
+            f"{result.sum(axis=1)[wrong][0]:.6g}, not 1, for some values of its parents; correct the density, or let its "
+            "breaks() and support() say where it lies"
+        )
+    return result
+
+
+class _Divided(Potential):
+    """The same density with more breaks along the child."""
+
+    def __init__(self, potential: Potential, edges: Values) -> None:
+        self.child, self.parents = potential.child, potential.parents
+        self._potential, self._edges = potential, edges
+
+    def on(self, axes: Axes) -> tuple[Values, Values | float]:
+        return self._potential.on(axes)
+
+    def log_on(self, axes: Axes) -> Values:
+        return self._potential.log_on(axes)
+
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+        return self._potential.support(name, tail, within)
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        known = self._potential.breaks(name, within)
+        more = (
+            self._edges
+            if known.ndim == 1
+            else np.broadcast_to(self._edges[:, None], (len(self._edges), known.shape[1]))
+        )
+        return np.sort(np.concatenate((known, more)), axis=0)

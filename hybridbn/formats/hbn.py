@@ -1,0 +1,240 @@
+"""The library's own files, ``.hbn``: exact, executing nothing, safe to open wherever they come from.
+
+A file is one zip archive whose members are stored as they are, so nothing can inflate:
+
+``manifest.json``
+    ``format``, ``version``, the ``library`` that wrote it, and for every other member its ``size`` and ``sha256``, and
+    for arrays ``dtype`` and ``shape``.
+``network.json``
+    The ``nodes`` in order (``variable``, ``parents``, ``family`` and ``parameters`` of the potential), the ``arcs`` in
+    order, and the ``attributes`` that the user gave to graph, nodes and arcs.
+``float64.npy``, ``int64.npy``, ``bool.npy``
+    All arrays of that type end to end; `network.json` refers to them by offset and shape.
+
+Each version of the format stays readable by all later releases of the same major version of the library. Reading
+takes memory in proportion to the size of the file, whatever its content claims.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import hybridbn.potentials
+from hybridbn.errors import FormatError, HybridBNError
+from hybridbn.formats.hbn_archive import read_archive, write_archive
+from hybridbn.formats.hbn_values import Packer, Unpacker, brief, fields
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
+from hybridbn.variables import Discrete, Variable, shorten
+
+__all__ = ["load", "save"]
+
+_OURS = ("variable", "potential")
+
+
+def save(network: Network, path: str | os.PathLike[str]) -> None:
+    """Write a network to a file, whole or not at all; `load` gives bitwise the same results.
+
+    The same network always gives the same bytes. An existing file is replaced only when the new one is on disk.
+
+    Parameters
+    ----------
+    network : Network
+        Must pass `Network.check`. Attributes that were given to the graph, its nodes and arcs through networkx
+        (positions, say) are saved too: text, numbers, booleans, None, lists, tuples, dictionaries and arrays of floats,
+        integers and booleans; a scalar of numpy comes back as the Python number it is.
+    path : path-like
+
+    Raises
+    ------
+    NetworkError
+        For faults of the network, and for potentials and states that no file can hold, such as a `Density`.
+    FormatError
+        For parameters and attributes of other types, naming the node.
+
+    Examples
+    --------
+    >>> import tempfile, hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.4, 0.6])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(net, f"{folder}/model.hbn")
+    ...     load(f"{folder}/model.hbn")
+    <Network: 1 node (1 discrete), 0 arcs>
+    """
+    network.check()
+    packer = Packer()
+    content: dict[str, Any] = {"nodes": [_pack_node(network, name, packer) for name in network]}
+    content["arcs"] = [
+        [start, end, packer.pack(attributes, f"the arc {start!r} -> {end!r}")] if attributes else [start, end]
+        for start, end, attributes in network.edges(data=True)
+    ]
+    if network.graph:
+        content["attributes"] = packer.pack(network.graph, "the network's attributes")
+    write_archive(path, content, packer.arrays())
+
+
+def load(path: str | os.PathLike[str]) -> Network:
+    """Read a network that `save` wrote; files that are damaged, hostile or too new raise `FormatError`.
+
+    Nothing in the file is ever executed. A family of potentials of your own must have been imported before.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/model.hbn", "wb") as file:
+    ...         _ = file.write(b"not a network")
+    ...     try:
+    ...         load(f"{folder}/model.hbn")
+    ...     except FormatError as error:
+    ...         print(str(error).replace(folder, ""))
+    can't load '/model.hbn': not a hybridbn file, which starts as a zip archive does
+    """
+    with open(path, "rb") as file:
+        try:
+            content, arrays = read_archive(file)
+            unpacker = Unpacker(arrays)
+            network = _unpack_network(content, unpacker)
+            unpacker.finish()
+        except FormatError as error:
+            # The reason may quote the file, which may hold a name of megabytes.
+            raise FormatError(f"can't load {os.fsdecode(path)!r}: {error!s:.800}") from error.__cause__
+    return network
+
+
+# -- writing ------------------------------------------------------------------------------------------------------
+
+
+def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
+    potential = network.potential(name)
+    parameters = potential.to_dict()
+    registered = Potential.families.get(potential.family)
+    if registered is None or registered.__qualname__ != type(potential).__qualname__:
+        raise FormatError(
+            f"node {name!r}: {type(potential).__name__} potentials could not be found again when the file is loaded; "
+            f"give the class a `family` name of its own (it has {potential.family!r})"
+        )
+    node = {
+        "variable": packer.pack(variable_to_dict(network.variable(name)), f"node {name!r}"),
+        "parents": [parent.name for parent in potential.parents],
+        "family": potential.family,
+        "parameters": packer.pack(dict(parameters), f"node {name!r}, its {potential.family} potential"),
+    }
+    attributes = {key: value for key, value in network.nodes[name].items() if key not in _OURS}
+    if attributes:
+        node["attributes"] = packer.pack(attributes, f"node {name!r}, its attributes")
+    return node
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def _unpack_network(content: Any, unpacker: Unpacker) -> Network:
+    fields(content, "the network", ("nodes", "arcs"), ("attributes",))
+    nodes = _list(content["nodes"], "the nodes")
+    for i, node in enumerate(nodes):
+        fields(node, f"node {i}", ("variable", "parents", "family", "parameters"), ("attributes",))
+    variables = _unpack_variables([node["variable"] for node in nodes], unpacker)
+    potentials, extras = [], []
+    for node, variable in zip(nodes, variables.values(), strict=True):
+        potentials.append(_unpack_potential(node, variable, variables, unpacker))
+        extras.append(_attributes(node.get("attributes", {}), unpacker))
+        if not extras[-1].keys().isdisjoint(_OURS):
+            raise FormatError(f"node {variable.name!r}: attributes named {shorten(_OURS)} are not the file's to give")
+    try:
+        derived = Network(potentials)
+        derived.check()
+    except HybridBNError as error:
+        raise FormatError(str(error)) from error
+    arcs = [_unpack_arc(arc, unpacker) for arc in _list(content["arcs"], "the arcs")]
+    if {arc[:2] for arc in arcs} != set(derived.edges) or len(arcs) != derived.number_of_edges():
+        raise FormatError("the arcs are not those from the potentials' parents")
+    # The graph is built anew because algorithms follow the order of the arcs: results must not depend on the detour.
+    network = Network()
+    network.add_nodes_from(
+        (name, {**derived.nodes[name], **extra}) for name, extra in zip(derived, extras, strict=True)
+    )
+    network.add_edges_from(arcs)
+    network.graph.update(_attributes(content.get("attributes", {}), unpacker))
+    return network
+
+
+def _unpack_variables(states: list[Any], unpacker: Unpacker) -> dict[str, Variable]:
+    variables: dict[str, Variable] = {}
+    for i, packed in enumerate(states):
+        state = unpacker.unpack(packed)
+        kind = ("domain",) if isinstance(state, dict) and "domain" in state else ("states",)
+        fields(state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ())
+        for field in state.keys() - {"name"}:
+            _list(state[field], f"the variable of node {i}: {field}")
+        try:
+            variable = variable_from_dict(state)
+        except (HybridBNError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"the variable of node {i}: {error}") from error
+        if isinstance(variable, Discrete) and not all(type(s) in (str, int, float, bool) for s in variable.states):
+            raise FormatError(f"the variable of node {i}: states must be text, integers, floats or booleans")
+        if variable.name in variables:
+            raise FormatError(f"two nodes are named {variable.name!r}")
+        variables[variable.name] = variable
+    return variables
+
+
+def _unpack_potential(
+    node: Mapping[str, Any], variable: Variable, variables: Mapping[str, Variable], unpacker: Unpacker
+) -> Potential:
+    where = f"node {variable.name!r}"
+    family = _family(node["family"], where)
+    names = _list(node["parents"], f"{where}, its parents")
+    unknown = [name for name in names if not isinstance(name, str) or name not in variables]
+    if unknown:
+        raise FormatError(f"{where}: its parents {shorten(unknown)} are no nodes")
+    if len(set(names)) < len(names):
+        raise FormatError(f"{where}: a parent occurs twice among {shorten(names)}")
+    parameters = unpacker.unpack(node["parameters"])
+    if not isinstance(parameters, dict):
+        raise FormatError(f"{where}: its parameters are not an object")
+    try:
+        potential = family.from_dict(variable, tuple(variables[name] for name in names), parameters)
+        surplus = [name for name in parameters if name not in potential.to_dict()]
+    except Exception as error:
+        # A family, maybe a user's, may fail in any way on parameters that are not what it wrote.
+        raise FormatError(f"{where}: the parameters of its {node['family']} potential are wrong: {error!r}") from error
+    if surplus:
+        raise FormatError(f"{where}: unknown parameters {shorten(surplus)}")
+    return potential
+
+
+def _unpack_arc(arc: Any, unpacker: Unpacker) -> tuple[Any, ...]:
+    if not isinstance(arc, list) or len(arc) not in (2, 3) or not all(isinstance(name, str) for name in arc[:2]):
+        raise FormatError(f"an arc must be a pair of names, not {brief(arc)}")
+    return (*arc[:2], *(_attributes(packed, unpacker) for packed in arc[2:]))
+
+
+def _family(name: Any, where: str) -> type[Potential]:
+    if isinstance(name, str) and name not in Potential.families:
+        # The library's own families are imported when first needed; nothing is imported by a name from the file.
+        for module in iter_modules(hybridbn.potentials.__path__):
+            import_module(f"hybridbn.potentials.{module.name}")
+    if not isinstance(name, str) or name not in Potential.families:
+        raise FormatError(
+            f"{where}: there is no family of potentials {brief(name)}, only {shorten(sorted(Potential.families), 20)}; "
+            "import the module that defines it before loading"
+        )
+    return Potential.families[name]
+
+
+def _attributes(packed: Any, unpacker: Unpacker) -> dict[Any, Any]:
+    attributes = unpacker.unpack(packed)
+    if not isinstance(attributes, dict):
+        raise FormatError(f"attributes must be an object, not {brief(attributes)}")
+    return attributes
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise FormatError(f"{what} must be a list, not {brief(value)}")
+    return value

@@ -1,0 +1,111 @@
+"""`read_network` and `write_network`: files of networks, told apart by their suffix."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hybridbn.errors import FormatError
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = ["FORMATS", "NetworkFormat", "read_network", "write_network"]
+
+
+@dataclass(frozen=True)
+class NetworkFormat:
+    """Where the functions of a file format are: ``"module:function"``, imported when first used.
+
+    `read` is called with the path and the options of `read_network`, `write` with the network, the path and the options
+    of `write_network`.
+    """
+
+    name: str
+    read: str
+    write: str
+
+
+_BIF = NetworkFormat("BIF", "hybridbn.formats.bif:read_bif", "hybridbn.formats.bif_writer:write_bif")
+
+FORMATS: dict[str, NetworkFormat] = {
+    ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
+    ".bif": _BIF,
+    ".bif.gz": _BIF,
+}
+"""The formats by suffix (lower case); a longer suffix that fits goes first."""
+
+
+def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
+    """Read a network from a file of any known format, told by its suffix.
+
+    Parameters
+    ----------
+    path : str or path
+        ``.hbn`` (hybridbn's own files, exact), ``.bif`` or ``.bif.gz``.
+    **options
+        Options of the format's reader. BIF: ``normalize`` (default True: rows are divided by their sums, because
+        published files carry rounded numbers) and ``encoding`` (default UTF-8); see `hybridbn.formats.bif.read_bif`.
+
+    Raises
+    ------
+    FormatError
+        If the suffix is not known, or the file is damaged; it names the file, the line and the reason.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> text = "variable c { type discrete [ 2 ] { yes, no }; } probability ( c ) { table 0.25, 0.75; }"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "coin.bif")
+    ...     _ = path.write_text(text)
+    ...     read_network(path).variable("c").states
+    ('yes', 'no')
+    """
+    network: Network = _function(_format(path).read)(path, **options)
+    return network
+
+
+def write_network(network: Network, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write a network to a file in the format that the suffix names; an existing file is replaced at once.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or path
+        ``.hbn`` holds every network; ``.bif`` and ``.bif.gz`` hold discrete ones made of tables.
+    **options
+        Options of the format's writer.
+
+    Raises
+    ------
+    FormatError
+        If the suffix is not known, or the format can't hold the network; it names the nodes and the remedy. Nothing is
+        written then.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=(1, 2)), table=[0.25, 0.75])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_network(net, pathlib.Path(folder, "coin.bif.gz"))
+    ...     read_network(pathlib.Path(folder, "coin.bif.gz")).variable("c").states
+    (1, 2)
+    """
+    _function(_format(path).write)(network, path, **options)
+
+
+def _format(path: str | os.PathLike[str]) -> NetworkFormat:
+    name = Path(path).name.lower()
+    fitting = [suffix for suffix in FORMATS if name.endswith(suffix)]
+    if not fitting:
+        raise FormatError(f"{path}: no network format has this suffix; known are {', '.join(sorted(FORMATS))}")
+    return FORMATS[max(fitting, key=len)]
+
+
+def _function(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

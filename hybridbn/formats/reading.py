@@ -1,0 +1,194 @@
+"""What the readers of tables share: what is wanted, what was read, and how text cells become typed ones."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.columns import EXACT_INTEGERS, Cells, Source, labels, numbers, objects
+from hybridbn.errors import TableError
+from hybridbn.variables import Continuous, Variable, shorten
+
+__all__ = ["NUMBER", "Read", "Wanted", "relocated", "typed"]
+
+Wish: TypeAlias = Literal["discrete", "continuous", "text"]
+
+NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+_INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
+_PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
+_NAN = re.compile(r"\s*[-+]?nan(?:\([^)]*\))?\s*", re.IGNORECASE)
+_INFINITE = re.compile(r"\s*[-+]?inf(?:inity)?\s*", re.IGNORECASE)
+_GROUPED = re.compile(r"\s*[-+]?[0-9]{1,3}(?:[,'\u2019\u00a0 ][0-9]{3})+(?:[.,][0-9]*)?\s*|\s*[-+]?[0-9]+,[0-9]+\s*")
+_TRUTH = ({"True": True, "False": False}, {"true": True, "false": False}, {"TRUE": True, "FALSE": False})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which columns a reader is to read, and as what where the type does not say it."""
+
+    kinds: dict[str, Wish] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    optional: bool = False
+    """Whether a wanted column may be absent: a model's variables may, columns asked for by name may not."""
+
+    @classmethod
+    def of(
+        cls,
+        discrete: str | Iterable[str],
+        continuous: str | Iterable[str],
+        columns: Iterable[str] | None,
+        weights: str | None,
+        variables: Sequence[Variable] | None,
+    ) -> Wanted:
+        """Check and join the wishes of `read_table`'s caller."""
+        kinds: dict[str, Wish] = {}
+        declared: tuple[tuple[Wish, str | Iterable[str]], ...] = (("discrete", discrete), ("continuous", continuous))
+        for kind, names in declared:
+            for name in [names] if isinstance(names, str) else list(names):
+                if kinds.setdefault(name, kind) != kind:
+                    raise TableError(f"column {name!r} is declared both discrete and continuous")
+        chosen = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        if variables is not None:
+            if kinds or chosen is not None:
+                raise TableError("give variables, or discrete, continuous and columns, not both")
+            chosen = [variable.name for variable in variables]
+            for variable in variables:
+                if isinstance(variable, Continuous):
+                    kinds[variable.name] = "continuous"
+                elif variable.cuts is None:
+                    textual = all(isinstance(state, str) for state in variable.states)
+                    kinds[variable.name] = "text" if textual else "discrete"
+        if chosen is not None and weights is not None and weights not in chosen:
+            chosen.append(weights)
+        if weights is not None and kinds.setdefault(weights, "continuous") != "continuous":
+            raise TableError(f"the column of weights, {weights!r}, can't be discrete")
+        return cls(kinds, None if chosen is None else tuple(chosen), variables is not None)
+
+    def names(self, available: Sequence[str]) -> list[str]:
+        """Return the columns to read, in the order asked for, having checked that they can be."""
+        _checked_header(available)
+        asked = list(available) if self.columns is None else list(self.columns)
+        if len(set(asked)) < len(asked):
+            raise TableError(f"a column is named twice in {shorten(asked)}")
+        known = set(available)
+        if not self.optional:
+            for name in [*self.kinds, *asked]:
+                if name not in known:
+                    raise TableError(f"there is no column {name!r}; the columns are {shorten(available)}")
+        found = [name for name in asked if name in known]
+        if not found:
+            raise TableError(f"none of the columns {shorten(asked)} is there; the columns are {shorten(available)}")
+        return found
+
+    def kind(self, name: str) -> Literal["discrete", "continuous"] | None:
+        """Return what a column is declared to be."""
+        wish = self.kinds.get(name)
+        return "discrete" if wish == "text" else wish
+
+
+def _checked_header(names: Sequence[str]) -> None:
+    if not names:
+        raise TableError("the table has no columns")
+    for place, name in enumerate(names):
+        if not name:
+            raise TableError(
+                f"line 1: column {place + 1} has no name; name it, or leave it out when the file is written "
+                "(pandas writes its index so, unless index=False)"
+            )
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        raise TableError(f"line 1: several columns are called {shorten(twice)}; column names must differ: rename them")
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a reader has read."""
+
+    cells: dict[str, Cells]
+    sources: dict[str, Source] = field(default_factory=dict)
+    weights: NDArray[Any] | None = None
+
+
+def relocated(error: TableError, line_of: Callable[[int], int]) -> TableError:
+    """Return an error that names lines of the file instead of rows of the table."""
+    return TableError(re.sub(r"\brow (\d+)", lambda found: f"line {line_of(int(found.group(1)))}", str(error)))
+
+
+def typed(
+    name: str, codes: NDArray[Any], distinct: Sequence[str], wish: Wish | None, remedy: str
+) -> tuple[Cells, Source | None]:
+    """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
+
+    Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless `wish` allows it.
+
+    Examples
+    --------
+    >>> typed("x", np.array([0, 1, -1]), ["1.5", "2"], None, "")[0].array
+    array([1.5, 2. , nan])
+    """
+    if wish == "text":
+        return labels(name, codes, distinct), None
+    if wish == "discrete":
+        return labels(name, codes, _states(distinct)), None
+    hollow = [i for i, text in enumerate(distinct) if _NAN.fullmatch(text)]
+    numeric = [i for i, text in enumerate(distinct) if NUMBER.fullmatch(text)]
+    infinite = (
+        [i for i, text in enumerate(distinct) if _INFINITE.fullmatch(text)] if len(numeric) < len(distinct) else []
+    )
+    if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or wish == "continuous"):
+        return _number_cells(name, codes, distinct)
+    if wish is None and not numeric:
+        states = _states(distinct)
+        grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
+        if not grouped or len(grouped) < len(distinct):
+            return labels(name, codes, states), None
+    elif wish is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
+        grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
+    else:
+        grouped = []
+    numbers_are = {*numeric, *hollow, *infinite}
+    odd = distinct.index(grouped[0]) if grouped else next(i for i in range(len(distinct)) if i not in numbers_are)
+    row = int(np.argmax(codes == odd))
+    if grouped:
+        raise TableError(
+            f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated thousands; "
+            f"write numbers as 1234.5, or read the column as text with discrete=[{name!r}]"
+        )
+    if wish == "continuous":
+        raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")
+    other = int(np.argmax(codes == numeric[0]))
+    raise TableError(
+        f"column {name!r} mixes numbers ({distinct[numeric[0]]!r} in row {other}) with text ({distinct[odd]!r} in row "
+        f"{row}); {remedy}; if these are states, read the column with discrete=[{name!r}]"
+    )
+
+
+def _states(distinct: Sequence[str]) -> list[Any]:
+    """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
+    if distinct and all(NUMBER.fullmatch(text) and not _PADDED.match(text) for text in distinct):
+        found: list[Any] = [
+            int(text) if _INTEGER.fullmatch(text) and len(text) < 4000 else float(text) for text in distinct
+        ]
+        # "1" and "1.0" would be one state: labels() maps equal states to one code.
+        return found
+    for words in _TRUTH:
+        if distinct and words.keys() >= set(distinct):
+            return [words[text] for text in distinct]
+    return list(distinct)
+
+
+def _number_cells(name: str, codes: NDArray[Any], distinct: Sequence[str]) -> tuple[Cells, Source | None]:
+    values = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct] + [math.nan])
+    whole = all(_INTEGER.fullmatch(text) for text in distinct)
+    cells = numbers(name, values[codes], integer=whole and bool(distinct))
+    if whole and distinct and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
+        # Floats would round these; the exact ones are kept beside them for the way out.
+        exact = objects([*map(int, distinct), None])[codes]
+        return cells, Source("numpy", exact)
+    return cells, None

@@ -1,0 +1,271 @@
+"""Read and write tables: `read_table` and `write_table` choose the format by the path's suffix or the URL.
+
+=====================  =================================  ==========================================================
+format                 suffix or URL                      a cell counts as missing when it is
+=====================  =================================  ==========================================================
+comma-separated        ``.csv``, ``.csv.gz``              empty, or one of ``missing`` (default: NA, N/A, n/a, NaN, nan,
+                                                          NULL, null, #N/A) without quotes around it
+tab-separated          ``.tsv``, ``.tab`` (and ``.gz``)   the same
+ARFF                   ``.arff`` (and ``.gz``)            ``?`` without quotes
+Parquet                ``.parquet``, ``.pq``              null, or NaN in a number column
+Feather                ``.feather``, ``.arrow``           null, or NaN in a number column
+JSON lines             ``.jsonl``, ``.ndjson``            null, or absent from its line
+SQLite                 ``sqlite:///file.db?table=t``      NULL
+=====================  =================================  ==========================================================
+
+Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
+types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+from urllib.parse import unquote, urlsplit
+
+from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.reading import Read, Wanted
+from hybridbn.table import Table
+from hybridbn.variables import Variable
+
+__all__ = ["read_table", "write_table"]
+
+_SUFFIXES = {
+    ".csv": "delimited",
+    ".tsv": "delimited",
+    ".tab": "delimited",
+    ".arff": "arff",
+    ".parquet": "columnar",
+    ".pq": "columnar",
+    ".feather": "columnar",
+    ".arrow": "columnar",
+    ".jsonl": "jsonlines",
+    ".ndjson": "jsonlines",
+}
+
+
+class OutputExists(FormatError, FileExistsError):
+    """The output is there already, and `overwrite` was not asked for."""
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    discrete: str | Iterable[str] = (),
+    continuous: str | Iterable[str] = (),
+    *,
+    columns: Iterable[str] | None = None,
+    weights: str | None = None,
+    variables: Iterable[Variable] | None = None,
+    unknown: Literal["error", "missing"] = "error",
+    **options: Any,
+) -> Table:
+    r"""Read a table from a file or an SQLite database.
+
+    Parameters
+    ----------
+    path : path or URL
+        The suffix tells the format; ``sqlite:///file.db?table=t`` and ``sqlite:///file.db?query=SELECT ...`` read a
+        database (four slashes for an absolute path; ``%`` is written ``%25``).
+    discrete, continuous : str or iterable of str
+        Columns whose type does not say what they are. A number column of a CSV file that is declared discrete has
+        integer states if it holds whole numbers only, and is kept as text if it has leading zeros.
+    columns : iterable of str, optional
+        Read these columns only.
+    weights : str, optional
+        The column that holds the rows' weights.
+    variables, unknown : optional
+        Read the columns as these variables; see `hybridbn.Table`.
+    **options
+        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``. ARFF: ``encoding``.
+
+    Notes
+    -----
+    In CSV and TSV a column is one of numbers if every cell is a number, one of truth values if all are
+    ``True``/``False`` (or ``true``/``false``, ``TRUE``/``FALSE``), else one of text. Numbers mixed with text are refused,
+    because a marker for missing values or a damaged cell would otherwise turn numbers into states silently;
+    ``discrete=`` accepts the mixture as text. Cells are taken verbatim, spaces included.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "d.csv")
+    ...     _ = file.write_text("x,c,k\n1.5,a,1\n,b,2\n")
+    ...     read_table(file, discrete=["k"])
+    Table: 2 rows, 3 columns
+      x  continuous            1 missing
+      c  discrete    2 states  0 missing  'a', 'b'
+      k  discrete    2 states  0 missing  1, 2
+    """
+    listed = None if variables is None else list(variables)
+    wanted = Wanted.of(discrete, continuous, columns, weights, listed)
+    place = _place(path)
+    module = _module(place)
+    try:
+        with _decompressed(place) as file:
+            read: Read = module.read(file, wanted, _format_of(place), **options)
+        table = Table.from_cells(read.cells, read.weights, read.sources)
+    except (TableError, FormatError) as error:
+        if str(place) in str(error):
+            raise
+        raise type(error)(f"{place}: {error}") from error.__cause__
+    if weights is not None:
+        held = table.select([weights])
+        table = table.drop(weights)
+        try:
+            table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
+        except TableError as error:
+            raise TableError(f"{place}, column {weights!r}: {error}") from None
+    return table if listed is None else Table(table, variables=listed, unknown=unknown)
+
+
+def write_table(
+    table: Table,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    weights: str | None = None,
+    **options: Any,
+) -> None:
+    """Write a table to a file or into an SQLite database; what is there already is refused unless `overwrite`.
+
+    A file appears complete or not at all. A weighted table needs `weights`, the name of the column that takes them.
+    The options are those of `read_table` (``delimiter``; ``missing``, here one marker; ``encoding``).
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table(Table({"x": [1.5, None]}), Path(folder, "d.parquet"))
+    ...     read_table(Path(folder, "d.parquet"))["x"]
+    array([1.5, nan])
+    """
+    if table.weighted != (weights is not None):
+        raise TableError(
+            "the table has weights: name the column that takes them, as in write(path, weights='weight')"
+            if table.weighted
+            else "the table has no weights to write"
+        )
+    if weights is not None:
+        if weights in table:
+            raise TableError(f"the column for the weights, {weights!r}, is in the table already; choose another name")
+        table = table.with_weights(None).with_column(weights, table.weights)
+    place = _place(path)
+    module = _module(place)
+    if isinstance(place, str):
+        module.write(table, place, overwrite=overwrite, **options)
+        return
+    with _replacing(place, overwrite) as file:
+        module.write(table, file, _format_of(place), **options)
+
+
+def _place(path: str | os.PathLike[str]) -> Path | str:
+    """Return a path, or the text of an SQLite URL."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TableError(f"a path must be text, not {text!r}")
+    if text.startswith("sqlite:"):
+        return text
+    if text.startswith("file://"):
+        return Path(unquote(urlsplit(text).path))
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+://", text):
+        raise FormatError(f"{text!r}: only files and sqlite:///file.db?table=t can be read; download it first")
+    return Path(text)
+
+
+def _format_of(place: Path | str) -> str:
+    suffixes = [] if isinstance(place, str) else [suffix.lower() for suffix in place.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+        if suffixes and _SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines"):
+            return ""
+    return suffixes[-1] if suffixes else ""
+
+
+def _module(place: Path | str) -> Any:
+    if isinstance(place, str):
+        return import_module("hybridbn.formats.sqlite")
+    name = _SUFFIXES.get(_format_of(place))
+    if name is None:
+        known = ", ".join(_SUFFIXES)
+        raise FormatError(f"{place}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t")
+    return import_module(f"hybridbn.formats.{name}")
+
+
+@contextlib.contextmanager
+def _decompressed(place: Path | str) -> Iterator[Path | str | IO[bytes]]:
+    if isinstance(place, str) or place.suffix.lower() != ".gz":
+        yield place
+        return
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(place) as file:
+            yield cast(IO[bytes], file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FormatError(f"{place} is not a whole gzip file: {error}") from error
+
+
+@contextlib.contextmanager
+def _replacing(place: Path, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Open a temporary file beside `place` that takes its name in the end; on any failure nothing is left behind."""
+    target = Path(os.path.realpath(place))
+    if target.exists() and not overwrite:
+        raise OutputExists(f"{place} exists already; overwrite=True would replace it")
+    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as raw:
+            if place.suffix.lower() == ".gz":
+                import gzip
+
+                # Without name and time, so that equal tables make equal files.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.chmod(temporary, mode)
+        _named(temporary, target, place, overwrite)
+    except BaseException:  # whatever happened, no debris stays
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _synced_folder(target.parent)
+
+
+def _named(temporary: str, target: Path, place: Path, overwrite: bool) -> None:
+    if overwrite:
+        os.replace(temporary, target)
+        return
+    try:
+        os.link(temporary, target)  # unlike a rename, this fails where another process was faster
+    except FileExistsError:
+        raise OutputExists(f"{place} exists already; overwrite=True would replace it") from None
+    except OSError:  # a file system without hard links
+        os.replace(temporary, target)
+    else:
+        os.unlink(temporary)
+
+
+def _synced_folder(folder: Path) -> None:
+    opener: Callable[..., int] | None = getattr(os, "open", None) if hasattr(os, "O_DIRECTORY") else None
+    if opener is not None:
+        with contextlib.suppress(OSError):
+            descriptor = opener(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,378 @@
+"""`Network`: a directed graph of networkx whose nodes carry a variable and a potential."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+
+from hybridbn.errors import NetworkError
+from hybridbn.network_check import cycle_text, cycles, differ, disagreement, faults
+from hybridbn.network_html import as_html, as_line, as_text
+from hybridbn.network_queries import Queries
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Variable, shorten
+
+__all__ = ["Network"]
+
+_MOST_FAULTS = 1000
+"""A message of megabytes helps nobody; what comes after so many faults is only counted."""
+
+
+class Network(Queries, nx.DiGraph):  # type: ignore[misc]
+    """A Bayesian network: a `networkx.DiGraph` whose nodes carry `variable` and `potential`.
+
+    These two node attributes are all there is, so `copy`, `subgraph`, `networkx.compose`, pickling and every
+    algorithm of networkx keep them. Nodes are the variables' names. Changes made with networkx's own methods
+    are not checked at once; `check` tells whether the graph still is a Bayesian network.
+
+    Parameters
+    ----------
+    incoming_graph_data : iterable of Potential, directed graph or iterable of arcs, optional
+        Potentials may come in any order; the arcs follow from their parents. A directed graph of networkx keeps its
+        attributes, so one that carries `variable` and `potential` becomes a network again. Arcs ``(from, to)``
+        make a plain structure without potentials.
+    **attr
+        Attributes of the graph, as in networkx.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rain = hb.Discrete("rain", states=("no", "yes"))
+    >>> wet = hb.Discrete("wet", states=("no", "yes"))
+    >>> net = Network([
+    ...     hb.Multinomial(wet, parents=(rain,), table=[[0.9, 0.1], [0.2, 0.8]]),
+    ...     hb.Multinomial(rain, table=[0.7, 0.3]),
+    ... ])
+    >>> list(net.edges), [potential.child.name for potential in net.potentials]
+    ([('rain', 'wet')], ['rain', 'wet'])
+    >>> print(net)
+    Network: 2 nodes (2 discrete), 1 arc
+      wet: discrete with states 'no', 'yes'; Multinomial; from 'rain'
+      rain: discrete with states 'no', 'yes'; Multinomial
+    """
+
+    def __init__(self, incoming_graph_data: Any = None, **attr: Any) -> None:
+        data = incoming_graph_data
+        if isinstance(data, Potential):
+            raise NetworkError(f"a network is made of a list of potentials; write Network([...]) around {data!r}")
+        is_graph = isinstance(data, nx.Graph)
+        if is_graph and (data.is_multigraph() or not data.is_directed()):
+            kind = "parallel arcs (a multigraph)" if data.is_multigraph() else "arcs without direction"
+            raise NetworkError(f"a network is a directed acyclic graph; this {type(data).__name__} has {kind}")
+        if data is None or is_graph:
+            super().__init__(data, **attr)
+            return
+        super().__init__(**attr)
+        items = _listed(data)
+        if items and all(isinstance(item, tuple) for item in items):
+            try:
+                self.add_edges_from(items)
+            except (TypeError, ValueError, nx.NetworkXError) as error:
+                raise NetworkError(f"arcs must be pairs (from, to) of names: {error}") from None
+        else:
+            self._add_all(items)
+
+    def to_directed_class(self) -> type[Network]:
+        """Return the class that networkx makes directed copies with."""
+        return Network
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    def add(self, potential: Potential) -> None:
+        """Add a potential and its arcs; replaces the node's potential and incoming arcs if it is there.
+
+        Parents that are not nodes yet become nodes without a potential. Refused, and the network left as it was: an arc
+        that closes a cycle, and variables that differ from those the other potentials were built with.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> x, y = hb.Continuous("x"), hb.Continuous("y")
+        >>> net = Network()
+        >>> net.add(hb.LinearGaussian(y, parents=(x,), intercept=0.0, coefficients=[2.0], variance=1.0))
+        >>> net.add(hb.LinearGaussian(x, intercept=0.0, coefficients=[], variance=1.0))
+        >>> list(net.edges), net.check()
+        ([('x', 'y')], None)
+        """
+        child = _checked(potential).child
+        if nx.is_frozen(self):
+            raise NetworkError(f"can't add {potential!r} to a frozen network or a view; add to its copy() instead")
+        for parent in potential.parents:
+            present = self.nodes[parent.name].get("variable") if parent.name in self else None
+            if present is not None and differ(present, parent):
+                raise NetworkError(disagreement(child.name, parent, present))
+        if child.name in self:
+            for other in self._children(child.name):
+                if differ(other.variable(child.name), child):
+                    raise NetworkError(disagreement(other.child.name, other.variable(child.name), child))
+            self._refuse_cycle(potential)
+            self.remove_edges_from(list(self.in_edges(child.name)))
+        for parent in potential.parents:
+            if parent.name not in self or self.nodes[parent.name].get("variable") is None:
+                self.add_node(parent.name, variable=parent)
+        self.add_node(child.name, variable=child, potential=potential)
+        self.add_edges_from((parent.name, child.name) for parent in potential.parents)
+
+    def _add_all(self, potentials: list[Any]) -> None:
+        own: dict[str, Potential] = {}
+        for potential in potentials:
+            name = _checked(potential).child.name
+            if name in own:
+                raise NetworkError(f"two potentials for {name!r}: {own[name]!r} and {potential!r}; give one a node")
+            own[name] = potential
+        variables: dict[str, Variable] = {name: potential.child for name, potential in own.items()}
+        for name, potential in own.items():
+            for parent in potential.parents:
+                present = variables.setdefault(parent.name, parent)
+                if differ(present, parent):
+                    raise NetworkError(disagreement(name, parent, present))
+        self.add_nodes_from((name, {"variable": variable}) for name, variable in variables.items())
+        for name, potential in own.items():
+            self.nodes[name]["potential"] = potential
+        self.add_edges_from((parent.name, name) for name, potential in own.items() for parent in potential.parents)
+        for fault in cycles(self):
+            raise NetworkError(fault)
+
+    def _children(self, name: str) -> Iterator[Potential]:
+        """Yield the potentials of the node's children, as far as they have one that mentions it."""
+        for child in self.successors(name):
+            potential = self.nodes[child].get("potential")
+            if isinstance(potential, Potential) and name in potential.scope:
+                yield potential
+
+    def _refuse_cycle(self, potential: Potential) -> None:
+        """Refuse a parent that descends from the child; both ends are searched at once, so it is cheap."""
+        name = potential.child.name
+        for parent in potential.scope[:-1]:
+            if parent in self:
+                try:
+                    path = nx.bidirectional_shortest_path(self, name, parent)
+                except nx.NetworkXNoPath:
+                    continue
+                raise NetworkError(f"{potential!r} would close {cycle_text(path)}")
+
+    def rename(self, names: Mapping[str, str]) -> Network:
+        """Return a new network with nodes, variables and potentials renamed; names that are not mentioned stay.
+
+        `networkx.relabel_nodes` renames the nodes only and leaves the names inside the potentials stale.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.5, 0.5])])
+        >>> net.rename({"c": "class"}).potential("class").scope
+        ('class',)
+        """
+        for old, new in names.items():
+            self._attributes(old)
+            if not isinstance(new, str) or not new:
+                raise NetworkError(f"can't rename {old!r} to {new!r}; a name is a non-empty string")
+        clashes = [name for name, count in Counter(names.get(node, node) for node in self).items() if count > 1]
+        if clashes:
+            raise NetworkError(f"renaming would give several nodes the name {shorten(clashes)}; names must differ")
+        fresh: Network = nx.relabel_nodes(self, dict(names), copy=True)
+        for attributes in fresh.nodes.values():
+            variable, potential = attributes.get("variable"), attributes.get("potential")
+            if variable is not None:
+                attributes["variable"] = replace(variable, name=names.get(variable.name, variable.name))
+            if potential is not None and not names.keys().isdisjoint(potential.scope):
+                attributes["potential"] = potential.renamed(names)
+        return fresh
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def variable(self, name: str) -> Variable:
+        """Return the variable of a node.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = Network([hb.Multinomial(hb.Discrete("season", states=("wet", "dry")), table=[0.4, 0.6])])
+        >>> net.variable("season").states
+        ('wet', 'dry')
+        >>> net.variable("seson")
+        Traceback (most recent call last):
+            ...
+        hybridbn.errors.NetworkError: the network has no node 'seson'; did you mean 'season'?
+        """
+        variable: Variable | None = self._attributes(name).get("variable")
+        if variable is None:
+            raise NetworkError(f"node {name!r} has no variable; add a potential for it with net.add")
+        return variable
+
+    def potential(self, name: str) -> Potential:
+        """Return the potential of a node: the conditional density of its variable given its parents.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.4, 0.6])])
+        >>> net.potential("c")(c="b")
+        0.6
+        """
+        potential: Potential | None = self._attributes(name).get("potential")
+        if potential is None:
+            raise NetworkError(f"node {name!r} has no potential; add one with net.add")
+        return potential
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables in the order of the nodes."""
+        return tuple(self.variable(node) for node in self)
+
+    @property
+    def potentials(self) -> tuple[Potential, ...]:
+        """The potentials in topological order: parents before children."""
+        try:
+            return tuple(self.potential(node) for node in nx.topological_sort(self))
+        except nx.NetworkXUnfeasible:
+            raise NetworkError("; ".join(cycles(self))) from None
+
+    def _attributes(self, name: Hashable) -> dict[str, Any]:
+        if name not in self:
+            close = _near(name, self)
+            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(self)}"
+            raise NetworkError(f"the network has no node {name!r}{hint if len(self) else '; it is empty'}")
+        attributes: dict[str, Any] = self.nodes[name]
+        return attributes
+
+    # -- checking -------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse what is not a Bayesian network, naming every fault at once.
+
+        Faults are cycles, nodes without variable or potential, potentials whose variables are not the node and its
+        parents, and variables that differ between a node and the potentials that mention it.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.4, 0.6])])
+        >>> net.add_edge("c", "x")
+        >>> net.check()
+        Traceback (most recent call last):
+            ...
+        hybridbn.errors.NetworkError: node 'x' has no variable and no potential; add one with net.add
+        """
+        found = faults(self)
+        if len(found) == 1:
+            raise NetworkError(found[0])
+        if found:
+            more = f"\n... and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
+            raise NetworkError("\n- ".join([f"the network has {len(found)} faults:", *found[:_MOST_FAULTS]]) + more)
+
+    # -- structure ------------------------------------------------------------------------------------------------
+
+    def markov_blanket(self, name: str) -> set[str]:
+        """Return a node's parents, children and the other parents of its children.
+
+        Given their values, nothing else tells anything about the node.
+
+        Examples
+        --------
+        >>> sorted(Network([("a", "b"), ("b", "c"), ("d", "c"), ("c", "e")]).markov_blanket("b"))
+        ['a', 'c', 'd']
+        """
+        self._attributes(name)
+        children = set(self.successors(name))
+        return children.union(self.predecessors(name), *map(self.predecessors, children)) - {name}
+
+    def d_separated(self, x: str | Iterable[str], y: str | Iterable[str], given: str | Iterable[str] = ()) -> bool:
+        """Tell whether the structure alone makes `x` and `y` independent, given what is known.
+
+        Examples
+        --------
+        >>> net = Network([("rain", "wet"), ("sprinkler", "wet")])
+        >>> net.d_separated("rain", "sprinkler"), net.d_separated("rain", "sprinkler", given="wet")
+        (True, False)
+        """
+        sets = [{names} if isinstance(names, str) else set(names) for names in (x, y, given)]
+        for node in set().union(*sets):
+            self._attributes(node)
+        try:
+            return bool(nx.is_d_separator(self, *sets))
+        except nx.NetworkXError as error:
+            raise NetworkError(f"d-separation of {x!r} and {y!r} given {given!r}: {error}") from None
+
+    def moral_graph(self) -> nx.Graph:
+        """Return the undirected graph in which parents of a common child are joined; names only.
+
+        Examples
+        --------
+        >>> sorted(map(sorted, Network([("rain", "wet"), ("sprinkler", "wet")]).moral_graph().edges))
+        [['rain', 'sprinkler'], ['rain', 'wet'], ['sprinkler', 'wet']]
+        """
+        # networkx copies all attributes deeply, which would duplicate every table for nothing.
+        skeleton = nx.DiGraph()
+        skeleton.add_nodes_from(self)
+        skeleton.add_edges_from(self.edges)
+        return nx.moral_graph(skeleton)
+
+    # -- files and other libraries --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network to a file that `hybridbn.load` reads; results are bitwise the same afterwards.
+
+        See `hybridbn.formats.hbn.save` for what is saved and what is refused.
+
+        Examples
+        --------
+        >>> import tempfile, hybridbn as hb
+        >>> net = Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.4, 0.6])])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     net.save(f"{folder}/model.hbn")
+        ...     hb.load(f"{folder}/model.hbn").potential("c")(c="a")
+        0.4
+        """
+        from hybridbn.formats.hbn import save
+
+        save(self, path)
+
+    def to_pgmpy(self, bins: Any = None) -> Any:
+        """Return the network as a model of pgmpy; see `hybridbn.formats.pgmpy.to_pgmpy`."""
+        from hybridbn.formats.pgmpy import to_pgmpy
+
+        return to_pgmpy(self, bins=bins)
+
+    # -- showing --------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<{as_line(self)}>"
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def _listed(data: Any) -> list[Any]:
+    if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
+        raise NetworkError(
+            f"a network is made of potentials, arcs or a directed graph of networkx, not of type {type(data).__name__}"
+        )
+    return list(data)
+
+
+def _checked(potential: Any) -> Potential:
+    if not isinstance(potential, Potential):
+        raise NetworkError(f"expected a potential, not {potential!r}")
+    scope = potential.scope
+    if scope[-1] in scope[:-1]:
+        raise NetworkError(f"{potential!r}: {scope[-1]!r} can't be its own parent")
+    return potential
+
+
+def _near(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
+    """Return names that look like a mistyped one; large networks are not searched, as that takes seconds."""
+    names = [node for node in nodes if isinstance(node, str)]
+    if not isinstance(name, str) or len(names) > most:
+        return []
+    same = [node for node in names if node.casefold() == name.casefold()]
+    return same or difflib.get_close_matches(name, names, n=3)

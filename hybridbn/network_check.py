@@ -1,0 +1,143 @@
+"""What makes a graph with potentials no Bayesian network, in words that name the place and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import networkx as nx
+
+from hybridbn.network_html import describe
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
+
+__all__ = ["cycle_text", "cycles", "differ", "disagreement", "faults"]
+
+
+def faults(network: nx.DiGraph) -> list[str]:
+    """Describe every fault of a network.
+
+    Examples
+    --------
+    >>> faults(nx.DiGraph([("a", "a")]))
+    ["node 'a' has an arc to itself; remove it", "node 'a' has no variable and no potential; add one with net.add"]
+    """
+    return [*cycles(network), *(fault for node in network for fault in _node_faults(network, node))]
+
+
+def _node_faults(network: nx.DiGraph, node: Any) -> Iterator[str]:
+    attributes = network.nodes[node]
+    variable, potential = attributes.get("variable"), attributes.get("potential")
+    lacking = [what for what, it in (("variable", variable), ("potential", potential)) if it is None]
+    if lacking:
+        remedy = "add one with net.add" if potential is None else "set it to the potential's child"
+        yield f"node {node!r} has no {' and no '.join(lacking)}; {remedy}"
+    if variable is not None and not isinstance(variable, Discrete | Continuous):
+        yield f"the variable of node {node!r} must be Discrete or Continuous, not {variable!r}"
+        variable = None
+    if potential is not None and not isinstance(potential, Potential):
+        yield f"the potential of node {node!r} must be a Potential, not {potential!r}"
+        potential = None
+    stale = dict.fromkeys(known.name for known in (variable, potential and potential.child) if known is not None)
+    stale.pop(node, None)
+    for name in stale:
+        yield (
+            f"node {node!r} carries the variable or potential of {name!r}; networkx.relabel_nodes renames only the "
+            f"graph: use net.rename({{{name!r}: {node!r}}}) instead"
+        )
+    if potential is None:
+        return
+    if variable is not None and not stale and differ(variable, potential.child):
+        yield f"node {node!r} is {_both(variable, potential.child)} in its own potential"
+    yield from _parent_faults(network, node, potential)
+
+
+def _parent_faults(network: nx.DiGraph, node: Any, potential: Potential) -> Iterator[str]:
+    arcs = set(network.predecessors(node)) - {node}
+    names = [parent.name for parent in potential.parents]
+    missing, surplus = [name for name in names if name not in arcs], sorted(arcs.difference(names), key=repr)
+    if missing or surplus:
+        parts = [f"lacks the parents {shorten(surplus)} that have arcs to it"] if surplus else []
+        parts += [f"has parents without an arc to it: {shorten(missing)}"] if missing else []
+        yield f"the potential of node {node!r} {' and '.join(parts)}; replace it with net.add or mend the arcs"
+    for parent in potential.parents:
+        present = network.nodes[parent.name].get("variable") if parent.name in arcs else None
+        if isinstance(present, Discrete | Continuous) and present.name == parent.name and differ(present, parent):
+            yield disagreement(node, parent, present)
+
+
+def differ(a: Variable, b: Variable) -> bool:
+    """Tell whether variables differ; the types of states count, as 1 == True == 1.0 in Python.
+
+    Examples
+    --------
+    >>> differ(Discrete("c", states=(0, 1)), Discrete("c", states=(False, True)))
+    True
+    """
+    if a is b:
+        return False
+    if isinstance(a, Discrete) and isinstance(b, Discrete):
+        return a != b or any(type(s) is not type(t) for s, t in zip(a.states, b.states, strict=True))
+    return a != b
+
+
+def disagreement(child: str, parent: Variable, present: Variable) -> str:
+    """Say that a child's potential was built with another variable than the network has under that name.
+
+    Examples
+    --------
+    >>> disagreement("y", Continuous("x"), Continuous("x", domain=(0, 1)))[:60]
+    "the potential of 'y' was built with another 'x' than the net"
+    """
+    return (
+        f"the potential of {child!r} was built with another {parent.name!r} than the network has: there it is "
+        f"{_both(parent, present)} in the network; build both with the same variable"
+    )
+
+
+def _both(a: Variable, b: Variable) -> str:
+    """Describe two variables that differ, down to the first state that does."""
+    first, second = describe(a), describe(b)
+    if first == second and isinstance(a, Discrete) and isinstance(b, Discrete):
+        for i, (s, t) in enumerate(zip(a.states, b.states, strict=False)):
+            if repr(s) != repr(t):
+                return f"{first} where state {i} is {s!r}, but {t!r}"
+        first, second = f"{first}, cuts {a.cuts!r}", f"{second}, cuts {b.cuts!r}"
+    return f"{first}, but {second}"
+
+
+def cycles(graph: nx.DiGraph) -> list[str]:
+    """Describe one cycle of every strongly connected component, and every self loop.
+
+    Examples
+    --------
+    >>> cycles(nx.DiGraph([("a", "b"), ("b", "c"), ("c", "b")]))
+    ["the arcs form a cycle: 'b' -> 'c' -> 'b'"]
+    """
+    found = [f"node {node!r} has an arc to itself; remove it" for node in nx.nodes_with_selfloops(graph)]
+    if nx.is_directed_acyclic_graph(graph):
+        return found
+    order = {node: i for i, node in enumerate(graph)}
+    for component in nx.strongly_connected_components(graph):
+        if len(component) > 1:
+            # Each of these nodes has a successor among them, so walking on must come back to a node seen before.
+            path = [min(component, key=order.__getitem__)]
+            seen: dict[Any, int] = {}
+            while path[-1] not in seen:
+                seen[path[-1]] = len(path) - 1
+                path.append(next(n for n in graph.successors(path[-1]) if n in component and n != path[-1]))
+            found.append(f"the arcs form {cycle_text(path[seen[path[-1]] : -1])}")
+    return found
+
+
+def cycle_text(nodes: list[Any]) -> str:
+    """List the nodes of a cycle in the order of the arcs, the middle of long ones left out.
+
+    Examples
+    --------
+    >>> cycle_text(["a", "b"])
+    "a cycle: 'a' -> 'b' -> 'a'"
+    """
+    shown = nodes if len(nodes) <= 20 else [*nodes[:10], "...", *nodes[-9:]]
+    links = [node if node == "..." else repr(node) for node in [*shown, nodes[0]]]
+    return f"a cycle: {' -> '.join(links)}"

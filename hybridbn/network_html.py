@@ -1,0 +1,128 @@
+"""How a network is shown: one line, a short listing, and a table for notebooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = ["as_html", "as_line", "as_text", "describe"]
+
+_ROWS = 50
+"""Longer tables help nobody, and 10,000 rows stall a notebook."""
+
+_LINES = 20
+_LONGEST = 120
+_CELL = "text-align:left;vertical-align:top;white-space:pre-wrap"
+
+
+def describe(variable: Variable, most: int = 8) -> str:
+    """Say in words what kind of variable it is and which values it takes.
+
+    Examples
+    --------
+    >>> describe(Discrete("c", states=("a", "b"))), describe(Continuous("x")), describe(Continuous("x", domain=(0, 1)))
+    ("discrete with states 'a', 'b'", 'continuous', 'continuous on [0.0, 1.0]')
+    """
+    if isinstance(variable, Continuous):
+        low, high = variable.domain
+        return "continuous" if math.isinf(low) and math.isinf(high) else f"continuous on [{low}, {high}]"
+    cuts = "" if variable.cuts is None else f" and cuts {shorten(variable.cuts, most) or '()'}"
+    return f"discrete with states {shorten(variable.states, most)}{cuts}"
+
+
+def as_line(network: Network) -> str:
+    """Return the number of nodes of each kind and of arcs.
+
+    Examples
+    --------
+    >>> from hybridbn.network import Network
+    >>> as_line(Network())
+    'Network: 0 nodes, 0 arcs'
+    """
+    variables = [variable for _, variable in network.nodes(data="variable")]
+    counts = {
+        "discrete": sum(isinstance(variable, Discrete) for variable in variables),
+        "continuous": sum(isinstance(variable, Continuous) for variable in variables),
+    }
+    counts["without variable"] = len(variables) - sum(counts.values())
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    title = f"Network {network.name!r}" if network.name else "Network"
+    nodes, arcs = len(variables), network.number_of_edges()
+    return f"{title}: {_plural(nodes, 'node')}{f' ({kinds})' if kinds else ''}, {_plural(arcs, 'arc')}"
+
+
+def as_text(network: Network) -> str:
+    """Return the summary and one line a node, the first few of them.
+
+    Examples
+    --------
+    >>> from hybridbn.network import Network
+    >>> print(as_text(Network([("season", "rain")])))
+    Network: 2 nodes (2 without variable), 1 arc
+      season: no variable; no potential
+      rain: no variable; no potential; from 'season'
+    """
+    lines = [as_line(network)]
+    for name, values, parents, family in _described(network, _LINES):
+        given = f"; from {parents}" if parents else ""
+        lines.append(f"  {name}: {values}; {family}{given}")
+    if len(network) > _LINES:
+        lines.append(f"  ... ({len(network)} nodes in all)")
+    return "\n".join(lines)
+
+
+def as_html(network: Network) -> str:
+    """Return a table of the nodes for notebooks; everything that comes from the user is escaped.
+
+    Examples
+    --------
+    >>> from hybridbn.network import Network
+    >>> "<script>" in as_html(Network([("<script>", "b")]))
+    False
+    """
+    head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("node", "variable", "parents", "potential"))
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in cells) + "</tr>"
+        for cells in _described(network, _ROWS)
+    )
+    if len(network) > _ROWS:
+        body += f'<tr><td colspan="4" style="{_CELL}">and {len(network) - _ROWS:,} more nodes</td></tr>'
+    return (
+        f"<div><p>{escape(as_line(network))}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _described(network: Network, most: int) -> Iterator[tuple[str, str, str, str]]:
+    for node, attributes in list(network.nodes(data=True))[:most]:
+        variable, potential = attributes.get("variable"), attributes.get("potential")
+        known = isinstance(variable, Discrete | Continuous)
+        yield (
+            _clip(node if isinstance(node, str) and node.isprintable() else repr(node)),
+            _clip(describe(variable) if known else "no variable"),
+            _clip(shorten(_parents(network, node, potential))),
+            type(potential).__name__ if potential is not None else "no potential",
+        )
+
+
+def _parents(network: Network, node: Any, potential: Any) -> list[Any]:
+    """Return the parents in the potential's order, which networkx does not keep through `copy`."""
+    if isinstance(potential, Potential):
+        return [parent.name for parent in potential.parents]
+    return list(network.predecessors(node))
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,265 @@
+"""Any conditional density that a user can write as a function of arrays."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hybridbn.errors import NetworkError
+from hybridbn.potentials.base import Axes, Interval, Potential, frozen, spread
+from hybridbn.potentials.multinomial import number_array, split
+from hybridbn.potentials.numeric import integrate
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+
+__all__ = ["Density"]
+
+CHUNK = 1 << 18
+MASS_TOLERANCE = 1e-6
+MOST_CHECKED = 64
+
+Breaks: TypeAlias = "Sequence[float] | NDArray[Any] | Mapping[str, Sequence[float] | NDArray[Any]]"
+Support: TypeAlias = "tuple[float, float] | Mapping[str, tuple[float, float]]"
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Density(Potential):
+    """A conditional density, or probabilities of a discrete child, given by a function.
+
+    The function is called with one keyword argument for the child and each parent, all of them one-dimensional arrays
+    of the same length: numbers for continuous variables, *states* (not codes) for discrete ones. It returns an array of
+    that length, or a number; elementwise operations of numpy do. It must not depend on anything that changes.
+
+    A density is not saved in files, because functions can't be.
+
+    Parameters
+    ----------
+    child : Continuous or Discrete
+    parents : sequence of Continuous and Discrete, optional
+    function : callable
+        Values must be non-negative and finite; they are checked whenever the function is evaluated. It is not called
+        with values of the child outside the child's domain, where the density is zero.
+    breaks : sequence of float, or mapping from names to such, optional
+        Where the density is not smooth, or has peaks to resolve, along the child (a mapping: along any continuous
+        variable). Quadrature is reliable with them; without, a narrow feature can be missed.
+    support : (float, float), or mapping from names to such, optional
+        An interval outside which there is less than 1e-12 of the mass, of the child (a mapping: of any continuous
+        variable); by default the domain.
+    check : bool, optional
+        Integrate the density over the child for some values of the parents, where breaks are given, or the domain or
+        the support is finite, and refuse a mass that is not 1 within 1e-6.
+
+    Examples
+    --------
+    >>> x, y = Continuous("x"), Continuous("y", domain=(0, 1))
+    >>> potential = Density(y, function=lambda y: 2 * y)
+    >>> potential
+    <Density y>
+    >>> potential(y=[0.25, 2])
+    array([0.5, 0. ])
+    >>> Density(y, parents=(x,), function=lambda x, y: 3 * y + 0 * x)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: 'y': the mass of its Density at x=-1.0 is 1.5, not 1; divide the function by its integral
+    over 'y', or give breaks= where it is not smooth, or check=False if it is right
+    """
+
+    family = "density"
+
+    child: Variable
+    parents: tuple[Variable, ...]
+    function: Callable[..., Any]
+    _breaks: tuple[tuple[str, tuple[float, ...]], ...]
+    _support: tuple[tuple[str, tuple[float, float]], ...]
+    _names: tuple[str, ...]
+
+    def __init__(
+        self,
+        child: Variable,
+        parents: Sequence[Variable] = (),
+        *,
+        function: Callable[..., Any],
+        breaks: Breaks = (),
+        support: Support | None = None,
+        check: bool = True,
+    ) -> None:
+        split(child, parents)
+        if not callable(function):
+            raise NetworkError(f"{child.name!r}: function must be callable with the variables' names, not {function!r}")
+        object.__setattr__(self, "child", child)
+        object.__setattr__(self, "parents", tuple(parents))
+        object.__setattr__(self, "function", function)
+        given = dict(breaks) if isinstance(breaks, Mapping) else {child.name: breaks} if len(breaks) else {}
+        ranges = dict(support) if isinstance(support, Mapping) else {} if support is None else {child.name: support}
+        checked_breaks = {
+            name: _checked_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()
+        }
+        checked_ranges = {
+            name: _checked_range(self._continuous(name, "support"), pair) for name, pair in ranges.items()
+        }
+        object.__setattr__(
+            self, "_breaks", tuple((name, tuple(points.tolist())) for name, points in checked_breaks.items())
+        )
+        object.__setattr__(self, "_support", tuple(checked_ranges.items()))
+        object.__setattr__(self, "_names", tuple(v.name for v in self.variables))
+        if check:
+            self.check()
+
+    def _continuous(self, name: str, what: str) -> Continuous:
+        variable = self.variable(name)
+        if isinstance(variable, Discrete):
+            raise NetworkError(f"{self.child.name!r}: {what} are given for {name!r}, which is discrete and has none")
+        return variable
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def on(self, axes: Axes) -> tuple[Values, Values | float]:
+        """Call the function on the grid of the axes, a limited number of points at a time."""
+        grid = np.broadcast_arrays(*spread(axes, self.scope))
+        shape = grid[0].shape
+        columns = [array.reshape(-1) for array in grid]
+        result = np.zeros(columns[0].size)
+        for start in range(0, len(result), CHUNK):
+            block = slice(start, start + CHUNK)
+            part = [column[block] for column in columns]
+            if isinstance(self.child, Continuous) and self.child.domain != (-math.inf, math.inf):
+                inside = (part[-1] >= self.child.domain[0]) & (part[-1] <= self.child.domain[1])
+                result[block][inside] = self._call([column[inside] for column in part])
+            else:
+                result[block] = self._call(part)
+        return result.reshape(shape), 0.0
+
+    def _call(self, columns: Sequence[NDArray[Any]]) -> Values:
+        values = [_states(v)[c] if isinstance(v, Discrete) else c for v, c in zip(self.variables, columns, strict=True)]
+        count = len(columns[0])
+        if not count:
+            return np.empty(0)
+        # the function knows the names it was written with, also after a renaming
+        with np.errstate(all="ignore"):  # overflow on the way does not matter; the result is checked
+            returned = self.function(**dict(zip(self._names, values, strict=True)))
+        try:
+            density = np.broadcast_to(np.asarray(returned, dtype=np.float64), (count,))
+        except (TypeError, ValueError):
+            raise NetworkError(
+                f"{self.child.name!r}: the function of its Density returned {_described(returned)} for arrays of length "
+                f"{count}; it must return an array of numbers of that length"
+            ) from None
+        wrong = ~((density >= 0) & (density < np.inf))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            where = ", ".join(f"{v.name}={_plain(a[row])!r}" for v, a in zip(self.variables, values, strict=True))
+            raise NetworkError(
+                f"{self.child.name!r}: the function of its Density returned {float(density[row])!r} at {where}; a density "
+                "must be non-negative and finite"
+            )
+        return density
+
+    # -- what quadrature needs to know ----------------------------------------------------------------------------
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        """Return the breaks that were given."""
+        return np.array(dict(self._breaks).get(self._original(name), ()), dtype=np.float64)
+
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+        """Return the support that was given, else the domain."""
+        known: Interval | None = dict(self._support).get(self._original(name))
+        return super().support(name, tail, within) if known is None else known
+
+    def _original(self, name: str) -> str:
+        """Return the name that a variable had when the function was written."""
+        return str(self._names[self.variables.index(self.variable(name))])
+
+    # -- checks ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse a mass that is not 1 for some configurations of the parents, as far as integration can be trusted.
+
+        All configurations of the discrete parents are looked at (64 at most), each with three values of every
+        continuous parent.
+        """
+        child = self.child
+        if isinstance(child, Continuous) and not len(self.breaks(child.name)):
+            low, high = self.support(child.name)
+            if math.isinf(float(low)) or math.isinf(float(high)):
+                return
+        choices = [self._choices(parent) for parent in self.parents]
+        cases = list(itertools.islice(itertools.product(*choices), MOST_CHECKED))
+        given = {p.name: np.array(column) for p, column in zip(self.parents, zip(*cases, strict=True), strict=True)}
+        if isinstance(child, Discrete):
+            axes = {name: values[None, :] for name, values in given.items()}
+            values, _ = self.on({**axes, child.name: np.arange(len(child))})
+            masses = values.reshape(len(child), -1).sum(axis=0)
+        else:
+            masses = integrate(self, given)
+        wrong = ~(np.abs(masses - 1) <= MASS_TOLERANCE)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            where = ", ".join(
+                f"{p.name}={p.states[value] if isinstance(p, Discrete) else value!r}"
+                for p, value in zip(self.parents, cases[row], strict=True)
+            )
+            raise NetworkError(
+                f"{child.name!r}: the mass of its Density{where and ' at '}{where} is {float(masses[row]):.9g}, not 1; divide "
+                f"the function by its integral over {child.name!r}, or give breaks= where it is not smooth, or check=False "
+                "if it is right"
+            )
+
+    def _choices(self, parent: Variable) -> list[Any]:
+        if isinstance(parent, Discrete):
+            return list(range(len(parent)))
+        low, high = (float(end) for end in self.support(parent.name))
+        if math.isfinite(low) and math.isfinite(high):
+            return [low + share * (high - low) for share in (0.1, 0.5, 0.9)]
+        if math.isfinite(low) or math.isfinite(high):
+            return [low + step if math.isfinite(low) else high - step for step in (0.3, 1.0, 3.0)]
+        return [-1.0, 0.3, 2.0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse: functions are not saved."""
+        raise NetworkError(
+            f"the Density of {self.child.name!r} is a Python function and can't be saved in a file; replace it by an MTE or a "
+            "Kernel first"
+        )
+
+
+def _states(variable: Discrete) -> NDArray[Any]:
+    """Return the states as an array to be indexed by codes; of objects where they are of several types."""
+    if len({type(state) for state in variable.states}) == 1 and isinstance(variable.states[0], str | int | float):
+        return np.array(variable.states)
+    array = np.empty(len(variable), dtype=object)
+    array[:] = variable.states
+    return array
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _described(returned: Any) -> str:
+    shape = getattr(returned, "shape", None)
+    return f"an array of shape {shape}" if shape is not None else shorten([returned])
+
+
+def _checked_breaks(variable: Continuous, points: ArrayLike) -> Values:
+    array = number_array("the breaks of a Density", variable.name, points)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise NetworkError(
+            f"{variable.name!r}: the breaks of a Density must be a sequence of finite numbers, not {points!r}"
+        )
+    return frozen(np.unique(array))
+
+
+def _checked_range(variable: Continuous, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in pair)
+    except (TypeError, ValueError):
+        raise NetworkError(f"{variable.name!r}: a support is a pair (low, high) of numbers, not {pair!r}") from None
+    low, high = max(low, variable.domain[0]), min(high, variable.domain[1])
+    if not low < high:
+        raise NetworkError(f"{variable.name!r}: the support {pair!r} is empty, or outside the domain {variable.domain}")
+    return low, high

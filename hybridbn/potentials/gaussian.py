@@ -1,0 +1,377 @@
+"""Linear Gaussian conditionals: a normal child whose mean is linear in its continuous parents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, ndtr, ndtri
+
+from hybridbn.errors import NetworkError
+from hybridbn.potentials.base import Axes, Interval, Potential, Regression, frozen, spread
+from hybridbn.potentials.multinomial import cell_name, parameter_array, split
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+__all__ = ["LinearGaussian", "linear", "log_normal_interval", "rows_of", "tidy_breaks"]
+
+LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
+LARGEST = 1e300
+"""Terms of a linear predictor are clipped here, so that sums of huge values never become inf - inf. That changes no
+density: the standard deviation is at most 1e154, far below the spacing of doubles of this size."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class LinearGaussian(Potential):
+    r"""A normal distribution whose mean is linear in the continuous parents, for each discrete configuration.
+
+    .. math:: x \mid d, y \sim N(a_d + \textstyle\sum_j B_{dj} y_j,\; s^2_d)
+
+    Parameters
+    ----------
+    child : Continuous
+        With the domain (-inf, inf), which is what a normal distribution has.
+    parents : sequence of Discrete and Continuous, optional
+    intercept : array_like
+        ``a[*d]``, over the discrete parents in their order; a number where there are none.
+    coefficients : array_like, optional
+        ``B[*d, y]``; the continuous parents in their order come last. Left out where there are none.
+    variance : array_like
+        ``s2[*d]``, positive.
+
+    Examples
+    --------
+    >>> x, y = Continuous("x"), Continuous("y")
+    >>> potential = LinearGaussian(y, parents=(x,), intercept=1, coefficients=[2], variance=0.25)
+    >>> potential
+    <LinearGaussian y | x: N(1 + 2 x, 0.25)>
+    >>> round(potential(x=3, y=7), 12)
+    0.797884560803
+    >>> LinearGaussian(y, intercept=0, variance=-1)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: 'y': the variance is -1.0; a variance must be positive (it is the square of the
+    standard deviation)
+    """
+
+    family = "gaussian"
+
+    child: Continuous
+    parents: tuple[Variable, ...]
+    intercept: Values
+    coefficients: Values
+    variance: Values
+
+    def __init__(
+        self,
+        child: Continuous,
+        parents: Sequence[Variable] = (),
+        *,
+        intercept: ArrayLike,
+        coefficients: ArrayLike | None = None,
+        variance: ArrayLike,
+    ) -> None:
+        discrete, continuous = split(child, parents)
+        if not isinstance(child, Continuous):
+            raise NetworkError(
+                f"{child.name!r} is discrete; the child of a LinearGaussian is continuous: use Softmax or Multinomial"
+            )
+        if child.domain != (-math.inf, math.inf):
+            raise NetworkError(
+                f"{child.name!r} has the domain {child.domain}, but a normal density is positive everywhere; "
+                "leave the domain out, or use an MTE, Kernel or Density"
+            )
+        if coefficients is None:
+            if continuous:
+                raise NetworkError(
+                    f"{child.name!r}: give coefficients, one for each of {', '.join(repr(p.name) for p in continuous)}"
+                )
+            coefficients = np.zeros((*map(len, discrete), 0))
+        object.__setattr__(self, "child", child)
+        object.__setattr__(self, "parents", tuple(parents))
+        object.__setattr__(self, "intercept", parameter_array("the intercept", child.name, discrete, intercept))
+        slopes = parameter_array("the array of coefficients", child.name, (*discrete, continuous), coefficients)
+        object.__setattr__(self, "coefficients", slopes)
+        variances = parameter_array("the variance", child.name, discrete, variance)
+        if not (variances > 0).all():
+            where = tuple(np.argwhere(~(variances > 0))[0])
+            place = f" at {cell_name(discrete, where)}" if discrete else ""
+            raise NetworkError(
+                f"{child.name!r}: the variance{place} is {float(variances[where])!r}; a variance must be positive "
+                "(it is the square of the standard deviation)"
+            )
+        object.__setattr__(self, "variance", variances)
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def log_on(self, axes: Axes) -> Values:
+        """Evaluate the logarithm of the density."""
+        z, sd = self._standardized(axes)
+        with np.errstate(over="ignore"):
+            np.multiply(z, z, out=z)
+        z *= -0.5
+        z -= np.log(sd) + LOG_ROOT_TWO_PI
+        return z
+
+    def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
+        """Integrate over cells of the child, as differences of normal cdfs that keep their digits in both tails."""
+        z, _ = self._standardized({**axes, self.child.name: edges})
+        along = len(self.parents)
+        lower = np.take(z, range(z.shape[along] - 1), axis=along)
+        upper = np.take(z, range(1, z.shape[along]), axis=along)
+        log_masses = log_normal_interval(lower, upper)
+        top = np.max(log_masses, axis=tuple(range(along + 1)), initial=-np.inf)
+        scale = np.where(np.isfinite(top), top, 0.0)
+        return np.exp(log_masses - scale), scale if scale.ndim else float(scale)
+
+    @property
+    def exact_mass(self) -> bool:
+        """Masses are exact."""
+        return True
+
+    def ppf(self, uniforms: Values, given: Axes) -> Values:
+        """Return the quantiles; infinite at 0 and 1."""
+        codes = tuple(given[parent.name] for parent in self._discrete)
+        mean = linear(self.intercept, self.coefficients, codes, [given[parent.name] for parent in self._continuous])
+        return np.asarray(mean + np.sqrt(self.variance)[codes] * ndtri(uniforms))
+
+    def _standardized(self, axes: Axes) -> tuple[Values, Values]:
+        """Return (child - mean) / sd over the axes, as an array of its own, and the standard deviation."""
+        arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
+        codes = tuple(arrays[parent.name] for parent in self._discrete)
+        mean = linear(self.intercept, self.coefficients, codes, [arrays[parent.name] for parent in self._continuous])
+        sd = np.sqrt(self.variance)[codes]
+        with np.errstate(over="ignore"):
+            z = np.asarray(arrays[self.child.name] - mean, dtype=np.float64)
+            z /= sd
+        return z, sd
+
+    @property
+    def _discrete(self) -> tuple[Discrete, ...]:
+        return tuple(parent for parent in self.parents if isinstance(parent, Discrete))
+
+    @property
+    def _continuous(self) -> tuple[Continuous, ...]:
+        return tuple(parent for parent in self.parents if isinstance(parent, Continuous))
+
+    # -- what quadrature needs to know ----------------------------------------------------------------------------
+
+    def scale(self, name: str) -> float:
+        """Return the least standard deviation, divided by the greatest slope for a parent."""
+        sd = np.sqrt(self.variance)
+        if name == self.child.name:
+            return float(sd.min())
+        if isinstance(self.variable(name), Discrete):
+            return math.inf
+        slopes = np.abs(self.coefficients[..., [p.name for p in self._continuous].index(name)])
+        with np.errstate(divide="ignore", over="ignore"):
+            return float((sd / slopes).min())
+
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+        """Return where the child, or the likelihood along a parent, is not negligible.
+
+        For a parent that is where the likelihood is above `tail` times its peak.
+        """
+        variable = self.variable(name)
+        if isinstance(variable, Discrete):
+            return super().support(name, tail, within)
+        if tail <= 0:
+            return variable.domain
+        # a little wider than exact, so that less than the tail is outside after rounding too
+        reach = 1e-9 + (-float(ndtri(tail / 2)) if name == self.child.name else math.sqrt(max(-2 * math.log(tail), 0)))
+        low: Any = math.inf
+        high: Any = -math.inf
+        for first, last, width in self._centers(name, within):
+            with np.errstate(over="ignore", invalid="ignore"):  # infinite minus infinite: nothing is known
+                low = np.minimum(low, (first - reach * width).min(axis=0))
+                high = np.maximum(high, (last + reach * width).max(axis=0))
+        ends = variable.domain
+        low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+        # a likelihood that peaks outside the domain tells nothing about where inside it matters
+        low, high = np.where(low < high, low, ends[0]), np.where(low < high, high, ends[1])
+        rows = rows_of(within)
+        if rows is None:
+            return float(low.reshape(-1)[0]), float(high.reshape(-1)[0])
+        return np.broadcast_to(low, rows), np.broadcast_to(high, rows)
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        """Return the centers, and four standard deviations beside them, as far as the other variables fix them."""
+        variable = self.variable(name)
+        if isinstance(variable, Discrete):
+            return np.empty(0)
+        blocks = [
+            np.concatenate((first - 4 * width, first, last, last + 4 * width))
+            for first, last, width in self._centers(name, within)
+        ]
+        return tidy_breaks(np.concatenate(blocks), variable.domain, rows_of(within))
+
+    def _centers(self, name: str, within: Mapping[str, Interval] | None) -> Iterator[tuple[Values, Values, Values]]:
+        """Yield the range of the peak along a variable and its width, (configurations, rows or 1), in blocks."""
+        known = {v.name: v.domain for v in (self.child, *self._continuous)} | dict(within or {})
+        ranges = {v: tuple(np.atleast_1d(np.asarray(end, np.float64)) for end in pair) for v, pair in known.items()}
+        rows = max((end.shape[0] for pair in ranges.values() for end in pair), default=1)
+        intercept, sd = self.intercept.reshape(-1, 1), np.sqrt(self.variance).reshape(-1, 1)
+        slopes = self.coefficients.reshape(len(intercept), len(self._continuous))
+        step = max(1, BLOCK // rows)
+        for start in range(0, len(intercept), step):
+            block = slice(start, start + step)
+            low = high = intercept[block]
+            slope = np.zeros_like(low)
+            for j, parent in enumerate(self._continuous):
+                b = slopes[block, j, None]
+                if parent.name == name:
+                    slope = b
+                    continue
+                with np.errstate(invalid="ignore", over="ignore"):
+                    ends = [np.where(b == 0, 0.0, b * end) for end in ranges[parent.name]]
+                    low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+            if name == self.child.name:
+                yield low, high, np.broadcast_to(sd[block], np.broadcast_shapes(low.shape, sd[block].shape))
+                continue
+            with np.errstate(all="ignore"):
+                ends = [(ranges[self.child.name][0] - high) / slope, (ranges[self.child.name][1] - low) / slope]
+                known_slope = slope != 0
+                first = np.where(known_slope, np.minimum(*ends), -np.inf)
+                last = np.where(known_slope, np.maximum(*ends), np.inf)
+                yield (
+                    np.nan_to_num(first, nan=-np.inf, posinf=np.inf, neginf=-np.inf),
+                    np.nan_to_num(last, nan=np.inf, posinf=np.inf, neginf=-np.inf),
+                    np.where(known_slope, sd[block] / np.abs(slope), 0.0),
+                )
+
+    def regression(self) -> Regression:
+        """Return the parameters."""
+        return Regression(self.intercept, self.coefficients, self.variance)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"intercept": self.intercept, "coefficients": self.coefficients, "variance": self.variance}
+
+    @classmethod
+    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
+        """Make the potential again from what `to_dict` returned."""
+        names = ("intercept", "coefficients", "variance")
+        return cls(child, parents, **{name: state[name] for name in names})  # type: ignore[arg-type]  # checked there
+
+    def __repr__(self) -> str:
+        start = super().__repr__()[:-1]
+        if self._discrete:
+            return f"{start}: {self.intercept.size} regressions>"
+        if len(self._continuous) > 4:
+            return f"{start}: variance {float(self.variance):.4g}>"
+        terms = [
+            f" {'-' if b < 0 else '+'} {abs(b):.4g} {parent.name}"
+            for b, parent in zip(self.coefficients.tolist(), self._continuous, strict=True)
+        ]
+        return f"{start}: N({float(self.intercept):.4g}{''.join(terms)}, {float(self.variance):.4g})>"
+
+
+MOST_BREAKS = 96
+BLOCK = 1 << 20
+
+
+def rows_of(within: Mapping[str, Interval] | None) -> int | None:
+    """Return the number of rows of ranges that are arrays, None where all are numbers.
+
+    Examples
+    --------
+    >>> rows_of({"x": (0.0, 1.0)}), rows_of({"x": (0.0, 1.0), "y": (np.zeros(3), np.ones(3))})
+    (None, 3)
+    """
+    return next((len(np.asarray(end)) for pair in (within or {}).values() for end in pair if np.ndim(end)), None)
+
+
+def tidy_breaks(points: Values, domain: tuple[float, float], rows: int | None) -> Values:
+    """Sort possible breaks (points, rows or 1), leave out what is not inside the domain, and thin them out evenly.
+
+    Where a row has fewer useful ones than others its last one is repeated, so that all are finite.
+
+    Examples
+    --------
+    >>> tidy_breaks(np.array([[3.0], [-np.inf], [1.0], [3.0]]), (0.0, np.inf), rows=None)
+    array([1., 3.])
+    """
+    if points.ndim == 1:
+        points = points[:, None]
+    inside = np.isfinite(points) & (points > domain[0]) & (points < domain[1])
+    points = np.sort(np.where(inside, points, np.nan), axis=0)  # NaN goes last
+    points = points[: int(inside.sum(axis=0).max(initial=0))]
+    if rows is None:
+        points = np.unique(points)
+    else:
+        last = np.fmax.reduce(points, axis=0, initial=-np.inf)
+        points = np.where(np.isnan(points), np.where(np.isfinite(last), last, 0.0), points)
+        points = np.broadcast_to(points, (len(points), rows))
+    if len(points) <= MOST_BREAKS:
+        return points
+    return points[np.linspace(0, len(points) - 1, MOST_BREAKS).round().astype(np.intp)]
+
+
+def linear(
+    intercept: Values, coefficients: Values, codes: tuple[NDArray[Any], ...], values: Sequence[NDArray[Any]]
+) -> Values:
+    """Compute ``intercept[codes] + coefficients[codes] @ values`` over arrays that broadcast; never NaN.
+
+    Examples
+    --------
+    >>> linear(np.array([1.0, 2.0]), np.array([[3.0], [4.0]]), (np.array([0, 1]),), [np.array([10.0, 20.0])])
+    array([31., 82.])
+    """
+    total = intercept[codes]
+    for j, value in enumerate(values):
+        with np.errstate(over="ignore"):
+            total = total + np.clip(coefficients[(*codes, j)] * value, -LARGEST, LARGEST)
+    return np.asarray(total)
+
+
+def log_normal_interval(low: Values, high: Values) -> Values:
+    r"""Compute :math:`\log(\Phi(high) - \Phi(low))` without cancellation: in the tails, and for narrow intervals.
+
+    An empty interval gives -inf. With :math:`\Phi(-z) = e^{-z^2/2}\,\mathrm{erfcx}(z/\sqrt 2)/2` the tails keep all
+    digits; an interval in which the density hardly changes is integrated by Gauss-Legendre quadrature.
+
+    Examples
+    --------
+    >>> log_normal_interval(np.array([-np.inf, 40.0, 0.0]), np.array([np.inf, 41.0, 1e-20]))
+    array([  -0.        , -804.60844201,  -46.97064039])
+    """
+    low, high = np.broadcast_arrays(low, high)
+    result = np.full(low.shape, -np.inf)
+    # mirrored so that the middle is not negative; written so that -inf and inf may meet
+    flip = low < -high
+    lower, upper = np.where(flip, -high, low), np.where(flip, -low, high)
+    some = lower < upper
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = np.where(some, upper - lower, 0.0)
+        narrow = some & (width * np.maximum(upper, 1.0) < 0.5)
+    crossing = some & ~narrow & (lower < 0)
+    tail = some & ~narrow & (lower >= 0)
+    if narrow.any():
+        result[narrow] = _log_narrow(lower[narrow], width[narrow])
+    if crossing.any():
+        result[crossing] = np.log1p(-(ndtr(lower[crossing]) + ndtr(-upper[crossing])))
+    if tail.any():
+        result[tail] = _log_tail(lower[tail], upper[tail])
+    return result
+
+
+NODES, WEIGHTS = (frozen(array) for array in np.polynomial.legendre.leggauss(8))
+
+
+def _log_narrow(low: Values, width: Values) -> Values:
+    middle, half = low + 0.5 * width, 0.5 * width
+    step = half[:, None] * NODES
+    relative = np.exp(-step * (middle[:, None] + 0.5 * step)) @ WEIGHTS
+    return np.asarray(np.log(half) + np.log(relative) - 0.5 * middle * middle - LOG_ROOT_TWO_PI)
+
+
+def _log_tail(low: Values, high: Values) -> Values:
+    root = math.sqrt(0.5)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        rest = np.exp(-0.5 * (high - low) * (high + low)) * erfcx(high * root)
+        return np.asarray(np.log(0.5 * (erfcx(low * root) - rest)) - 0.5 * low * low)

@@ -1,0 +1,266 @@
+"""`Piece`, what users write an MTE with, and the way from pieces to anchored terms."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.potentials.mte_terms import ANY, Terms, merged
+from hybridbn.variables import Continuous, Discrete, Variable, plain_state, shorten
+
+__all__ = ["Number", "Piece", "compiled", "pieces_of", "unanchored"]
+
+Number: TypeAlias = float | Decimal | str
+"""A number; text and `decimal.Decimal` are read exactly, beyond the range of floats too."""
+
+_EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of an MTE: on a box, a constant plus exponential terms.
+
+    Parameters
+    ----------
+    box : mapping from continuous variables to (low, high), optional
+        A variable that is absent ranges over its whole domain. Ends may be infinite where the terms decay.
+    given : mapping from discrete variables to a state, optional
+        A variable that is absent may have any state. The state of a discrete child stands here too.
+    constant : number
+    terms : sequence of (coefficient, {variable: rate}) or (coefficient, {variable: rate}, {variable: anchor})
+        Stands for ``coefficient * exp(sum of rate * (variable - anchor))``; an anchor that is not given is zero.
+
+    Every number may be an int or float, a `decimal.Decimal`, or text such as ``"8.81e+1302883"``: the two last are
+    read exactly, so that coefficients may lie beyond the range of floats.
+
+    Examples
+    --------
+    >>> Piece(box={"x": (0, 13)}, constant=1.26, terms=[(-1.15, {"x": 0.006})])
+    Piece(box={'x': (0, 13)}, constant=1.26, terms=((-1.15, {'x': 0.006}),))
+    """
+
+    box: Mapping[str, tuple[Number, Number]] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    constant: Number = 0.0
+    terms: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("box", "given"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise NetworkError(f"a piece's {name} must be a mapping from variables' names, not {value!r}")
+            object.__setattr__(self, name, MappingProxyType(dict(value)))
+        for name, ends in self.box.items():
+            if not isinstance(ends, tuple | list) or len(ends) != 2:
+                raise NetworkError(f"a piece's box must give (low, high) for {name!r}, not {ends!r}")
+            exact(ends[0], f"the low end of {name!r}", infinite=True)
+            exact(ends[1], f"the high end of {name!r}", infinite=True)
+        exact(self.constant, "a piece's constant")
+        terms = []
+        for term in self.terms:
+            if not isinstance(term, tuple | list) or len(term) not in (2, 3):
+                raise NetworkError(f"a term is (coefficient, {{variable: rate}}), not {term!r}")
+            exact(term[0], "a term's coefficient")
+            for what, mapping in zip(("rate", "anchor"), term[1:], strict=False):
+                if not isinstance(mapping, Mapping):
+                    raise NetworkError(f"a term's {what}s must be a mapping from variables' names, not {mapping!r}")
+                for name, value in mapping.items():
+                    exact(value, f"the {what} of {name!r}")
+            terms.append((term[0], *(dict(mapping) for mapping in term[1:])))
+        object.__setattr__(self, "terms", tuple(terms))
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return Piece, (dict(self.box), dict(self.given), self.constant, self.terms)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.box.items()), tuple(self.given.items()), self.constant, len(self.terms)))
+
+    def __repr__(self) -> str:
+        parts = [f"box={dict(self.box)}"] if self.box else []
+        parts += [f"given={dict(self.given)}"] if self.given else []
+        parts += [f"constant={self.constant!r}"] if self.constant or not self.terms else []
+        parts += [f"terms={self.terms!r}"] if self.terms else []
+        return f"Piece({', '.join(parts)})"
+
+
+def exact(value: Any, what: str, infinite: bool = False) -> Decimal:
+    """Return a number exactly, refusing what isn't one, and infinity where it has no place."""
+    value = plain_state(value)
+    try:
+        if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal | str):
+            raise TypeError
+        number = _EXACT.create_decimal(value if isinstance(value, int | float | Decimal | str) else float(value))
+    except (TypeError, ValueError, decimal.InvalidOperation):
+        raise NetworkError(f"{what} must be a number, not {value!r}") from None
+    if number.is_nan() or (number.is_infinite() and not infinite):
+        raise NetworkError(f"{what} must be finite, not {value!r}")
+    return number
+
+
+def compiled(variables: Sequence[Variable], pieces: Sequence[Piece], owner: str) -> Terms:
+    """Turn pieces into anchored terms, in decimal arithmetic where floats would lose digits.
+
+    Parameters
+    ----------
+    variables : discrete and continuous ones, in the order of their columns
+    owner : the child's name, for messages
+    """
+    discrete = [v for v in variables if isinstance(v, Discrete)]
+    continuous = [v for v in variables if isinstance(v, Continuous)]
+    codes = np.full((len(pieces), len(discrete)), ANY, dtype=np.intp)
+    low, high = np.empty((2, len(pieces), len(continuous)))
+    owners: list[int] = []
+    coefficients: list[float] = []
+    rates: list[list[float]] = []
+    for number, piece in enumerate(pieces):
+        where = f"{owner!r}, piece {number}"
+        if not isinstance(piece, Piece):
+            raise NetworkError(f"{where}: {piece!r} is not a Piece")
+        _refuse_strangers(piece, discrete, continuous, where)
+        for j, state_variable in enumerate(discrete):
+            if state_variable.name in piece.given:
+                codes[number, j] = _code(state_variable, piece.given[state_variable.name], where)
+        for j, variable in enumerate(continuous):
+            low[number, j], high[number, j] = _range(variable, piece, where)
+        terms = _decimal_terms(piece, [v.name for v in continuous], where)
+        for exponents, coefficient, shifts in terms:
+            numbers_ = [float(rate) for rate in exponents]
+            anchored = _anchored(exponents, coefficient, shifts, low[number], high[number], continuous, where)
+            owners.append(number)
+            coefficients.append(anchored)
+            rates.append(numbers_)
+    values = np.array(coefficients, dtype=float)
+    columns = np.array(rates, dtype=float).reshape(len(owners), len(continuous))
+    owning = np.array(owners, dtype=np.intp)
+    sizes, limits = tuple(len(v) for v in discrete), tuple(v.domain[1] for v in continuous)
+    return Terms(sizes, limits, codes, low, high, *merged(owning, (values, np.abs(values), columns)))
+
+
+def _refuse_strangers(piece: Piece, discrete: Sequence[Discrete], continuous: Sequence[Continuous], where: str) -> None:
+    names = {v.name for v in continuous}
+    states = {v.name for v in discrete}
+    for what, used, known, hint in (
+        ("box", piece.box, names, "the state of a discrete variable stands in `given`"),
+        ("given", piece.given, states, "the range of a continuous variable stands in `box`"),
+        ("terms", {name for term in piece.terms for part in term[1:] for name in part}, names, "only continuous variables have rates"),
+    ):  # fmt: skip
+        unknown = [name for name in used if name not in known]
+        if unknown:
+            raise NetworkError(
+                f"{where}: {what} mentions {shorten(unknown)}; "
+                f"the {'discrete' if what == 'given' else 'continuous'} variables here are {shorten(sorted(known)) or 'none'} ({hint})"
+            )
+
+
+def _code(variable: Discrete, state: Any, where: str) -> int:
+    try:
+        code = variable.code(state)
+    except TableError as error:
+        raise NetworkError(f"{where}: {error}") from None
+    if code < 0:
+        raise NetworkError(f"{where}: the state of {variable.name!r} is missing; leave it out to mean all states")
+    return code
+
+
+def _range(variable: Continuous, piece: Piece, where: str) -> tuple[float, float]:
+    if variable.name not in piece.box:
+        return variable.domain
+    low, high = (float(exact(end, "", infinite=True)) for end in piece.box[variable.name])
+    if not low < high or low == math.inf or high == -math.inf:
+        raise NetworkError(f"{where}: the box of {variable.name!r} is [{low}, {high}); low must be less than high")
+    if low < variable.domain[0] or high > variable.domain[1]:
+        raise NetworkError(
+            f"{where}: the box of {variable.name!r} is [{low}, {high}), but its domain only {variable.domain}"
+        )
+    return low, high
+
+
+def _decimal_terms(
+    piece: Piece, names: Sequence[str], where: str
+) -> list[tuple[list[Decimal], Decimal, list[Decimal]]]:
+    """Return (rates, coefficient, anchors) of each term and of the constant, equal exponents added up, no zeros."""
+    zero = Decimal(0)
+    sums: dict[tuple[Decimal, ...], Decimal] = {}
+    with decimal.localcontext(_EXACT):
+        for coefficient, exponents, *anchors in [(piece.constant, {}), *piece.terms]:
+            given = anchors[0] if anchors else {}
+            for name in given:
+                if name not in exponents:
+                    raise NetworkError(f"{where}: a term has an anchor for {name!r}, but no rate")
+            rates = [exact(exponents[name], "") if name in exponents else zero for name in names]
+            shifts = [exact(given[name], "") if name in given else zero for name in names]
+            shifts = [shift if rate else zero for rate, shift in zip(rates, shifts, strict=True)]
+            key = (*rates, *shifts)
+            sums[key] = sums.get(key, zero) + exact(coefficient, "")
+    n = len(names)
+    return [(list(key[:n]), coefficient, list(key[n:])) for key, coefficient in sums.items() if coefficient]
+
+
+def _anchored(
+    rates: Sequence[Decimal], coefficient: Decimal, shifts: Sequence[Decimal], low: Any, high: Any,
+    variables: Sequence[Continuous], where: str,
+) -> float:  # fmt: skip
+    """Return the value of a term at the corner of its piece where it is largest."""
+    with decimal.localcontext(_EXACT):
+        exponent = Decimal(0)
+        for rate, shift, a, b, variable in zip(rates, shifts, low, high, variables, strict=True):
+            end = b if rate > 0 else a
+            if rate and math.isinf(end):
+                raise NetworkError(
+                    f"{where}: the box of {variable.name!r} ends at {end}, where the term {_short(coefficient)} "
+                    f"exp({_short(rate)} {variable.name}) does not decay"
+                )
+            if rate:
+                exponent += rate * (Decimal(float(end)) - shift)
+        value = float(coefficient * exponent.exp() if exponent else coefficient)
+    if math.isinf(value):
+        raise NetworkError(
+            f"{where}: the term with coefficient {_short(coefficient)} is {_short(coefficient)} * exp({float(exponent):.6g}) "
+            "in a corner of its box, beyond the range of floats"
+        )
+    return value
+
+
+def _short(number: Decimal) -> str:
+    return f"{number:.6g}"
+
+
+def unanchored(coefficient: float, rates: Any, anchors: Any) -> Decimal:
+    """Return the coefficient that a term has with its anchor at zero."""
+    with decimal.localcontext(_EXACT):
+        exponent = -sum(
+            (Decimal(float(b)) * Decimal(float(a)) for b, a in zip(rates, anchors, strict=True)), Decimal(0)
+        )
+        return Decimal(float(coefficient)) * (exponent.exp() if exponent else 1)
+
+
+def pieces_of(terms: Terms, discrete: Sequence[Discrete], continuous: Sequence[Continuous]) -> tuple[Piece, ...]:
+    """Write terms as pieces again, every term with its anchor."""
+    pieces = []
+    for p in range(len(terms.codes)):
+        given = {v.name: v.states[c] for v, c in zip(discrete, terms.codes[p], strict=True) if c != ANY}
+        box = {
+            v.name: (float(a), float(b))
+            for v, a, b in zip(continuous, terms.low[p], terms.high[p], strict=True)
+            if math.isfinite(a) or math.isfinite(b)
+        }
+        constant, listed = 0.0, []
+        for t in range(terms.starts[p], terms.starts[p + 1]):
+            moving = np.flatnonzero(terms.rates[t]).tolist()
+            if not moving:
+                constant += float(terms.coefficient[t])
+                continue
+            rates = {continuous[j].name: float(terms.rates[t, j]) for j in moving}
+            anchors = {continuous[j].name: float(terms.anchors[t, j]) for j in moving}
+            listed.append((float(terms.coefficient[t]), rates, anchors))
+        pieces.append(Piece(box, given, constant, tuple(listed)))
+    return tuple(pieces)

@@ -1,0 +1,88 @@
+"""Densities of one continuous variable: mean, variance, distribution function; and where their mass lies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hybridbn.errors import NetworkError
+from hybridbn.potentials.mte_products import univariate_integrals
+from hybridbn.potentials.mte_terms import Terms
+from hybridbn.variables import Values
+
+__all__ = ["cdf", "mean_and_variance", "moment", "support"]
+
+
+def _edges(blocks: Sequence[Terms]) -> Values:
+    """Return the ends of the region in which all blocks have pieces."""
+    low = max(float(block.low.min(initial=np.inf)) for block in blocks)
+    high = min(float(block.high.max(initial=-np.inf)) for block in blocks)
+    return np.array([low, high]) if low < high else np.array([0.0, 0.0])
+
+
+def _shares(blocks: Sequence[Terms], order: int, center: float) -> Values:
+    """Return the moments about a center, of the normalized density."""
+    integrals = univariate_integrals(blocks, _edges(blocks), order, np.asarray(center))[:, 0]
+    if not 0 < integrals[0] < math.inf:
+        raise NetworkError(f"the density has the mass {integrals[0]}; it has no moments")
+    return np.asarray(integrals / integrals[0])
+
+
+def mean_and_variance(blocks: Sequence[Terms]) -> tuple[float, float]:
+    """Return mean and variance, computed about the mean so that a distant origin costs no digits."""
+    cuts = np.concatenate([block.cuts[0] for block in blocks])
+    center = float(np.median(cuts[np.isfinite(cuts)])) if np.isfinite(cuts).any() else 0.0
+    for _ in range(2):
+        center += float(_shares(blocks, 1, center)[1])
+    first, second = _shares(blocks, 2, center)[1:]
+    return center + float(first), max(float(second - first**2), 0.0)
+
+
+def moment(blocks: Sequence[Terms], order: int, center: float) -> float:
+    """Return the mean of ``(x - center)**order``."""
+    return float(_shares(blocks, order, center)[order])
+
+
+def cdf(blocks: Sequence[Terms], x: Values) -> Values:
+    """Return the distribution function of the normalized density."""
+    low, high = _edges(blocks)
+    points, place = np.unique(np.clip(x, low, high), return_inverse=True)
+    masses = univariate_integrals(blocks, np.concatenate([[low], points, [high]]), 0, np.zeros(()))[0]
+    upto = np.cumsum(masses)
+    if not upto[-1] > 0:
+        raise NetworkError("the density has no mass")
+    return np.asarray(np.clip(upto[:-1] / upto[-1], 0.0, 1.0)[place].reshape(x.shape))
+
+
+def support(
+    terms: Terms, column: int, tail: float, ranges: Sequence[tuple[int, float, float]], bounded: bool
+) -> tuple[float, float]:
+    """Return the interval of a column that has all but `tail` of the mass, when other columns lie in known ranges.
+
+    Where a piece has an infinite end, the terms' absolute values are integrated from there inwards until they exceed the tail;
+    unless `bounded` is false, then the end stays infinite.
+    """
+    held = np.ones(len(terms.codes), dtype=bool)
+    for other, low, high in ranges:
+        held &= (terms.low[:, other] <= high) & (terms.high[:, other] >= low)
+    pieces = np.flatnonzero(held)
+    low, high = terms.low[pieces, column].min(initial=np.inf), terms.high[pieces, column].max(initial=-np.inf)
+    if bounded and len(pieces):
+        ends = [_tail_end(terms, int(p), column, tail / 2) for p in pieces]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    return float(low), float(high)
+
+
+def _tail_end(terms: Terms, piece: int, column: int, tail: float) -> tuple[float, float]:
+    low, high = float(terms.low[piece, column]), float(terms.high[piece, column])
+    if math.isfinite(low) and math.isfinite(high):
+        return low, high
+    t = slice(terms.starts[piece], terms.starts[piece + 1])
+    sizes, rates = np.abs(terms.coefficient[t]), np.abs(terms.rates[t, column])
+    sizes, rates = sizes[rates > 0], rates[rates > 0]
+    with np.errstate(divide="ignore"):
+        lengths = np.log(sizes * max(len(sizes), 1) / (rates * tail)) / rates
+    reach = float(max(lengths.max(initial=0.0), 0.0)) or 1.0
+    return (low, low + reach) if math.isfinite(low) else (high - reach, high)

@@ -1,0 +1,151 @@
+"""Logistic regression with any number of classes: a discrete child of continuous parents."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hybridbn.errors import NetworkError
+from hybridbn.potentials.base import Axes, Interval, Potential, spread
+from hybridbn.potentials.gaussian import linear, rows_of, tidy_breaks
+from hybridbn.potentials.multinomial import parameter_array, split
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+__all__ = ["Softmax"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Softmax(Potential):
+    r"""A discrete child whose log-odds are linear in its continuous parents, for each discrete configuration.
+
+    .. math::
+
+        P(c \mid d, x) = \frac{\exp(a_{dc} + \sum_j B_{dcj} x_j)}{\sum_k \exp(a_{dk} + \sum_j B_{dkj} x_j)}
+
+    Parameters
+    ----------
+    child : Discrete
+    parents : sequence of Discrete and Continuous, optional
+    intercept : array_like
+        ``a[*d, c]``: the discrete parents in their order, then the child.
+    coefficients : array_like
+        ``B[*d, c, x]``: the same, and the continuous parents in their order last.
+
+    Examples
+    --------
+    >>> x, c = Continuous("x"), Discrete("c", ("no", "yes"))
+    >>> potential = Softmax(c, parents=(x,), intercept=[0, -2], coefficients=[[0], [1]])
+    >>> potential
+    <Softmax c | x: 2 states>
+    >>> potential(x=[2, 12], c="yes").round(8)
+    array([0.5       , 0.9999546])
+    >>> Softmax(c, parents=(x,), intercept=[0, -2], coefficients=[0, 1])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: 'c': the array of coefficients must have shape (2, 1), that is 2 states of 'c', one for
+    each of 'x', not (2,)
+    """
+
+    family = "softmax"
+
+    child: Discrete
+    parents: tuple[Variable, ...]
+    intercept: Values
+    coefficients: Values
+
+    def __init__(
+        self, child: Discrete, parents: Sequence[Variable] = (), *, intercept: ArrayLike, coefficients: ArrayLike
+    ) -> None:
+        discrete, continuous = split(child, parents)
+        if not isinstance(child, Discrete):
+            raise NetworkError(
+                f"{child.name!r} is continuous; the child of a Softmax is discrete: use LinearGaussian, or discretize it"
+            )
+        sides = (*discrete, child)
+        object.__setattr__(self, "child", child)
+        object.__setattr__(self, "parents", tuple(parents))
+        object.__setattr__(self, "intercept", parameter_array("the intercept", child.name, sides, intercept))
+        slopes = parameter_array("the array of coefficients", child.name, (*sides, continuous), coefficients)
+        object.__setattr__(self, "coefficients", slopes)
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def log_on(self, axes: Axes) -> Values:
+        """Evaluate the logarithm; it stays finite where the probability itself is less than the least double."""
+        arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
+        along, wanted = len(self.parents), axes[self.child.name]
+        # all states take part in the denominator, whichever of them are asked for
+        states = spread({**axes, self.child.name: np.arange(len(self.child))}, self.scope)[along]
+        states = states.reshape(states.shape + (1,) * (arrays[self.child.name].ndim - states.ndim))
+        codes = (*(arrays[p.name] for p in self.parents if isinstance(p, Discrete)), states)
+        values = [arrays[p.name] for p in self.parents if isinstance(p, Continuous)]
+        logits = linear(self.intercept, self.coefficients, codes, values)
+        logits = logits - logits.max(axis=along, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=along, keepdims=True))
+        if wanted.ndim == 1:
+            return np.asarray(np.take(logits, wanted, axis=along))
+        return np.asarray(np.take_along_axis(logits, arrays[self.child.name], axis=along))
+
+    # -- what quadrature needs to know ----------------------------------------------------------------------------
+
+    def scale(self, name: str) -> float:
+        """Return the inverse of the greatest difference of slopes."""
+        if isinstance(self.variable(name), Discrete) or name == self.child.name:
+            return math.inf
+        steepest = float(np.ptp(self._slopes(name), axis=-1).max(initial=0.0))
+        return 1 / steepest if steepest > 0 else math.inf
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        """Return where two states are equally likely, and four scales beside it, as far as the other parents fix that."""
+        if not isinstance(variable := self.variable(name), Continuous):
+            return np.empty(0)
+        known = dict(within or {})
+        others = [p for p in self.parents if isinstance(p, Continuous) and p.name != name]
+        ranges = [known.get(p.name, p.domain) for p in others]
+        found = []
+        slopes = self._slopes(name).reshape(-1, len(self.child))
+        intercepts = self.intercept.reshape(slopes.shape)
+        for d, (first, second) in itertools.product(
+            range(len(slopes)), itertools.combinations(range(len(self.child)), 2)
+        ):
+            steepness = slopes[d, first] - slopes[d, second]
+            if steepness == 0:
+                continue
+            low: Any = intercepts[d, first] - intercepts[d, second]
+            high = low
+            for parent, pair in zip(others, ranges, strict=True):
+                b = self._slopes(parent.name).reshape(slopes.shape)[d]
+                b = b[first] - b[second]
+                if b:
+                    low, high = low + np.minimum(b * pair[0], b * pair[1]), high + np.maximum(b * pair[0], b * pair[1])
+            with np.errstate(over="ignore"):
+                ends = np.sort(np.stack(np.broadcast_arrays(-low / steepness, -high / steepness)), axis=0)
+                beside = 4 / abs(steepness)
+                found += [ends[0] - beside, ends[0], ends[1], ends[1] + beside]
+        points = np.stack(np.broadcast_arrays(*found)) if found else np.empty((0, 1))
+        return tidy_breaks(points, variable.domain, rows_of(known))
+
+    def _slopes(self, name: str) -> Values:
+        continuous = [parent.name for parent in self.parents if isinstance(parent, Continuous)]
+        return np.asarray(self.coefficients[..., continuous.index(name)])
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"intercept": self.intercept, "coefficients": self.coefficients}
+
+    @classmethod
+    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
+        """Make the potential again from what `to_dict` returned."""
+        arrays = {name: state[name] for name in ("intercept", "coefficients")}
+        return cls(child, parents, **arrays)  # type: ignore[arg-type]  # the constructor checks the kinds
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}: {len(self.child)} states>"

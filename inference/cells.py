@@ -1,0 +1,64 @@
+"""Posteriors of variables that inference saw through their cells only: the prior's shape in each cell, reweighted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridbn.inference.axes import ORDER, CellAxis, legendre
+from hybridbn.inference.densities import CellPosterior
+from hybridbn.inference.problem import Problem
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Continuous, Values
+
+__all__ = ["cell_posterior"]
+
+TAIL = 1e-17
+ENOUGH = 1e-13
+ROUNDS = 12
+
+
+def cell_posterior(
+    problem: Problem, name: str, axis: CellAxis, table: Values, single: bool, error: Values, log_evidence: Any
+) -> CellPosterior:
+    """Return the posterior whose probabilities of parents and cells are `table` (*parents, cells, rows)."""
+    potential = problem.potentials[name]
+    child = potential.child
+    assert isinstance(child, Continuous)
+    points = {parent.name: problem.axes[parent.name].points for parent in potential.parents}
+    low, high, shapes = _shapes(potential, points, axis)
+    weights = table.reshape(-1, table.shape[-1])
+    return CellPosterior(child, low[:, None], high[:, None], shapes, weights, single, error, log_evidence)
+
+
+def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tuple[Values, Values, Values]:
+    """Return fine cells and, for each combination of parents and cell, the probability at every node given that cell.
+
+    The fine cells cut the axis' cells at the potential's own breaks, and are halved until the density is a polynomial in each.
+    """
+    name = potential.child.name
+    support = potential.support(name, TAIL)
+    low_end, high_end = float(np.min(support[0])), float(np.max(support[1]))
+    inner = np.concatenate([axis.edges, potential.breaks(name)])
+    edges = np.unique(np.clip(inner[np.isfinite(inner)], low_end, high_end))
+    edges = np.unique(np.concatenate([[low_end], edges, [high_end]]))
+    nodes, weights, transform = legendre()
+    for _ in range(ROUNDS):
+        low, high = edges[:-1], edges[1:]
+        half = (high - low) / 2
+        x = ((low + half)[:, None] + half[:, None] * nodes).ravel()
+        density, scale = potential.on({**points, name: x})
+        values = density.reshape(-1, len(low), ORDER) * np.exp(np.max(scale)) * half[:, None]
+        coefficients = np.einsum("kq,pcq->pck", transform, values)
+        rough = (np.abs(coefficients[..., -2:]).max(axis=-1) > ENOUGH).any(axis=0)
+        if not rough.any():
+            break
+        edges = np.sort(np.concatenate([edges, (low + half)[rough]]))
+    masses = (values * weights).reshape(values.shape[0], -1)
+    cell = np.clip(np.searchsorted(axis.edges, (low + half), side="right") - 1, 0, axis.size - 1)
+    inside = np.repeat(cell, ORDER)[:, None] == np.arange(axis.size)
+    per_cell = masses[:, :, None] * inside
+    total = per_cell.sum(axis=1, keepdims=True)
+    shapes = np.divide(per_cell, total, out=np.zeros_like(per_cell), where=total > 0)
+    return low, high, np.moveaxis(shapes, 1, 0).reshape(len(x), -1)

@@ -1,0 +1,475 @@
+"""Posteriors of continuous variables: piecewise polynomials, mixtures of shared shapes, and mixtures of normals."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.inference.axes import ORDER, legendre
+from hybridbn.inference.posterior import Posterior
+from hybridbn.variables import Continuous, Values
+
+__all__ = ["CellPosterior", "ContinuousPosterior", "GaussianPosterior", "PiecewisePosterior"]
+
+BLOCK = 1 << 22
+"""Numbers in a temporary array at the most, about."""
+
+
+class ContinuousPosterior(Posterior):
+    """The density of a continuous variable."""
+
+    variable: Continuous
+
+    # families give these, on arrays (m, rows)
+    @abstractmethod
+    def _pdf(self, x: Values) -> Values: ...
+
+    @abstractmethod
+    def _cdf(self, x: Values) -> Values: ...
+
+    @abstractmethod
+    def _knots(self) -> tuple[Values, Values]:
+        """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
+
+    @abstractmethod
+    def _moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
+
+    def mean(self) -> Any:
+        """Return the expectation."""
+        return self._out(self._moments()[0])
+
+    def var(self) -> Any:
+        """Return the variance."""
+        return self._out(self._moments()[1])
+
+    def std(self) -> Any:
+        """Return the standard deviation."""
+        return self._out(np.sqrt(self._moments()[1]))
+
+    def pdf(self, x: ArrayLike) -> Any:
+        """Return the density at `x`; of m points in n rows: (n, m)."""
+        return self._at("_pdf", x)
+
+    def log_pdf(self, x: ArrayLike) -> Any:
+        """Return the log density at `x`; -inf where it is zero."""
+        return self._at("_log_pdf", x)
+
+    def _log_pdf(self, x: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._pdf(x)))
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Return the probability of a value up to `x`."""
+        return self._at("_cdf", x)
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Return the value below which the probability is `q`."""
+        levels = np.asarray(q, dtype=float)
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
+        return self._at("_quantile", levels)
+
+    def median(self) -> Any:
+        """Return the median."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.9) -> Any:
+        """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
+        if not 0 < level < 1:
+            raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
+        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+
+    def mode(self) -> Any:
+        """Return where the density is largest (the first of several)."""
+        return self._out(self._by_rows("_mode", np.empty((1, len(self._error))))[0])
+
+    def _mode(self, _: Values) -> Values:
+        x = self._grid()
+        best = np.argmax(self._pdf(x), axis=0)
+        columns = np.arange(x.shape[1])
+        low = x[np.maximum(best - 1, 0), columns]
+        high = x[np.minimum(best + 1, len(x) - 1), columns]
+        golden = (math.sqrt(5) - 1) / 2
+        for _round in range(60):
+            a, b = high - golden * (high - low), low + golden * (high - low)
+            lower = self._pdf(a[None])[0] >= self._pdf(b[None])[0]
+            low, high = np.where(lower, low, a), np.where(lower, b, high)
+        middle = (low + high) / 2
+        chosen = x[best, columns]
+        better = self._pdf(middle[None])[0] >= self._pdf(chosen[None])[0]
+        return np.asarray(np.where(better, middle, chosen))[None]
+
+    def entropy(self) -> Any:
+        """Return the differential entropy in nats."""
+        return self._out(self._by_rows("_entropy", np.empty((1, len(self._error))))[0])
+
+    def _entropy(self, _: Values) -> Values:
+        knots = self._grid()
+        nodes, weights, _ = legendre()
+        half = np.diff(knots, axis=0) / 2
+        x = (knots[:-1] + half)[:, None] + half[:, None] * nodes[:, None]
+        density = self._pdf(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+        logs = np.log(density, where=density > 0, out=np.zeros_like(density))
+        return np.asarray(-np.sum(density * logs * half[:, None] * weights[:, None], axis=(0, 1)))[None]
+
+    def _grid(self) -> Values:
+        knots, _ = self._knots()
+        parts = np.linspace(0, 1, 5)[:-1, None]
+        fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
+        return np.concatenate([fine.reshape(-1, knots.shape[1]), knots[-1:]])
+
+    def _at(self, method: str, x: ArrayLike) -> Any:
+        """Evaluate one of the methods above at points that all rows share."""
+        points = np.asarray(x, dtype=float)
+        if points.ndim > 1:
+            raise TableError("give one point, or a list of points that all rows share")
+        values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, len(self._error))))
+        return self._out(values if points.ndim else values[0])
+
+    def _by_rows(self, method: str, x: Values) -> Values:
+        """Evaluate in blocks of rows, so that temporary arrays stay small."""
+        rows = len(self._error)
+        block = max(1, BLOCK // max(self._width * max(len(x), 1), 1))
+        if block >= rows:
+            return np.asarray(getattr(self, method)(x))
+        result = np.empty(x.shape)
+        for start in range(0, rows, block):
+            chosen = np.arange(start, min(start + block, rows))
+            result[:, chosen] = getattr(self._take(chosen), method)(x[:, chosen])
+        return result
+
+    @property
+    def _width(self) -> int:
+        """Numbers that one row and one point take."""
+        return 64
+
+    def _quantile(self, levels: Values) -> Values:
+        """Invert the cdf by Newton steps kept inside a shrinking bracket."""
+        result = np.empty(levels.shape)
+        for i, (level, low, high) in enumerate(zip(levels, *self._brackets(levels), strict=True)):
+            x = low + (high - low) / 2
+            for _ in range(100):
+                excess = self._cdf(x[None])[0] - level
+                low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+                density = self._pdf(x[None])[0]
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    step = x - excess / density
+                inside = (step > low) & (step < high)
+                fresh = np.where(inside, step, low + (high - low) / 2)
+                moved = np.abs(fresh - x) > 4e-16 * np.abs(x)
+                x = fresh
+                if not moved.any():
+                    break
+            result[i] = x
+        return result
+
+    def _brackets(self, levels: Values) -> tuple[Values, Values]:
+        """Return bounds of the quantiles at some levels (levels, rows)."""
+        knots, at_knots = self._knots()
+        columns = np.arange(levels.shape[1])
+        position = np.stack([np.clip((at_knots < level).sum(axis=0), 1, len(knots) - 1) for level in levels])
+        return knots[position - 1, columns], knots[position, columns]
+
+    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+        return self._by_rows("_quantile", uniforms)
+
+    def __repr__(self) -> str:
+        name = self.variable.name
+        if not self._single:
+            return f"<posterior density of {name!r} in {len(self)} rows>"
+        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
+
+
+class PiecewisePosterior(ContinuousPosterior):
+    """A density given at Gauss-Legendre nodes in cells, which is a polynomial in every cell.
+
+    Parameters
+    ----------
+    low, high : ndarray (cells, rows)
+        Ascending; cells of width zero are unused.
+    masses : ndarray (cells * ORDER, rows)
+        Probability at every node; sums to one.
+    """
+
+    def __init__(
+        self,
+        variable: Continuous,
+        low: Values,
+        high: Values,
+        masses: Values,
+        single: bool,
+        error: Values,
+        log_evidence: Any,
+    ):
+        super().__init__(variable, single, error, log_evidence)
+        self._low, self._high, self._masses = _compact(low, high, masses)
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        clone = super()._take(rows)
+        clone._low, clone._high, clone._masses = self._low[:, rows], self._high[:, rows], self._masses[:, rows]
+        return clone
+
+    @property
+    def _width(self) -> int:
+        return 3 * ORDER * len(self._low)
+
+    def _moments(self) -> tuple[Values, Values]:
+        points = _points(self._low, self._high)
+        mean = np.sum(points * self._masses, axis=0)
+        return mean, np.sum((points - mean) ** 2 * self._masses, axis=0)
+
+    def _local(self, cell: NDArray[np.intp]) -> Values:
+        """Legendre coefficients of the density times half its cell's width, in one cell a point: (ORDER, m, rows)."""
+        _, weights, transform = legendre()
+        columns = np.arange(cell.shape[1])
+        values = self._masses.reshape(len(self._low), ORDER, -1)[cell, :, columns]
+        return np.asarray(np.einsum("kq,mrq->kmr", transform / weights, values))
+
+    def _located(self, x: Values) -> tuple[NDArray[np.intp], Values, NDArray[np.bool_]]:
+        """Return the cell of each point, its place in [-1, 1], and whether it is inside any cell."""
+        used = self._high > self._low
+        columns = np.arange(x.shape[1])
+        position = np.stack([(used & (self._low <= row)).sum(axis=0) for row in x]) - 1
+        cell = np.maximum(position, 0)
+        low, high = self._low[cell, columns], self._high[cell, columns]
+        width = np.where(high > low, high - low, 1.0)
+        return cell, np.clip(2 * (x - low) / width - 1, -1, 1), (position >= 0) & (x <= high)
+
+    def _pdf(self, x: Values) -> Values:
+        cell, place, inside = self._located(x)
+        columns = np.arange(x.shape[1])
+        half = (self._high - self._low)[cell, columns] / 2
+        density = _series(self._local(cell), place) / np.where(half > 0, half, 1.0)
+        return np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
+
+    def _before(self) -> Values:
+        """Probability below each cell, and in all (cells + 1, rows)."""
+        per_cell = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
+        return np.concatenate([np.zeros((1, per_cell.shape[1])), np.cumsum(per_cell, axis=0)])
+
+    def _cdf(self, x: Values) -> Values:
+        cell, place, _ = self._located(x)
+        columns = np.arange(x.shape[1])
+        before = self._before()
+        beyond = x >= self._high[cell, columns]
+        partial = before[cell, columns] + _integral(self._local(cell), place)
+        found = np.where(beyond, before[cell + 1, columns], partial)
+        return np.where(x < self._low[0], 0.0, np.clip(found, 0.0, 1.0))
+
+    def _quantile(self, levels: Values) -> Values:
+        """Find the cell by its probabilities, then solve for the place in it."""
+        before = self._before()
+        columns = np.arange(levels.shape[1])
+        cell = np.stack([np.clip((before < level).sum(axis=0) - 1, 0, len(before) - 2) for level in levels])
+        coefficients = self._local(cell)
+        excess = levels * before[-1] - before[cell, columns]
+        low, high = np.full(levels.shape, -1.0), np.full(levels.shape, 1.0)
+        place = np.zeros(levels.shape)
+        for _ in range(60):
+            error = _integral(coefficients, place) - excess
+            low, high = np.where(error < 0, place, low), np.where(error < 0, high, place)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = place - error / _series(coefficients, place)
+            fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
+            moved = np.abs(fresh - place).max(initial=0.0)
+            place = fresh
+            if not moved > 1e-16:
+                break
+        half = (self._high - self._low)[cell, columns] / 2
+        return np.asarray(self._low[cell, columns] + half * (1 + place))
+
+    def _knots(self) -> tuple[Values, Values]:
+        before = self._before()
+        return (
+            np.sort(np.concatenate([self._low, self._high]), axis=0),
+            np.sort(np.concatenate([before[:-1], before[1:]]), axis=0),
+        )
+
+
+def _series(coefficients: Values, place: Values) -> Values:
+    """Sum a Legendre series (ORDER, ...) at places in [-1, 1]."""
+    basis = np.moveaxis(np.polynomial.legendre.legvander(place, ORDER - 1), -1, 0)
+    return np.asarray(np.sum(basis * coefficients, axis=0))
+
+
+def _integral(coefficients: Values, place: Values) -> Values:
+    """Integrate a Legendre series from -1."""
+    basis = np.moveaxis(np.polynomial.legendre.legvander(place, ORDER), -1, 0)
+    degree = np.arange(1, ORDER).reshape(-1, *[1] * place.ndim)
+    antiderivative = np.concatenate([1 + place[None], (basis[2:] - basis[:-2]) / (2 * degree + 1)])
+    return np.asarray(np.sum(antiderivative * coefficients, axis=0))
+
+
+def _points(low: Values, high: Values) -> Values:
+    """Gauss-Legendre nodes of all cells."""
+    nodes, _, _ = legendre()
+    half = (high - low) / 2
+    return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(-1, low.shape[1]))
+
+
+def _compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
+    """Bring the used cells to the front; the others become empty cells at the upper end."""
+    used = high > low
+    if used.all():
+        return low, high, masses
+    order = np.argsort(~used, axis=0, kind="stable")
+    end = np.where(used, high, -np.inf).max(axis=0)
+    end = np.where(np.isfinite(end), end, high[0])
+    used = np.take_along_axis(used, order, axis=0)
+    low = np.where(used, np.take_along_axis(low, order, axis=0), end)
+    high = np.where(used, np.take_along_axis(high, order, axis=0), end)
+    turned = np.take_along_axis(masses.reshape(len(low), ORDER, -1), order[:, None], axis=0)
+    return low, high, np.where(used[:, None] | np.isnan(turned), turned, 0.0).reshape(masses.shape)
+
+
+class CellPosterior(PiecewisePosterior):
+    """A mixture of shapes that all rows share, with weights for each row.
+
+    Parameters
+    ----------
+    low, high : ndarray (cells, 1)
+    shapes : ndarray (cells * ORDER, shapes)
+        Probabilities at the nodes; each shape sums to one.
+    weights : ndarray (shapes, rows)
+    """
+
+    def __init__(
+        self,
+        variable: Continuous,
+        low: Values,
+        high: Values,
+        shapes: Values,
+        weights: Values,
+        single: bool,
+        error: Values,
+        log_evidence: Any,
+    ):
+        ContinuousPosterior.__init__(self, variable, single, error, log_evidence)
+        self._shared_low, self._shared_high, self._shapes, self._weights = low, high, shapes, weights
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        clone = ContinuousPosterior._take(self, rows)
+        clone._weights = self._weights[:, rows]
+        return clone
+
+    @property
+    def _width(self) -> int:
+        return 3 * len(self._shapes)
+
+    @property
+    def _low(self) -> Values:  # type: ignore[override]
+        return np.broadcast_to(self._shared_low, (len(self._shared_low), self._weights.shape[1]))
+
+    @property
+    def _high(self) -> Values:  # type: ignore[override]
+        return np.broadcast_to(self._shared_high, (len(self._shared_high), self._weights.shape[1]))
+
+    @property
+    def _masses(self) -> Values:  # type: ignore[override]
+        return np.asarray(self._shapes @ self._weights)
+
+    def _moments(self) -> tuple[Values, Values]:
+        points = _points(self._shared_low, self._shared_high)
+        means = (points * self._shapes).sum(axis=0)
+        within = np.sum((points - means) ** 2 * self._shapes, axis=0)
+        # deviations from the middle of all shapes, so that a distant origin costs no digits
+        middle = float(means.mean())
+        mean = (means - middle) @ self._weights
+        variance = within @ self._weights
+        for weight, place in zip(self._weights, means - middle, strict=True):
+            variance += weight * (place - mean) ** 2
+        return mean + middle, variance
+
+
+class GaussianPosterior(ContinuousPosterior):
+    """A mixture of normal distributions: weights, means and variances (components, rows)."""
+
+    def __init__(
+        self,
+        variable: Continuous,
+        weights: Values,
+        means: Values,
+        variances: Values,
+        single: bool,
+        error: Values,
+        log_evidence: Any,
+    ):
+        super().__init__(variable, single, error, log_evidence)
+        self._weights, self._means, self._variances = weights, means, variances
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        clone = super()._take(rows)
+        for name in ("_weights", "_means", "_variances"):
+            setattr(clone, name, getattr(self, name)[:, rows])
+        return clone
+
+    def _moments(self) -> tuple[Values, Values]:
+        mean = np.sum(self._weights * self._means, axis=0)
+        return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
+
+    def _standardized(self, x: Values) -> tuple[Values, Values]:
+        spread = np.sqrt(self._variances)
+        return (x[:, None] - self._means) / spread, spread
+
+    def _pdf(self, x: Values) -> Values:
+        z, spread = self._standardized(x)
+        return np.asarray(np.einsum("kr,mkr->mr", self._weights, np.exp(-0.5 * z * z) / (spread * np.sqrt(2 * np.pi))))
+
+    def _log_pdf(self, x: Values) -> Values:
+        from scipy.special import logsumexp
+
+        z, spread = self._standardized(x)
+        logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
+        return np.asarray(logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
+
+    @property
+    def _width(self) -> int:
+        return 4 * len(self._weights)
+
+    def _cdf(self, x: Values) -> Values:
+        from scipy.special import ndtr
+
+        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardized(x)[0])))
+
+    def _knots(self) -> tuple[Values, Values]:
+        levels = np.broadcast_to(
+            np.array([1e-300, 1e-12, 1e-4, 0.1, 0.5, 0.9, 1 - 1e-4, 1 - 1e-12])[:, None], (8, self._weights.shape[1])
+        )
+        low, high = self._brackets(levels)
+        knots = low[0] + (high[-1] - low[0]) * np.linspace(0, 1, 129)[:, None]
+        return knots, self._cdf(knots)
+
+    def _brackets(self, levels: Values) -> tuple[Values, Values]:
+        from scipy.special import ndtri
+
+        # a quantile of a mixture lies between the quantiles of its parts
+        with np.errstate(invalid="ignore"):
+            parts = self._means + ndtri(levels)[:, None] * np.sqrt(self._variances)
+        used = self._weights > 0
+        return np.where(used, parts, np.inf).min(axis=1), np.where(used, parts, -np.inf).max(axis=1)
+
+    def _quantile(self, levels: Values) -> Values:
+        inner = np.clip(levels, 1e-300, 1 - 1e-16)
+        result = super()._quantile(inner)
+        return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
+
+    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+        """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
+        from scipy.special import ndtri
+
+        upper = np.cumsum(self._weights, axis=0)
+        result = np.empty(uniforms.shape)
+        columns = np.arange(uniforms.shape[1])
+        for i, level in enumerate(uniforms * upper[-1]):
+            part = np.minimum((level >= upper).sum(axis=0), len(upper) - 1)
+            share = self._weights[part, columns]
+            inside = (level - (upper[part, columns] - share)) / share
+            spread = np.sqrt(self._variances[part, columns])
+            result[i] = self._means[part, columns] + spread * ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
+        return result

@@ -1,0 +1,381 @@
+"""Sum-product elimination over named axes, the rows of evidence being one more axis that is never eliminated.
+
+A `Program` knows from the scopes of the factors alone in which order to multiply and sum; it runs in linear arithmetic, or
+in logarithms for rows whose numbers span more than a double can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from hybridbn.inference.ordering import Order, best_order
+from hybridbn.variables import Values
+
+__all__ = ["Factor", "Program", "compile_program"]
+
+_ROWS = "Z"
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
+_BLAS_CELLS = 20_000
+
+
+class Factor(NamedTuple):
+    """What a program needs to know of a factor: its names, whether it has rows, whether it is the same in every run."""
+
+    names: tuple[str, ...]
+    rows: bool = False
+    static: bool = False
+
+
+class _Step(NamedTuple):
+    inputs: tuple[int, ...]
+    output: int
+    subscripts: str
+    divide: bool
+    blas: bool
+    done_with: tuple[int, ...]
+
+
+@dataclass
+class Program:
+    """Compiled steps from factors to the tables over some scopes.
+
+    Attributes
+    ----------
+    order : Order
+        The elimination order and its cost in cells.
+    outputs : list of int
+        Where the table over each scope asked for ends up.
+    """
+
+    factors: tuple[Factor, ...]
+    scopes: tuple[tuple[str, ...], ...]
+    order: Order
+    steps: list[_Step] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    names: list[tuple[str, ...]] = field(default_factory=list)
+    rows: list[bool] = field(default_factory=list)
+    folded: dict[int, Values] = field(default_factory=dict)
+    _known: frozenset[int] | None = None
+
+    def run(self, arrays: Mapping[int, Values]) -> list[Values]:
+        """Return the table over each scope, in linear arithmetic.
+
+        `arrays` maps the factor's number to its values; after the first run only those not static are read.
+        """
+        if self._known is None:
+            self._fold(arrays)
+        known = self._known or ()
+        slots: list[Values | None] = [None] * len(self.names)
+        for slot, array in arrays.items():
+            slots[slot] = array
+        for slot, array in self.folded.items():
+            slots[slot] = array
+        for step in self.steps:
+            if step.output in known:
+                continue
+            slots[step.output] = self._apply(step, slots)
+            for slot in step.done_with:
+                slots[slot] = None
+        return [slots[output] for output in self.outputs]  # type: ignore[misc]
+
+    def run_log(self, arrays: Mapping[int, Values], combine: str = "sum") -> list[Values]:
+        """Return the logarithm of the table over each scope, from logarithms; `combine` may be "max" too."""
+        slots: list[Values | None] = [None] * len(self.names)
+        for slot, array in arrays.items():
+            slots[slot] = array
+        for step in self.steps:
+            slots[step.output] = _log_step(step, slots, combine)
+            for slot in step.done_with:
+                slots[slot] = None
+        return [slots[output] for output in self.outputs]  # type: ignore[misc]
+
+    @property
+    def warm(self) -> bool:
+        """Whether static factors were given once; later runs need not repeat them."""
+        return self._known is not None
+
+    def _fold(self, arrays: Mapping[int, Values]) -> None:
+        """Compute once what needs no evidence."""
+        slots: list[Values | None] = [None] * len(self.names)
+        static = {slot for slot, factor in enumerate(self.factors) if factor.static}
+        for slot in static:
+            slots[slot] = arrays[slot]
+        for step in self.steps:
+            if all(slot in static for slot in step.inputs):
+                slots[step.output] = self._apply(step, slots)
+                static.add(step.output)
+        read = {slot for step in self.steps if step.output not in static for slot in step.inputs} | set(self.outputs)
+        self.folded = {slot: array for slot in static & read if (array := slots[slot]) is not None}
+        self._known = frozenset(step.output for step in self.steps if step.output in static)
+
+    @staticmethod
+    def _apply(step: _Step, slots: Sequence[Values | None]) -> Values:
+        if step.divide:
+            top, bottom = _aligned(step, slots)[0]
+            return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
+        operands = [slots[slot] for slot in step.inputs]
+        product: Values = np.einsum(step.subscripts, *operands, optimize=step.blas)  # type: ignore[arg-type]
+        return product
+
+
+def _aligned(step: _Step, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
+    """Reshape a step's inputs to broadcast, the dimensions of the result first; also return how many those are."""
+    parts, out = step.subscripts.split("->")
+    letters = [*dict.fromkeys(out + parts.replace(",", ""))]
+    operands = []
+    for part, slot in zip(parts.split(","), step.inputs, strict=True):
+        array = slots[slot]
+        assert array is not None
+        turned = np.transpose(array, sorted(range(len(part)), key=lambda i: letters.index(part[i])))
+        shape = iter(turned.shape)
+        operands.append(turned.reshape([next(shape) if letter in part else 1 for letter in letters]))
+    return operands, len(out)
+
+
+def _log_step(step: _Step, slots: Sequence[Values | None], combine: str) -> Values:
+    operands, kept = _aligned(step, slots)
+    if step.divide:
+        top, bottom = operands
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isneginf(bottom), -np.inf, top - bottom)
+    total = operands[0] if len(operands) == 1 else operands[0] + operands[1]
+    over = tuple(range(kept, total.ndim))
+    if not over:
+        return np.asarray(total)
+    peak = np.max(total, axis=over, keepdims=True)
+    if combine == "max":
+        return np.asarray(np.squeeze(peak, over))
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.sum(np.exp(total - peak), axis=over)) + np.squeeze(peak, over))
+
+
+# -- compilation --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Clique:
+    names: tuple[str, ...]
+    parent: int | None
+    separator: tuple[str, ...] = ()
+    inputs: list[int] = field(default_factory=list)
+    scopes: list[int] = field(default_factory=list)
+    children: list[int] = field(default_factory=list)
+    message: int = -1
+
+
+def compile_program(
+    factors: Sequence[Factor],
+    scopes: Sequence[tuple[str, ...]],
+    sizes: Mapping[str, int],
+    order: Order | None = None,
+) -> Program:
+    """Choose an elimination order and compile the steps.
+
+    With one scope its variables are what is left at the end; with more, messages go both ways through a junction tree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> program = compile_program([Factor(("a",)), Factor(("a", "b"))], [("b",)], {"a": 2, "b": 2})
+    >>> program.run({0: np.array([0.4, 0.6]), 1: np.array([[0.9, 0.1], [0.5, 0.5]])})
+    [array([0.66, 0.34])]
+    """
+    keep = scopes[0] if len(scopes) == 1 else ()
+    if order is None:
+        order = best_order([*(factor.names for factor in factors), *scopes], sizes, keep)
+    if not factors:
+        return Program((), tuple(scopes), order)
+    compiler = _Compiler(Program(tuple(factors), tuple(scopes), order), sizes)
+    cliques = _junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
+    _assign(cliques, factors, scopes)
+    compiler.collect(cliques)
+    if len(scopes) == 1:
+        compiler.program.outputs.append(compiler.product(cliques[-1].inputs, scopes[0]))
+    else:
+        compiler.distribute(cliques)
+    return compiler.finish()
+
+
+def _junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep: tuple[str, ...]) -> list[_Clique]:
+    """Make cliques in elimination order, children before parents; the last one is the only root."""
+    around: dict[str, set[str]] = {}
+    for scope in scopes:
+        for name in scope:
+            around.setdefault(name, set()).update(scope)
+    cliques: list[_Clique] = []
+    home: dict[str, int] = {}
+    place = {name: i for i, name in enumerate([*order, *keep])}
+    for name in order:
+        members = around.pop(name, {name})
+        rest = members - {name}
+        for other in rest:
+            around[other] |= rest
+            around[other].discard(name)
+        home[name] = len(cliques)
+        ranked = tuple(sorted(members, key=place.__getitem__))
+        cliques.append(_Clique(ranked, None, ranked[1:]))
+    cliques.append(_Clique(keep, None))
+    last = len(cliques) - 1
+    for clique in cliques[:-1]:
+        first = next((name for name in clique.separator if name in home), None)
+        clique.parent = last if first is None else home[first]
+    # a clique whose parent holds nothing but their separator takes the parent's place
+    into = list(range(len(cliques)))
+    for i, clique in enumerate(cliques[:-1]):
+        parent = clique.parent
+        assert parent is not None
+        if parent != last and into[parent] == parent and set(cliques[parent].names) == set(clique.separator):
+            into[parent] = i
+
+    def final(i: int) -> int:
+        while into[i] != i:
+            i = into[i]
+        return i
+
+    merged: dict[int, _Clique] = {}
+    for i, clique in enumerate(cliques):
+        if into[i] != i:
+            absorber = cliques[final(i)]
+            absorber.parent, absorber.separator = clique.parent, clique.separator
+    for i, clique in enumerate(cliques):
+        if into[i] == i:
+            if clique.parent is not None:
+                clique.parent = final(clique.parent)
+            merged[i] = clique
+    return _children_first(merged, last)
+
+
+def _children_first(cliques: dict[int, _Clique], root: int) -> list[_Clique]:
+    below: dict[int, list[int]] = {i: [] for i in cliques}
+    for i, clique in cliques.items():
+        if clique.parent is not None:
+            below[clique.parent].append(i)
+    visited, waiting = [], [root]
+    while waiting:
+        i = waiting.pop()
+        visited.append(i)
+        waiting.extend(below[i])
+    visited.reverse()
+    number = {i: k for k, i in enumerate(visited)}
+    ordered = [cliques[i] for i in visited]
+    for i, clique in zip(visited, ordered, strict=True):
+        clique.parent = None if clique.parent is None else number[clique.parent]
+        clique.children = [number[child] for child in below[i]]
+    return ordered
+
+
+def _assign(cliques: list[_Clique], factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]]) -> None:
+    """Put every factor and every scope asked for into a clique that holds its names."""
+    holding: dict[str, list[int]] = {}
+    for i, clique in enumerate(cliques):
+        for name in clique.names:
+            holding.setdefault(name, []).append(i)
+
+    def find(names: tuple[str, ...]) -> int:
+        if not names:
+            return len(cliques) - 1
+        wanted = set(names)
+        rarest = min(names, key=lambda name: len(holding[name]))
+        return min((i for i in holding[rarest] if wanted <= set(cliques[i].names)), key=lambda i: len(cliques[i].names))
+
+    for slot, factor in enumerate(factors):
+        cliques[find(factor.names)].inputs.append(slot)
+    if len(scopes) > 1:
+        for number, scope in enumerate(scopes):
+            cliques[find(scope)].scopes.append(number)
+
+
+class _Compiler:
+    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.static = [factor.static for factor in program.factors]
+        program.names = [factor.names for factor in program.factors]
+        program.rows = [factor.rows for factor in program.factors]
+
+    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
+        """Add the step that multiplies (or divides) and sums out what is not in `out`."""
+        program = self.program
+        with_rows = any(program.rows[i] for i in inputs)
+        union = dict.fromkeys(name for i in inputs for name in program.names[i])
+        letter = dict(zip(union, _LETTERS, strict=False))
+        parts = ["".join(letter[n] for n in program.names[i]) + _ROWS * program.rows[i] for i in inputs]
+        subscripts = f"{','.join(parts)}->{''.join(letter[n] for n in out)}{_ROWS * with_rows}"
+        blas = len(inputs) == 2 and not with_rows and self.cells(union) > _BLAS_CELLS
+        slot = len(program.names)
+        program.steps.append(_Step(inputs, slot, subscripts, divide, blas, ()))
+        program.names.append(out)
+        program.rows.append(with_rows)
+        self.static.append(all(self.static[i] for i in inputs))
+        return slot
+
+    def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
+        """Multiply pairwise, what needs no evidence first, then small before large; sum as early as can be.
+
+        The result has those names of `out` that the inputs mention.
+        """
+        names = self.program.names
+        rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
+        current = rank[0]
+        for position, other in enumerate(rank[1:], start=2):
+            union = dict.fromkeys(names[current] + names[other])
+            if position == len(rank):
+                return self.emit((current, other), tuple(n for n in out if n in union))
+            needed = set(out).union(*(names[i] for i in rank[position:]))
+            current = self.emit((current, other), tuple(n for n in union if n in needed))
+        final = tuple(n for n in out if n in names[current])
+        return current if names[current] == final else self.emit((current,), final)
+
+    def cells(self, names: Iterable[str]) -> float:
+        """Return the size of a table over these names."""
+        return math.prod(float(self.sizes[name]) for name in names)
+
+    def collect(self, cliques: list[_Clique]) -> None:
+        """Send messages from the leaves to the root."""
+        for clique in cliques:
+            clique.inputs += [cliques[c].message for c in clique.children if cliques[c].message >= 0]
+            if clique.parent is not None and clique.inputs:
+                clique.message = self.product(clique.inputs, clique.separator)
+
+    def distribute(self, cliques: list[_Clique]) -> None:
+        """Send messages back from the root and read off the tables asked for."""
+        names, outputs = self.program.names, dict[int, int]()
+        upper = [-1] * len(cliques)
+        for i in range(len(cliques) - 1, -1, -1):
+            clique = cliques[i]
+            inputs = clique.inputs + [upper[i]] * (upper[i] >= 0)
+            if not inputs or not (clique.scopes or clique.children):
+                continue
+            available = {name for slot in inputs for name in names[slot]}
+            belief = self.product(inputs, tuple(name for name in clique.names if name in available))
+            for number in clique.scopes:
+                outputs[number] = self.product([belief], self.program.scopes[number])
+            for child in clique.children:
+                message = cliques[child].message
+                down = self.product([belief], cliques[child].separator)
+                if message >= 0:
+                    aligned = self.product([message], tuple(n for n in names[down] if n in names[message]))
+                    down = self.emit((down, aligned), names[down], divide=True)
+                upper[child] = down
+        self.program.outputs.extend(outputs[number] for number in range(len(self.program.scopes)))
+
+    def finish(self) -> Program:
+        """Note after which step each array is no longer read, so that memory is given back early."""
+        program = self.program
+        last: dict[int, int] = {}
+        for number, step in enumerate(program.steps):
+            for slot in step.inputs:
+                last[slot] = number
+        kept = set(program.outputs)
+        done: list[list[int]] = [[] for _ in program.steps]
+        for slot, number in last.items():
+            if slot not in kept:
+                done[number].append(slot)
+        program.steps = [step._replace(done_with=tuple(slots)) for step, slots in zip(program.steps, done, strict=True)]
+        return program

@@ -1,0 +1,218 @@
+"""Most probable completions of a row (MPE), and of some of its variables with the others summed out (MAP).
+
+The maximum is taken over discrete configurations and over points of the continuous variables; linear Gaussian variables are
+maximized in closed form. The points are then drawn together around the best ones until they agree to 1e-9 of the
+posterior's range. Exact for discrete and linear Gaussian networks; a search elsewhere, which can miss a higher peak that is
+narrower than the cells that hold the posterior's mass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.axes import NodeAxis
+from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.gaussian import GaussianComponent
+from hybridbn.inference.placement import place
+from hybridbn.inference.problem import Problem, Question, problem_of, status_of
+from hybridbn.inference.queries import Options, checked_targets
+from hybridbn.inference.sources import Axis, WeightSource
+from hybridbn.network import Network
+from hybridbn.variables import Discrete, Values
+
+__all__ = ["most_probable"]
+
+GRID = np.arange(-4, 5) / 4.0
+SHRINK = 2.5
+CLOSE = 1e-10
+ROUNDS = 120
+MAP_CELLS = 6
+"""Cells of each continuous MAP variable in the first table; the joint table grows with their product."""
+
+
+def most_probable(
+    network: Network, evidence: Any = None, names: Sequence[str] | None = None, options: Options | None = None
+) -> Any:
+    """Return the most probable values of all hidden variables, or of some: a dict, or a DataFrame for a table."""
+    options = options or Options()
+    network.check()
+    targets = [] if names is None else checked_targets(network, names)
+    reader = EvidenceReader(network, evidence, targets)
+    read = reader.evidence()
+    if names is None:
+        targets = [name for name in network if status_of(read.finding(name)) != "hard"]
+    found: dict[str, NDArray[Any]] = {}
+    if targets:
+        search = _explanation if names is None else _marginal_mode
+        found = search(network, read, targets, options)
+    return _presented(network, read, targets, found)
+
+
+def _presented(network: Network, read: Evidence, targets: Sequence[str], found: Mapping[str, NDArray[Any]]) -> Any:
+    columns = {}
+    for name in targets:
+        variable, finding = network.variable(name), read.finding(name)
+        values = found[name]
+        if finding is not None:
+            values = np.where(finding.observed, finding.values, values)
+        if isinstance(variable, Discrete):
+            states = np.empty(len(variable), dtype=object)
+            states[:] = variable.states
+            values = states[values.astype(np.intp)]
+        columns[name] = values
+    if read.single:
+        return {name: values[0] if values.dtype == object else float(values[0]) for name, values in columns.items()}
+    import pandas
+
+    return pandas.DataFrame(columns)
+
+
+def _explanation(network: Network, read: Evidence, targets: Sequence[str], options: Options) -> dict[str, NDArray[Any]]:
+    """Maximize over everything that is hidden."""
+    batch = Evidence(read.findings, read.rows, single=False)
+    problem = problem_of(network, Question(tuple(targets), all_of=True, pointwise=True), batch)
+    skip = {number for number, source in enumerate(problem.sources) if isinstance(source, WeightSource)}
+    result: dict[str, NDArray[Any]] = {}
+
+    def tables(axes: Mapping[str, Axis], part: Evidence) -> list[Values]:
+        arrays = {}
+        for number, source in enumerate(problem.sources):
+            if number in skip:
+                arrays[number] = np.zeros((axes[source.names[0]].size, part.rows))
+            elif isinstance(source, GaussianComponent):
+                arrays[number] = source.peaks(axes, part)
+            else:
+                arrays[number] = source.logs(axes, part)
+        return problem.program.run_log(arrays, "max")
+
+    for rows, part, axes, best in _searched(problem, batch, options, tables):
+        for number, name in enumerate(targets):
+            if name in problem.component_of:
+                component = problem.component_of[name]
+                mean = component.moments([name], axes, part).mean[0]
+                values = _picked(mean, best[number])
+            elif name in problem.nodes:
+                values = axes[name].points[best[number][0], np.arange(part.rows)]
+            else:
+                values = best[number][0]
+            result.setdefault(name, np.empty(read.rows, dtype=values.dtype))[rows] = values
+    return result
+
+
+def _marginal_mode(
+    network: Network, read: Evidence, targets: Sequence[str], options: Options
+) -> dict[str, NDArray[Any]]:
+    """Maximize over the targets with everything else summed out."""
+    batch = Evidence(read.findings, read.rows, single=False)
+    numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
+    problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
+    (scope,) = problem.scopes
+    result: dict[str, NDArray[Any]] = {}
+
+    def tables(axes: Mapping[str, Axis], part: Evidence) -> list[Values]:
+        arrays = {}
+        for number, source in enumerate(problem.sources):
+            if isinstance(source, WeightSource) and source.name in numbers:
+                arrays[number] = np.zeros((axes[source.name].size, part.rows))
+            else:
+                arrays[number] = source.logs(axes, part)
+        return problem.program.run_log(arrays)
+
+    for rows, part, axes, best in _searched(problem, batch, options, tables, moving=numbers):
+        for place_in_scope, name in enumerate(scope):
+            code = best[0][place_in_scope]
+            values = axes[name].points[code, np.arange(part.rows)] if name in numbers else code
+            result.setdefault(name, np.empty(read.rows, dtype=values.dtype))[rows] = values
+    return result
+
+
+def _picked(array: Values, index: NDArray[np.intp]) -> Values:
+    return np.asarray(array[(*index, np.arange(array.shape[-1]))])
+
+
+def _argmax(table: Values, rows: int) -> NDArray[np.intp]:
+    """Return the place of the largest cell of each row: (dimensions, rows)."""
+    if table.ndim == 0 or table.shape[-1] != rows:
+        table = np.broadcast_to(table[..., None], (*table.shape, rows))
+    flat = table.reshape(-1, rows).argmax(axis=0)
+    return np.array(np.unravel_index(flat, table.shape[:-1])).reshape(table.ndim - 1, rows)
+
+
+def _searched(
+    problem: Problem,
+    evidence: Evidence,
+    options: Options,
+    tables: Callable[[Mapping[str, Axis], Evidence], list[Values]],
+    moving: frozenset[str] | None = None,
+) -> list[tuple[NDArray[np.intp], Evidence, dict[str, Any], list[NDArray[np.intp]]]]:
+    """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
+    movable = [name for name in problem.nodes if moving is None or name in moving]
+    if not problem.nodes:
+        best = [
+            _argmax(_full(table, scope, evidence.rows), evidence.rows)
+            for table, scope in zip(tables(problem.axes, evidence), problem.scopes, strict=True)
+        ]
+        return [(np.arange(evidence.rows), evidence, dict(problem.axes), best)]
+    result = []
+    for rows, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
+        part = evidence.take(rows, len(rows))
+        axes: dict[str, Any] = {**problem.axes, **placed.axes}
+        best = _best(problem, tables(axes, part), part.rows)
+        spread = {name: _first_spread(placed.axes[name]) for name in movable}
+        for _ in range(ROUNDS):
+            centers = _centers(problem, axes, best, movable, part.rows)
+            moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
+            for name in movable:
+                low, high = problem.potentials[name].child.domain  # type: ignore[union-attr]
+                moved[name] = np.clip(moved[name], low, high)
+                finding = part.finding(name)
+                if finding is not None:
+                    moved[name] = np.where(finding.observed, finding.values, moved[name])
+                    if finding.low is not None and finding.high is not None:
+                        moved[name] = np.clip(moved[name], finding.low, finding.high)
+            axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
+            best = _best(problem, tables(axes, part), part.rows)
+            fresh = _centers(problem, axes, best, movable, part.rows)
+            open_rows = np.zeros(part.rows, dtype=bool)
+            for name in movable:
+                at_edge = np.abs(fresh[name] - centers[name]) >= spread[name] * 0.99
+                spread[name] = np.where(at_edge, spread[name], spread[name] / SHRINK)
+                open_rows |= spread[name] > CLOSE * (1 + np.abs(fresh[name]))
+            if not open_rows.any():
+                break
+        result.append((rows, part, axes, best))
+    return result
+
+
+def _best(problem: Problem, found: Sequence[Values], rows: int) -> list[NDArray[np.intp]]:
+    return [_argmax(_full(table, scope, rows), rows) for table, scope in zip(found, problem.scopes, strict=True)]
+
+
+def _full(table: Values, scope: Sequence[str], rows: int) -> Values:
+    if table.ndim == len(scope):
+        table = table[..., None]
+    return np.broadcast_to(table, (*table.shape[:-1], rows))
+
+
+def _centers(
+    problem: Problem, axes: Mapping[str, Any], best: Sequence[NDArray[np.intp]], names: Sequence[str], rows: int
+) -> dict[str, Values]:
+    centers = {}
+    for index, scope in zip(best, problem.scopes, strict=True):
+        for dimension, name in enumerate(scope):
+            if name in names and name not in centers:
+                centers[name] = axes[name].points[index[dimension], np.arange(rows)]
+    return centers
+
+
+def _first_spread(axis: NodeAxis) -> Values:
+    """Half of the range to search at first: the widest cell in use."""
+    return np.asarray((axis.high - axis.low).max(axis=0))
+
+
+def _grid_axis(points: Values) -> NodeAxis:
+    return NodeAxis(points[:1], points[-1:], points, np.ones_like(points))

@@ -1,0 +1,332 @@
+"""Laying Gauss-Legendre nodes where the posterior is, row by row.
+
+The search runs on logarithms, so a posterior that lies far out in the tails of every single factor is found like any other.
+Cells with nothing in them are dropped, cells whose Legendre coefficients have not decayed are split; a row is done when
+its tails sum to less than the tolerance. Each row is laid by itself, so a batch gives what single cases give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.problem import Problem
+from hybridbn.inference.sources import Axis
+from hybridbn.potentials.base import Interval, Potential
+from hybridbn.variables import Continuous, Values
+
+__all__ = ["Placed", "place"]
+
+START_CELLS = 24
+MOST_CELLS = 1024
+NEGLIGIBLE = 46.0
+"""Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
+ROUNDS = 60
+
+
+@dataclass
+class Placed:
+    """Axes with nodes, and the error estimated for each row."""
+
+    axes: dict[str, NodeAxis]
+    error: Values
+
+
+def place(
+    problem: Problem, evidence: Evidence, tolerance: float, budget: float
+) -> list[tuple[NDArray[np.intp], Placed]]:
+    """Lay the nodes of all variables that need some; rows with grids of the same size come together.
+
+    Parameters
+    ----------
+    tolerance : wanted error of the posterior
+    budget : most cells that the largest table may have for one row
+    """
+    start = _first_cells(problem, evidence)
+    done: list[tuple[NDArray[np.intp], Placed]] = []
+    work = [(np.arange(evidence.rows), start, np.full(evidence.rows, np.inf))]
+    for round_number in range(ROUNDS):
+        fresh = []
+        for rows, cells, _ in work:
+            part = evidence.take(rows, len(rows))
+            axes = _axes(problem, part, cells)
+            logs = _marginals(problem, {**problem.axes, **axes}, part)
+            looked = {
+                name: _look(logs[i], axes[name], part, name, tolerance / (1000 * len(problem.nodes)))
+                for i, name in enumerate(problem.nodes)
+            }
+            error = np.sum([look.error for look in looked.values()], axis=0)
+            settled = np.all([look.settled for look in looked.values()], axis=0)
+            finished = settled | (round_number == ROUNDS - 1)
+            if finished.any():
+                pick = np.flatnonzero(finished)
+                done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))
+            left = np.flatnonzero(~finished)
+            if len(left):
+                fresh += _refined(problem, rows, cells, looked, error, left, budget, done, axes)
+        work = fresh
+        if not work:
+            break
+    return done
+
+
+@dataclass
+class _Look:
+    """What one round saw of one variable."""
+
+    keep: NDArray[np.bool_]
+    split: NDArray[np.bool_]
+    error: Values
+    settled: NDArray[np.bool_]
+
+
+def _take(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
+    return NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
+
+
+def _axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[Values, Values]]) -> dict[str, NodeAxis]:
+    axes = {}
+    for name in problem.nodes:
+        finding = evidence.findings.get(name)
+        axes[name] = node_axis(*cells[name], None if finding is None else finding.values)
+    return axes
+
+
+def _marginals(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -> list[Values]:
+    arrays = {}
+    for number, source in enumerate(problem.sources):
+        arrays[number] = source.logs(axes, evidence)
+    return problem.placement.run_log(arrays)
+
+
+def _look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> _Look:
+    """Judge every cell from the log marginal at its nodes (weights included)."""
+    cells, rows = axis.low.shape
+    width = axis.high - axis.low
+    _, _, transform = legendre()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = logs - np.log(axis.weights)
+    density = np.where(axis.weights > 0, density, -np.inf).reshape(cells, ORDER, rows)
+    mass = logs.reshape(cells, ORDER, rows)
+    top = mass.max(axis=(0, 1))
+    known = np.zeros(rows, dtype=bool)
+    if name in evidence.findings:
+        known = evidence.findings[name].observed
+    nothing = ~np.isfinite(top)
+    top = np.where(nothing, 0.0, top)
+    total = np.exp(mass - top).sum(axis=(0, 1))
+    used = width > 0
+    peak = density.max(axis=1)
+    with np.errstate(invalid="ignore"):
+        lowest = np.where(np.isfinite(density), density, np.inf).min(axis=1)
+        slope = np.where(np.isfinite(peak), peak - lowest, 0.0)
+        # a cell may hide more than its nodes show: no more than its own variation, as far as smooth densities go
+        log_width = np.log(np.where(used, width, 1.0))
+        bound = peak + 2 * slope + log_width - top
+        values = np.exp(density + log_width[:, None] - top)
+    values = np.where(np.isfinite(values), values, 0.0)
+    coefficients = np.einsum("kq,cqr->ckr", transform, values)
+    tail = np.abs(coefficients[:, -2:]).max(axis=1) / np.where(total > 0, total, 1.0)
+    partly_zero = used & (np.isneginf(density).any(axis=1) & np.isfinite(peak))
+    keep = used & (bound > -NEGLIGIBLE)
+    noise = _noise(axis, slope, peak) * np.abs(coefficients).max(axis=1) / np.where(total > 0, total, 1.0)
+    rough = (tail > np.maximum(tolerance / np.maximum(used.sum(axis=0), 1), noise)) | (slope > 200)
+    split = keep & rough & ~partly_zero | (keep & partly_zero & rough)
+    small = width <= 1e-13 * np.maximum(np.abs(axis.low), np.abs(axis.high))
+    split &= ~small
+    error = (tail * used).sum(axis=0)
+    settled = ~split.any(axis=0) | known | nothing
+    return _Look(keep, split, np.where(known | nothing, 0.0, error), settled)
+
+
+def _noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
+    """Return how far rounding alone blurs the density in each cell, relative to its size.
+
+    A node is a double, so the log density is off by its slope times the spacing of doubles; and the logarithm itself is
+    rounded. Splitting cells does not help against either.
+    """
+    width = np.where(axis.high > axis.low, axis.high - axis.low, 1.0)
+    spacing = np.spacing(np.maximum(np.abs(axis.low), np.abs(axis.high)))
+    return 8 * (spacing * slope / width + np.spacing(np.where(np.isfinite(peak), np.abs(peak), 1.0)))
+
+
+def _refined(
+    problem: Problem,
+    rows: NDArray[np.intp],
+    cells: Mapping[str, tuple[Values, Values]],
+    looked: Mapping[str, _Look],
+    error: Values,
+    left: NDArray[np.intp],
+    budget: float,
+    done: list[tuple[NDArray[np.intp], Placed]],
+    axes: Mapping[str, NodeAxis],
+) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]], Values]]:
+    """Split and drop cells; rows that need grids of like size stay together, rows over the budget end here."""
+    needs = {}
+    for name in problem.nodes:
+        look = looked[name]
+        needs[name] = (look.keep[:, left] * (1 + look.split[:, left])).sum(axis=0)
+    capacity = {name: 8 * -(-np.maximum(need, 1) // 8) for name, need in needs.items()}
+    over = np.zeros(len(left), dtype=bool)
+    for count in capacity.values():
+        over |= count > MOST_CELLS
+    for factor in problem.program.factors:
+        inside = [name for name in factor.names if name in capacity]
+        if len(inside) > 1:
+            over |= np.prod([capacity[name] * float(ORDER) for name in inside], axis=0) > budget
+    if over.any():
+        pick = left[over]
+        done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))
+    keys = np.stack([capacity[name] for name in problem.nodes])
+    keys[:, over] = -1
+    result = []
+    for key in np.unique(keys[:, ~over], axis=1).T:
+        chosen = left[(keys == key[:, None]).all(axis=0)]
+        fresh = {
+            name: _split_cells(cells[name], looked[name], chosen, int(size))
+            for name, size in zip(problem.nodes, key, strict=True)
+        }
+        result.append((rows[chosen], fresh, error[chosen]))
+    return result
+
+
+def _split_cells(cells: tuple[Values, Values], look: _Look, rows: NDArray[np.intp], size: int) -> tuple[Values, Values]:
+    """Return the cells kept, halved where they are to be split, packed into `size` places in ascending order."""
+    low, high = cells[0][:, rows], cells[1][:, rows]
+    keep, split = look.keep[:, rows], look.split[:, rows]
+    middle = low + (high - low) / 2
+    lows = np.stack([low, middle], axis=1).reshape(-1, len(rows))
+    highs = np.stack([np.where(split, middle, high), high], axis=1).reshape(-1, len(rows))
+    use = np.stack([keep, keep & split], axis=1).reshape(-1, len(rows))
+    order = np.argsort(~use, axis=0, kind="stable")[:size]
+    use = np.take_along_axis(use, order, axis=0)
+    lows, highs = np.take_along_axis(lows, order, axis=0), np.take_along_axis(highs, order, axis=0)
+    end = np.where(use, highs, -np.inf).max(axis=0)
+    end = np.where(np.isfinite(end), end, highs[0])
+    return np.where(use, lows, end), np.where(use, highs, end)
+
+
+# -- where to look first ------------------------------------------------------------------------------------------
+
+
+def _first_cells(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
+    """Lay the first cells: what prior and likelihood together may reach, cut at all breaks."""
+    ranges = _ranges(problem, evidence)
+    within = {name: ranges[name] for name in ranges}
+    cells = {}
+    for name in problem.nodes:
+        low, high = ranges[name]
+        touching = [potential for potential in problem.potentials.values() if name in potential.scope]
+        points = [np.linspace(low, high, START_CELLS + 1)]
+        for potential in touching:
+            others = {n: within[n] for n in potential.scope if n in within and n != name}
+            found = potential.breaks(name, others)
+            if len(found):
+                found = found if found.ndim == 2 else np.broadcast_to(found[:, None], (len(found), evidence.rows))
+                points.append(np.clip(found, low, high))
+        edges = np.sort(np.concatenate(points), axis=0)
+        cells[name] = edges[:-1], edges[1:]
+    return cells
+
+
+def _ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
+    """Return for every continuous variable an interval (rows each) that holds prior and likelihood."""
+    rows = evidence.rows
+    ranges: dict[str, tuple[Values, Values]] = {}
+    for name, finding in evidence.findings.items():
+        if isinstance(finding.variable, Continuous) and name in problem.hard:
+            ranges[name] = finding.values, finding.values
+    ordered = _topological(problem.potentials)
+    for name in ordered:
+        potential = problem.potentials[name]
+        if not isinstance(potential.child, Continuous) or name in problem.hard:
+            continue
+        low, high = _full(potential.support(name, 1e-17, _others(potential, name, ranges)), rows)
+        ranges[name] = _evident(evidence.findings.get(name), low, high)
+    for name in reversed(ordered):
+        potential = problem.potentials[name]
+        for parent in potential.parents:
+            if not isinstance(parent, Continuous) or parent.name in problem.hard:
+                continue
+            low, high = ranges[parent.name]
+            reach = _full(potential.support(parent.name, 1e-17, _others(potential, parent.name, ranges)), rows)
+            low = np.where(np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
+            high = np.where(np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
+            ranges[parent.name] = _admissible(problem, parent, low, high, evidence)
+    return {name: _bounded(low, high) for name, (low, high) in ranges.items()}
+
+
+def _admissible(
+    problem: Problem, variable: Continuous, low: Values, high: Values, evidence: Evidence
+) -> tuple[Values, Values]:
+    """Clip to where the density can be positive at all and to interval evidence."""
+    ends = variable.domain
+    own = problem.potentials.get(variable.name)
+    if own is not None:
+        strict = _full(own.support(variable.name, 0.0), len(low))
+        low, high = np.clip(low, *strict), np.clip(high, *strict)
+    low, high = _evident(evidence.findings.get(variable.name), low, high)
+    return np.clip(low, *ends), np.clip(high, *ends)
+
+
+def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values, Values]:
+    """Clip a range to interval evidence, and shrink it to a value where there is one.
+
+    Evidence may lie where the range does not reach, out in the tails: then it starts at the end of the evidence that
+    is nearer, and is as long as it was.
+    """
+    if finding is None:
+        return low, high
+    if finding.low is not None and finding.high is not None:
+        length = high - low
+        above, below = finding.low >= high, finding.high <= low
+        low, high = (
+            np.where(
+                above,
+                finding.low,
+                np.where(below, np.maximum(finding.low, finding.high - length), np.maximum(low, finding.low)),
+            ),
+            np.where(
+                below,
+                finding.high,
+                np.where(above, np.minimum(finding.high, finding.low + length), np.minimum(high, finding.high)),
+            ),
+        )
+    return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
+
+
+def _others(potential: Potential, name: str, ranges: Mapping[str, tuple[Values, Values]]) -> dict[str, Interval]:
+    return {other: ranges[other] for other in potential.scope if other != name and other in ranges}
+
+
+def _full(interval: Interval, rows: int) -> tuple[Values, Values]:
+    low, high = interval
+    return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
+
+
+def _bounded(low: Values, high: Values) -> tuple[Values, Values]:
+    """Replace infinite ends by large ones and widen empty ranges."""
+    return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
+
+
+def _topological(potentials: Mapping[str, Potential]) -> list[str]:
+    left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
+    below: dict[str, list[str]] = {name: [] for name in potentials}
+    for name, above in left.items():
+        for parent in above:
+            below[parent].append(name)
+    ready = [name for name, above in left.items() if not above]
+    ordered = []
+    while ready:
+        name = ready.pop()
+        ordered.append(name)
+        for child in below[name]:
+            left[child].discard(name)
+            if not left[child]:
+                ready.append(child)
+    return ordered

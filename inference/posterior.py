@@ -1,0 +1,209 @@
+"""Posteriors: distributions with scipy's method names, for one case or for a whole table of cases.
+
+Arrays inside have the rows last; what users get has the rows first, or no rows at all for a single case.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.variables import Discrete, Values, Variable
+
+__all__ = ["DiscretePosterior", "Posterior"]
+
+
+class Posterior(ABC):
+    """The distribution of one variable given evidence; one case, or a batch of `len` cases that can be sliced.
+
+    Attributes
+    ----------
+    variable : Variable
+    error : float or ndarray
+        Estimated absolute error of probabilities (0 up to rounding where everything is in closed form).
+    """
+
+    variable: Variable
+
+    def __init__(
+        self, variable: Variable, single: bool, error: Values, log_evidence: Callable[[], Values] | Values | None
+    ):
+        self.variable = variable
+        self._single = single
+        self._error = error
+        self._log_evidence = log_evidence
+
+    @property
+    def error(self) -> Any:
+        """Estimated absolute error of the probabilities."""
+        return self._out(self._error)
+
+    @property
+    def log_evidence(self) -> Any:
+        """Logarithm of the probability (density) of the evidence."""
+        if callable(self._log_evidence):
+            self._log_evidence = self._log_evidence()
+        if self._log_evidence is None:
+            raise TableError("the probability of the evidence is not known here; ask the network's log_evidence")
+        return self._out(self._log_evidence)
+
+    def __len__(self) -> int:
+        if self._single:
+            raise TypeError("the posterior of a single case has no length")
+        return len(self._error)
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._single:
+            raise TableError("this is the posterior of a single case; it has no rows to choose from")
+        one = isinstance(key, int | np.integer)
+        rows = np.arange(len(self))[[int(key)] if one else key]
+        chosen = self._take(rows)
+        chosen._single = one
+        return chosen
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        clone = object.__new__(type(self))
+        clone.__dict__.update(self.__dict__)
+        clone._error = self._error[rows]
+        if callable(self._log_evidence):
+            whole = self
+            clone._log_evidence = _Later(whole, rows)
+        else:
+            clone._log_evidence = None if self._log_evidence is None else self._log_evidence[rows]
+        return clone
+
+    def _out(self, values: Values) -> Any:
+        """Return (..., rows) as the user sees it: rows first, or none."""
+        if self._single:
+            value = values[..., 0]
+            return value if value.ndim else value.item()
+        return np.moveaxis(values, -1, 0)
+
+    def sample(self, k: int | None = None, random_state: Any = None) -> Any:
+        """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
+        rng = np.random.default_rng(random_state)
+        uniforms = rng.random((len(self._error), k or 1)).T
+        draws = self._named(self._drawn(uniforms))
+        return self._out(draws if k is not None else draws[0])
+
+    @abstractmethod
+    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
+
+    def _named(self, drawn: NDArray[Any]) -> NDArray[Any]:
+        """Turn codes into states; numbers stay."""
+        return drawn
+
+
+class _Later:
+    """The evidence of some rows of a posterior, computed when it is asked for; picklable."""
+
+    def __init__(self, whole: Posterior, rows: NDArray[np.intp]) -> None:
+        self.whole, self.rows = whole, rows
+
+    def __call__(self) -> Values:
+        whole = self.whole.log_evidence
+        return np.asarray(whole)[self.rows]
+
+
+class DiscretePosterior(Posterior):
+    """Probabilities of the states of a discrete variable.
+
+    Attributes
+    ----------
+    states : tuple
+    probabilities : ndarray (states,) or (rows, states)
+    """
+
+    variable: Discrete
+
+    def __init__(self, variable: Discrete, table: Values, single: bool, error: Values, log_evidence: Any):
+        super().__init__(variable, single, error, log_evidence)
+        self._table = table
+
+    def _take(self, rows: NDArray[np.intp]) -> Self:
+        clone = super()._take(rows)
+        clone._table = self._table[:, rows]
+        return clone
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """The states, in the order of the probabilities."""
+        return self.variable.states
+
+    @property
+    def probabilities(self) -> Values:
+        """Probabilities of the states."""
+        return np.asarray(self._out(self._table))
+
+    def probability(self, state: Any) -> Any:
+        """Return the probability of one state."""
+        code = self.variable.code(state)
+        if code < 0:
+            raise TableError(f"{self.variable.name!r}: {state!r} is not a state")
+        return self._out(self._table[code])
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self.probability(key)
+        return super().__getitem__(key)
+
+    def mode(self) -> Any:
+        """Return the most probable state (the first of several)."""
+        return self._stated(self._table.argmax(axis=0))
+
+    def entropy(self) -> Any:
+        """Return the entropy in nats."""
+        table = self._table
+        return self._out(-np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=0))
+
+    def mean(self) -> Any:
+        """Return the expected state, where the states are numbers."""
+        return self._out(self._numbers() @ self._table)
+
+    def var(self) -> Any:
+        """Return the variance of the state, where the states are numbers."""
+        numbers = self._numbers()
+        centered = numbers[:, None] - numbers @ self._table
+        return self._out(np.sum(centered**2 * self._table, axis=0))
+
+    def std(self) -> Any:
+        """Return the standard deviation of the state, where the states are numbers."""
+        return np.sqrt(self.var())
+
+    def _numbers(self) -> Values:
+        if not all(isinstance(state, int | float) for state in self.states):
+            raise TableError(f"the states of {self.variable.name!r} are not numbers; ask for probabilities or the mode")
+        return np.array(self.states, dtype=float)
+
+    def _stated(self, codes: NDArray[Any]) -> Any:
+        states = np.empty(len(self.states), dtype=object)
+        states[:] = self.states
+        found = states[codes]
+        plain = np.array(found.tolist()) if len({type(s) for s in self.states}) == 1 and found.size else found
+        return self._out(plain if plain.shape == found.shape else found)
+
+    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+        cumulated = np.cumsum(self._table, axis=0)
+        codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
+        last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
+        return np.asarray(np.minimum(codes, last))
+
+    def _named(self, codes: NDArray[Any]) -> NDArray[Any]:
+        states: NDArray[Any] = np.empty(len(self.states), dtype=object)
+        states[:] = self.states
+        return np.asarray(states[codes])
+
+    def __repr__(self) -> str:
+        if not self._single:
+            return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
+        shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
+        return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"

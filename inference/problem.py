@@ -1,0 +1,292 @@
+"""From a network, targets and the pattern of the evidence to sources of factors and a program; compiled once, cached.
+
+The kind of axis of every variable is decided here, see `hybridbn.inference.axes`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hybridbn.errors import NetworkError
+from hybridbn.inference.axes import CellAxis, StateAxis
+from hybridbn.inference.elimination import Factor, Program, compile_program
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.gaussian import GaussianComponent
+from hybridbn.inference.relevance import Status, ancestors, requisite
+from hybridbn.inference.sources import LikelihoodSource, PotentialSource, Source, WeightSource
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Continuous, Discrete
+
+__all__ = ["Problem", "Question", "problem_of", "status_of"]
+
+NODE_SIZE = 384
+"""What a Gauss-Legendre axis is taken to cost when the order is chosen."""
+
+_CACHE: OrderedDict[Any, tuple[Problem, tuple[Potential, ...]]] = OrderedDict()
+_CACHE_SIZE = 128
+
+
+@dataclass
+class Problem:
+    """A compiled question.
+
+    Attributes
+    ----------
+    potentials : the requisite potentials by child
+    axes : axes that are the same for all rows (states and cells)
+    nodes : continuous variables that get Gauss-Legendre nodes
+    component_of : the Gaussian component of each closed variable
+    scopes : for each target, the names of the table that its posterior is made from
+    batched : whether arrays have a row dimension
+    """
+
+    potentials: Mapping[str, Potential]
+    hard: frozenset[str]
+    axes: dict[str, StateAxis | CellAxis]
+    nodes: tuple[str, ...]
+    component_of: Mapping[str, GaussianComponent]
+    sources: tuple[Source, ...]
+    scopes: tuple[tuple[str, ...], ...]
+    batched: bool
+    program: Program
+    static_scale: float = 0.0
+    _placement: Program | None = field(default=None, repr=False)
+
+    @property
+    def placement(self) -> Program:
+        """The program that gives the marginals of all variables with nodes."""
+        if self._placement is None:
+            scopes = [(name,) for name in self.nodes]
+            self._placement = compile_program(self.program.factors, scopes, _sizes(self.axes, self.nodes))
+        return self._placement
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for.
+
+    Attributes
+    ----------
+    targets : names
+    joint : one table over all targets, instead of one for each
+    all_of : keep every potential above the evidence and the targets (what the probability of the evidence needs)
+    pointwise : no continuous variable is represented by cells (a density is wanted, not only masses)
+    dense : continuous variables that must have nodes
+    """
+
+    targets: tuple[str, ...] = ()
+    joint: bool = False
+    all_of: bool = False
+    pointwise: bool = False
+    dense: frozenset[str] = frozenset()
+
+
+def problem_of(network: Network, question: Question, evidence: Evidence) -> Problem:
+    """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
+    potentials = {}
+    for name, attributes in network.nodes(data=True):
+        potential = attributes.get("potential")
+        if potential is None:
+            raise NetworkError(f"node {name!r} has no potential; check() tells what else is missing")
+        potentials[name] = potential
+    pattern = tuple(sorted((name, *_pattern(finding)) for name, finding in evidence.findings.items()))
+    key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
+    found = _CACHE.get(key)
+    if found is not None:
+        _CACHE.move_to_end(key)
+        return found[0]
+    problem = _compile(potentials, question, evidence)
+    # the potentials are kept with the entry, so that their identities stay theirs
+    _CACHE[key] = (problem, tuple(potentials.values()))
+    if len(_CACHE) > _CACHE_SIZE:
+        _CACHE.popitem(last=False)
+    return problem
+
+
+def status_of(finding: Finding | None) -> Status:
+    """Return how a variable with this finding counts for relevance."""
+    return "hidden" if finding is None or finding.empty else "hard" if finding.hard else "soft"
+
+
+def _pattern(finding: Finding) -> tuple[bool, bool, bool, bool]:
+    return (finding.hard, finding.likelihood is not None, finding.low is not None, finding.functions is not None)
+
+
+def _sizes(axes: Mapping[str, StateAxis | CellAxis], nodes: Iterable[str]) -> dict[str, int]:
+    return {**{name: axis.size for name, axis in axes.items()}, **dict.fromkeys(nodes, NODE_SIZE)}
+
+
+def _compile(potentials: Mapping[str, Potential], question: Question, evidence: Evidence) -> Problem:
+    targets = question.targets
+    parents = {name: potential.scope[:-1] for name, potential in potentials.items()}
+    children: dict[str, list[str]] = {name: [] for name in potentials}
+    for name, above in parents.items():
+        for parent in above:
+            if parent not in children:
+                raise NetworkError(f"{parent!r}, a parent of {name!r}, is no node of the network")
+            children[parent].append(name)
+    findings = evidence.findings
+    hard = frozenset(name for name, finding in findings.items() if finding.hard)
+    if question.all_of:
+        needed = ancestors(parents, [*findings, *targets])
+    else:
+        needed = requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
+    used = {name: potentials[name] for name in potentials if name in needed}
+    kinds = _Kinds(used, children, question, findings, hard)
+    batched = not evidence.single or bool(kinds.nodes)
+    sources = kinds.sources(batched)
+    scopes = kinds.scopes(targets, sources)
+    if question.joint:
+        scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
+    factors = [Factor(source.names, source.rows, source.static) for source in sources]
+    program = compile_program(factors, scopes or [()], _sizes(kinds.axes, kinds.nodes))
+    component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
+    return Problem(
+        used, hard, kinds.axes, tuple(kinds.nodes), component_of, tuple(sources), tuple(scopes), batched, program
+    )
+
+
+class _Kinds:
+    """Decides how every variable is represented."""
+
+    def __init__(
+        self,
+        used: Mapping[str, Potential],
+        children: Mapping[str, Sequence[str]],
+        question: Question,
+        findings: Mapping[str, Finding],
+        hard: frozenset[str],
+    ) -> None:
+        self.used, self.findings, self.hard = used, findings, hard
+        self.below = {name: [used[child] for child in children[name] if child in used] for name in used}
+        variables = {v.name: v for potential in used.values() for v in potential.variables}
+        self.masked = {
+            name
+            for name, finding in findings.items()
+            if name in used
+            and name not in hard
+            and finding.plain
+            and not self.below[name]
+            and name not in question.targets
+        }
+        self.axes: dict[str, StateAxis | CellAxis] = {}
+        self.closed: set[str] = set()
+        self.nodes: list[str] = []
+        for name, variable in variables.items():
+            if name in hard:
+                continue
+            if isinstance(variable, Discrete):
+                if name not in self.masked:
+                    self.axes[name] = StateAxis(len(variable))
+            elif name not in question.dense and self._closable(name):
+                self.closed.add(name)
+        self._drop_masked_gaussians()
+        for name, variable in variables.items():
+            if isinstance(variable, Discrete) or name in hard or name in self.closed or name in self.masked:
+                continue
+            if not question.pointwise and name not in question.dense and self._has_cells(name):
+                self.axes[name] = CellAxis(self._edges(variable))
+            else:
+                self.nodes.append(name)
+
+    def _closable(self, name: str) -> bool:
+        """Tell whether everything about the variable is linear Gaussian."""
+        finding = self.findings.get(name)
+        return (finding is None or finding.plain) and all(
+            potential.regression() is not None for potential in (self.used[name], *self.below[name])
+        )
+
+    def _drop_masked_gaussians(self) -> None:
+        """A partly observed leaf belongs to a component if a parent does, and is just masked if none does."""
+        for name in self.masked & self.closed:
+            if any(parent.name in self.closed for parent in self.used[name].parents):
+                self.masked.discard(name)
+            else:
+                self.closed.discard(name)
+
+    def _has_cells(self, name: str) -> bool:
+        finding = self.findings.get(name)
+        return (
+            self.used[name].exact_mass
+            and self.closed.isdisjoint(self.used[name].scope)
+            and (finding is None or finding.functions is None)
+            and all(child.cellwise(name) for child in self.below[name])
+        )
+
+    def _edges(self, variable: Continuous) -> Any:
+        points = [potential.breaks(variable.name) for potential in self.below[variable.name]]
+        inner = np.unique(np.concatenate([np.empty(0), *points]))
+        low, high = variable.domain
+        return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
+
+    def sources(self, batched: bool) -> list[Source]:
+        """Make the sources."""
+        closed = self._components(batched)
+        inside = {id(potential) for component in closed for potential in component.potentials}
+        result: list[Source] = [*closed, *(WeightSource(name) for name in self.nodes)]
+        for name, potential in self.used.items():
+            if id(potential) in inside:
+                continue
+            masked = name in self.masked
+            names = tuple(n for n in potential.scope if n not in self.hard and not (masked and n == name))
+            observed = masked or any(n in self.hard for n in potential.scope)
+            partial = name in self.findings and isinstance(self.axes.get(name), CellAxis)
+            moving = observed or partial or any(n in self.nodes for n in names)
+            hard = self.hard & set(potential.scope)
+            result.append(PotentialSource(potential, names, hard, masked, batched and moving, not moving))
+        for name, finding in self.findings.items():
+            if name not in self.used or name in self.hard or name in self.masked or name in self.closed:
+                continue
+            if isinstance(finding.variable, Discrete) or finding.functions is not None:
+                result.append(LikelihoodSource(name, batched))
+        return result
+
+    def _components(self, batched: bool) -> list[GaussianComponent]:
+        """Group closed variables that occur in one potential."""
+        leader = {name: name for name in self.closed}
+
+        def find(name: str) -> str:
+            while leader[name] != name:
+                leader[name] = leader[leader[name]]
+                name = leader[name]
+            return name
+
+        touching = []
+        for potential in self.used.values():
+            inside = [name for name in potential.scope if name in self.closed]
+            for other in inside[1:]:
+                leader[find(other)] = find(inside[0])
+            if inside:
+                touching.append((inside[0], potential))
+        groups: dict[str, list[Potential]] = {}
+        for name, potential in touching:
+            groups.setdefault(find(name), []).append(potential)
+        components = []
+        for top, members in groups.items():
+            names = dict.fromkeys(n for p in members for n in p.scope if n not in self.hard and n not in self.closed)
+            closed = tuple(name for name in self.used if name in self.closed and find(name) == top)
+            hard = self.hard & {n for p in members for n in p.scope}
+            moving = bool(hard) or any(n in self.nodes for n in names) or any(n in self.findings for n in closed)
+            components.append(
+                GaussianComponent(tuple(members), closed, tuple(names), hard, batched and moving, not moving)
+            )
+        return components
+
+    def scopes(self, targets: Sequence[str], sources: Sequence[Source]) -> list[tuple[str, ...]]:
+        """Return the names of the table that each target's posterior is made from."""
+        result: list[tuple[str, ...]] = []
+        for name in targets:
+            if name in self.closed:
+                result.append(next(s.names for s in sources if isinstance(s, GaussianComponent) and name in s.closed))
+            elif isinstance(self.axes.get(name), CellAxis):
+                potential = self.used[name]
+                result.append(tuple(n for n in potential.scope if n not in self.hard))
+            else:
+                result.append((name,))
+        return result

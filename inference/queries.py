@@ -1,0 +1,232 @@
+"""Questions to a network: posteriors and the probability of evidence, for one case or a table of cases."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.inference.axes import CellAxis, NodeAxis
+from hybridbn.inference.cells import cell_posterior
+from hybridbn.inference.densities import GaussianPosterior, PiecewisePosterior
+from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.posterior import DiscretePosterior, Posterior
+from hybridbn.inference.problem import Problem, Question, problem_of, status_of
+from hybridbn.inference.relevance import Status, requisite
+from hybridbn.inference.repeats import repeats
+from hybridbn.inference.solving import Solution, padded, solutions
+from hybridbn.network import Network
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+
+__all__ = ["MAX_BYTES", "TOLERANCE", "Options", "log_evidence", "posterior", "posteriors", "solved"]
+
+MAX_BYTES = 2.0 * 2**30
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Options:
+    """How exact, what to do with impossible rows, and how large a table may get.
+
+    Attributes
+    ----------
+    tolerance : float
+        Wanted error of probabilities where quadrature is needed.
+    impossible : {"raise", "nan"}
+        What becomes of rows whose evidence has probability zero.
+    max_bytes : float
+        Largest table that elimination may make.
+    """
+
+    tolerance: float = TOLERANCE
+    impossible: str = "raise"
+    max_bytes: float = MAX_BYTES
+
+    def __post_init__(self) -> None:
+        if self.impossible not in ("raise", "nan"):
+            raise TableError(f"impossible must be 'raise' or 'nan', not {self.impossible!r}")
+        if not 0 < self.tolerance < 1:
+            raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
+
+
+def posterior(network: Network, target: str, evidence: Any = None, options: Options | None = None) -> Posterior:
+    """Return the posterior of one variable."""
+    return posteriors(network, evidence, [target], options)[target]
+
+
+def posteriors(
+    network: Network, evidence: Any = None, targets: Sequence[str] | None = None, options: Options | None = None
+) -> dict[str, Posterior]:
+    """Return the posteriors of several variables in one pass.
+
+    Without `targets`, those of all variables that are not observed in every row.
+    """
+    options = options or Options()
+    if targets is None:
+        reader = EvidenceReader(network, evidence)
+        wanted = [name for name in network if status_of(reader.finding(name)) != "hard"]
+    else:
+        wanted = checked_targets(network, targets)
+        reader = EvidenceReader(network, evidence, wanted)
+    if not wanted:
+        return {}
+    read = relevant_evidence(network, reader, wanted)
+    answer = solved(network, Question(tuple(wanted)), read, options)
+    later = _LogEvidence(network, reader)
+    return {name: posterior_of(answer, number, network.variable(name), later) for number, name in enumerate(wanted)}
+
+
+@dataclass
+class Answer:
+    """A problem with its solutions for all distinct rows of the evidence."""
+
+    problem: Problem
+    found: Sequence[Solution]
+    evidence: Evidence
+    single: bool
+    places: NDArray[np.intp]
+    """For each row as the user gave it, its place among the rows of all solutions one after the other."""
+
+    def table(self, number: int) -> Values:
+        """Return the table over one scope, rows last, as the user gave them."""
+        return np.concatenate([part.tables[number] for part in self.found], axis=-1)[..., self.places]
+
+    @property
+    def error(self) -> Values:
+        """The estimated error of each row."""
+        return np.concatenate([part.error for part in self.found])[self.places]
+
+
+def solved(network: Network, question: Question, read: Evidence, options: Options) -> Answer:
+    """Solve a question, each distinct row once; refuse or mark impossible rows and warn of errors."""
+    problem = problem_of(network, question, read)
+    same = repeats(read, continuous=bool(problem.nodes))
+    distinct = read if same is None else read.take(same.first, len(same.first))
+    found = solutions(problem, distinct, options.tolerance, options.max_bytes)
+    order = np.argsort(np.concatenate([part.rows for part in found]), kind="stable")
+    answer = Answer(problem, found, read, read.single, order if same is None else order[same.inverse])
+    if not question.all_of and options.impossible == "raise":
+        _refuse_impossible(answer)
+    worst = max((float(np.max(part.error, initial=0.0)) for part in found), default=0.0)
+    if worst > options.tolerance:
+        warnings.warn(
+            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more nodes "
+            "do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
+            stacklevel=5,
+        )
+    return answer
+
+
+def relevant_evidence(network: Network, reader: EvidenceReader | Evidence, targets: Sequence[str]) -> Evidence:
+    """Read only what the posterior of the targets depends on."""
+    if reader.single:
+        return reader.evidence()
+    seen: dict[str, Status] = {}
+
+    def status(name: str) -> Status:
+        if name not in seen:
+            seen[name] = status_of(reader.finding(name))
+        return seen[name]
+
+    requisite(network.pred, network.succ, targets, status)
+    return reader.evidence(name for name, known in seen.items() if known != "hidden")
+
+
+def log_evidence(network: Network, evidence: Any = None, options: Options | None = None) -> Any:
+    """Return the logarithm of the probability (density) of the evidence; -inf where it is impossible."""
+    reader = EvidenceReader(network, evidence)
+    values = _log_evidence(network, reader.evidence(), options or Options())
+    return float(values[0]) if reader.single else values
+
+
+def _log_evidence(network: Network, read: Evidence, options: Options) -> Values:
+    answer = solved(network, Question(joint=True, all_of=True), read, options)
+    return np.concatenate([part.log_norm for part in answer.found])[answer.places]
+
+
+@dataclass
+class _LogEvidence:
+    """Log probability of a posterior's evidence, computed when somebody asks."""
+
+    network: Network
+    reader: EvidenceReader
+
+    def __call__(self) -> Values:
+        return _log_evidence(self.network, self.reader.evidence(), Options())
+
+
+def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:
+    """Return the targets as a list, refusing unknown names and repetitions."""
+    names = list(targets)
+    for name in names:
+        network.variable(name)
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TableError(f"{shorten(sorted(twice))} is asked for twice")
+    return names
+
+
+def _refuse_impossible(answer: Answer) -> None:
+    log_norm = np.concatenate([part.log_norm for part in answer.found])[answer.places]
+    bad = np.flatnonzero(np.isneginf(log_norm))
+    if len(bad):
+        rows = tuple(bad.tolist())
+        where = "the evidence has" if answer.single else f"rows {shorten(rows)} of the evidence have"
+        raise ImpossibleEvidence(
+            f"{where} probability zero under the network, so there is no posterior; "
+            "ask with impossible='nan' to get NaN there instead",
+            rows,
+        )
+
+
+# -- from tables to posteriors ------------------------------------------------------------------------------------
+
+
+def posterior_of(
+    answer: Answer, number: int, variable: Variable, later: Callable[[], Values] | None = None
+) -> Posterior:
+    """Return the posterior of the target with that number."""
+    name = variable.name
+    if isinstance(variable, Discrete):
+        return DiscretePosterior(variable, answer.table(number), answer.single, answer.error, later)
+    if name in answer.problem.component_of:
+        return _gaussian(answer, number, variable, later)
+    axis = answer.problem.axes.get(name)
+    if isinstance(axis, CellAxis):
+        return cell_posterior(answer.problem, name, axis, answer.table(number), answer.single, answer.error, later)
+    axes = [node_axis_of(part.axes, name) for part in answer.found]
+    lows, highs, filled = padded(axes, [part.tables[number] for part in answer.found])
+    masses = np.concatenate(filled, axis=-1)[..., answer.places]
+    low, high = lows[:, answer.places], highs[:, answer.places]
+    return PiecewisePosterior(variable, low, high, masses, answer.single, answer.error, later)
+
+
+def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
+    """Return the Gauss-Legendre axis of a variable."""
+    axis = axes[name]
+    if not isinstance(axis, NodeAxis):
+        raise TypeError(f"{name!r} has no nodes")
+    return axis
+
+
+def _gaussian(answer: Answer, number: int, variable: Continuous, later: Callable[[], Values] | None) -> Posterior:
+    component = answer.problem.component_of[variable.name]
+    parts: list[list[Values]] = [[], [], []]
+    for part in answer.found:
+        moments = component.moments([variable.name], part.axes, part.evidence)
+        table = part.tables[number]
+        for found, array in zip(parts, (table, moments.mean[0], moments.covariance[0, 0]), strict=True):
+            found.append(np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]))
+    most = max(len(array) for array in parts[0])
+
+    def joined(arrays: list[Values], fill: float) -> Values:
+        filled = [np.concatenate([a, np.full((most - len(a), a.shape[1]), fill)]) for a in arrays]
+        return np.concatenate(filled, axis=1)[:, answer.places]
+
+    weights, means, variances = joined(parts[0], 0.0), joined(parts[1], 0.0), joined(parts[2], 1.0)
+    return GaussianPosterior(variable, weights, means, variances, answer.single, answer.error, later)

@@ -1,0 +1,99 @@
+"""Drawing from a network, given evidence or not.
+
+Variables are drawn one after the other, each from its exact posterior given the evidence and everything drawn before, so a
+row is an exact draw from the joint posterior; no draw is weighted or rejected. A variable with no evidence below it is
+drawn from its own potential. Every row uses uniforms of its own, so neither the size of the batch nor that of the
+chunks changes what a row gets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.problem import Question
+from hybridbn.inference.queries import Options, posterior_of, relevant_evidence, solved
+from hybridbn.inference.relevance import ancestors
+from hybridbn.network import Network
+from hybridbn.variables import Discrete
+
+__all__ = ["draw", "sample"]
+
+
+def sample(
+    network: Network, n: int = 1, random_state: Any = None, evidence: Any = None, options: Options | None = None
+) -> Any:
+    """Draw rows; a DataFrame with `n` rows for a mapping of evidence, and `n` for each row of a table."""
+    import pandas
+
+    network.check()
+    reader = EvidenceReader(network, evidence)
+    read = reader.evidence()
+    rows = np.repeat(np.arange(read.rows), n)
+    repeated = Evidence(read.take(rows, len(rows)).findings, len(rows), single=False)
+    rng = np.random.default_rng(random_state)
+    uniforms = rng.random((len(rows), len(network))).T
+    codes = draw(network, repeated, uniforms, options or Options())
+    columns = {}
+    for name in network:
+        variable = network.variable(name)
+        if isinstance(variable, Discrete):
+            states = np.empty(len(variable), dtype=object)
+            states[:] = variable.states
+            values = states[codes[name]]
+            plain = {type(state) for state in variable.states}
+            columns[name] = values.astype(next(iter(plain))) if plain in ({int}, {float}, {bool}) else values
+        else:
+            columns[name] = codes[name]
+    return pandas.DataFrame(columns)
+
+
+def draw(
+    network: Network, evidence: Evidence, uniforms: NDArray[np.float64], options: Options
+) -> dict[str, NDArray[Any]]:
+    """Fill every row: codes or values of all variables, observed ones as they are.
+
+    Parameters
+    ----------
+    uniforms : ndarray (variables, rows)
+        One for each variable, in the order of the network's nodes.
+    """
+    informed = ancestors(network.pred, evidence.findings)
+    known = dict(evidence.findings)
+    number = {name: i for i, name in enumerate(network)}
+    filled: dict[str, NDArray[Any]] = {}
+    for name in nx.topological_sort(network):
+        variable, finding = network.variable(name), known.get(name)
+        potential = network.potential(name)
+        if finding is not None and finding.hard:
+            filled[name] = finding.values
+            continue
+        if name not in informed:
+            given = {parent.name: filled[parent.name] for parent in potential.parents}
+            values = potential.ppf(uniforms[number[name]], given)
+        else:
+            values = _conditional(network, name, Evidence(known, evidence.rows, False), uniforms[number[name]], options)
+        if finding is not None:
+            values = np.where(finding.observed, finding.values, values)
+        filled[name] = values
+        known[name] = Finding(variable, values)
+    return filled
+
+
+def _conditional(
+    network: Network, name: str, evidence: Evidence, uniforms: NDArray[np.float64], options: Options
+) -> NDArray[Any]:
+    """Draw one variable from its posterior in every row."""
+    own = evidence.finding(name)
+    read = relevant_evidence(network, evidence, [name])
+    if own is not None:
+        # rows in which it is observed keep their value anyway
+        rest = {other: finding for other, finding in read.findings.items() if other != name}
+        soft = own.soft_part
+        read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
+    answer = solved(network, Question((name,)), read, options)
+    return np.asarray(posterior_of(answer, 0, network.variable(name))._drawn(uniforms[None])[0])

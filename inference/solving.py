@@ -1,0 +1,172 @@
+"""Running a compiled problem on rows of evidence: tables over the scopes, normalized, with an error for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TooWide
+from hybridbn.inference.axes import ORDER, NodeAxis
+from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.placement import place
+from hybridbn.inference.problem import Problem
+from hybridbn.inference.sources import Axis, PotentialSource
+from hybridbn.variables import Values, shorten
+
+__all__ = ["Solution", "solutions"]
+
+CHUNK_BYTES = 1 << 20
+MOST_ROWS = 1 << 14
+LINEAR_SPAN = 600.0
+SUSPICIOUS = 1e-250
+
+
+@dataclass
+class Solution:
+    """What was found for some rows.
+
+    Attributes
+    ----------
+    rows : numbers of the rows
+    evidence : their evidence
+    axes : the axes of all hidden variables
+    tables : for each scope an array (*scope, rows) that sums to one; NaN in impossible rows
+    log_norm : (rows,) log of what the tables summed to: the probability of the evidence that the problem contains
+    error : (rows,)
+    """
+
+    rows: NDArray[np.intp]
+    evidence: Evidence
+    axes: Mapping[str, Axis]
+    tables: list[Values]
+    log_norm: Values
+    error: Values
+
+
+def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> list[Solution]:
+    """Solve a problem for all rows, in chunks of a size that depends on the problem alone."""
+    width = _checked_width(problem, max_bytes)
+    chunk = int(np.clip(CHUNK_BYTES / (8 * max(width, 1.0)), 64, MOST_ROWS))
+    found = []
+    for start in range(0, max(evidence.rows, 1), chunk):
+        rows = np.arange(start, min(start + chunk, evidence.rows))
+        part = evidence if len(rows) == evidence.rows else evidence.take(slice(start, start + chunk), len(rows))
+        if problem.nodes:
+            for chosen, placed in place(problem, part, tolerance, max_bytes / 64):
+                found.append(_solve(problem, part.take(chosen, len(chosen)), rows[chosen], placed.axes, placed.error))
+        else:
+            found.append(_solve(problem, part, rows, {}, np.zeros(len(rows))))
+    return found
+
+
+def _checked_width(problem: Problem, max_bytes: float) -> float:
+    order = problem.program.order
+    if not problem.nodes and order.largest * 8 > max_bytes:
+        raise TooWide(
+            f"exact inference needs a table of {order.largest:.3g} cells ({order.largest * 8 / 2**30:.3g} GiB) over "
+            f"{shorten(order.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of these variables, ask for "
+            "fewer targets at once, or raise max_bytes"
+        )
+    return order.largest
+
+
+def _solve(
+    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], nodes: Mapping[str, NodeAxis], error: Values
+) -> Solution:
+    axes: dict[str, Axis] = {**problem.axes, **nodes}
+    count = evidence.rows
+    if not problem.sources:
+        return Solution(rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
+    arrays: dict[int, Values] = {}
+    scale: Values | float = 0.0
+    wide = np.zeros(count, dtype=bool)
+    warm = problem.program.warm
+    for number, source in enumerate(problem.sources):
+        if warm and source.static:
+            continue
+        if nodes and isinstance(source, PotentialSource) and any(name in nodes for name in source.names):
+            array, top, lost = _guarded(source.logs(axes, evidence))
+            log_scale: Values | float = top
+            wide |= lost
+        else:
+            array, log_scale = source.values(axes, evidence)
+        arrays[number] = array
+        if not source.static:
+            scale = scale + log_scale
+        else:
+            problem.static_scale += float(np.max(log_scale))
+    tables = [
+        _with_rows(table, scope, count)
+        for table, scope in zip(problem.program.run(arrays), problem.scopes, strict=True)
+    ]
+    total = tables[0].sum(axis=tuple(range(tables[0].ndim - 1)))
+    with np.errstate(divide="ignore"):
+        log_norm = np.log(total) + scale + problem.static_scale
+    tables = [_normalized(table) for table in tables]
+    doubtful = np.flatnonzero(~(total > SUSPICIOUS) | wide)
+    if len(doubtful):
+        again, log_again = _solve_in_logs(problem, evidence.take(doubtful, len(doubtful)), axes, doubtful)
+        log_norm[doubtful] = log_again
+        for table, fresh in zip(tables, again, strict=True):
+            table[..., doubtful] = fresh
+    return Solution(rows, evidence, axes, tables, log_norm, error)
+
+
+def _guarded(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
+    """Exponentiate logarithms (rows last); tell the rows in which they span too much for that."""
+    over = tuple(range(logs.ndim - 1))
+    top = logs.max(axis=over, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    low = np.where(np.isneginf(logs), np.inf, logs).min(axis=over, initial=np.inf)
+    return np.exp(logs - top), top, low < top - LINEAR_SPAN
+
+
+def _with_rows(table: Values, scope: Sequence[str], count: int) -> Values:
+    if table.ndim == len(scope):
+        table = table[..., None]
+    return np.array(np.broadcast_to(table, (*table.shape[:-1], count)))
+
+
+def _normalized(table: Values) -> Values:
+    total = table.sum(axis=tuple(range(table.ndim - 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(table / total)
+
+
+def _solve_in_logs(
+    problem: Problem, evidence: Evidence, axes: Mapping[str, Axis], rows: NDArray[np.intp]
+) -> tuple[list[Values], Values]:
+    taken = {
+        name: NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
+        if isinstance(axis, NodeAxis)
+        else axis
+        for name, axis in axes.items()
+    }
+    arrays = {number: source.logs(taken, evidence) for number, source in enumerate(problem.sources)}
+    tables: list[Values] = []
+    log_norm = np.full(len(rows), -np.inf)
+    for logs, scope in zip(problem.program.run_log(arrays), problem.scopes, strict=True):
+        logs = _with_rows(logs, scope, len(rows))
+        top = logs.max(axis=tuple(range(logs.ndim - 1)))
+        shifted = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+        total = shifted.sum(axis=tuple(range(logs.ndim - 1)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if not tables:
+                log_norm = np.log(total) + np.where(np.isfinite(top), top, 0.0)
+            tables.append(shifted / total)
+    return tables, log_norm
+
+
+def padded(axes: Sequence[NodeAxis], tables: Sequence[Values]) -> tuple[Values, Values, list[Values]]:
+    """Bring node axes of several chunks, and tables with one dimension of nodes, to a common number of cells."""
+    cells = max(len(axis.low) for axis in axes)
+    lows, highs, filled = [], [], []
+    for axis, table in zip(axes, tables, strict=True):
+        extra = cells - len(axis.low)
+        lows.append(np.concatenate([axis.low, np.repeat(axis.low[:1], extra, axis=0)]))
+        highs.append(np.concatenate([axis.high, np.repeat(axis.low[:1], extra, axis=0)]))
+        filled.append(np.concatenate([table, np.zeros((extra * ORDER, table.shape[1]))]))
+    return np.concatenate(lows, axis=1), np.concatenate(highs, axis=1), filled

@@ -1,0 +1,240 @@
+"""Sources of factors: how a potential, a likelihood or a Gaussian component becomes an array over axes.
+
+Every source has `names` (the dimensions of its array, the rows last), `rows` (whether it depends on the row)
+and `static` (whether it is the same in every run), and makes ``(array, log_scale)`` or logarithms on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from hybridbn.inference.axes import CellAxis, NodeAxis, StateAxis
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Continuous, Discrete, Values
+
+__all__ = ["Axis", "LikelihoodSource", "PotentialSource", "Source", "WeightSource"]
+
+Axis: TypeAlias = StateAxis | CellAxis | NodeAxis
+
+
+class Source(Protocol):
+    """What the engine multiplies and sums."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The dimensions of the array."""
+
+    @property
+    def rows(self) -> bool:
+        """Whether the array has the rows as its last dimension."""
+
+    @property
+    def static(self) -> bool:
+        """Whether the array is the same whatever the evidence is."""
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+
+
+def rescaled(values: Values, scale: Values | float, rows: bool) -> tuple[Values, Values | float]:
+    """Divide by the largest value (of each row), so that products of many densities stay within range."""
+    top = values.max(axis=tuple(range(values.ndim - rows)), initial=0.0)
+    divisor = np.where(top > 0, top, 1.0)
+    log = scale + np.log(divisor)
+    return values / divisor, log if rows else float(log)
+
+
+def exponentiated(logs: Values, rows: bool) -> tuple[Values, Values | float]:
+    """Return logarithms as values with the largest (of each row) being one, and the log scale."""
+    top = logs.max(axis=tuple(range(logs.ndim - rows)), initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return np.exp(logs - top), top if rows else float(top)
+
+
+@dataclass(frozen=True)
+class PotentialSource:
+    """A potential on the axes of its variables.
+
+    Attributes
+    ----------
+    hard : names observed in every row; they take no dimension
+    masked : whether the child is observed in some rows only, and nothing else depends on it: the others get a one
+    rows : whether any axis of it is per row
+    """
+
+    potential: Potential
+    names: tuple[str, ...]
+    hard: frozenset[str]
+    masked: bool
+    rows: bool
+    static: bool
+
+    def points(self, axes: Mapping[str, Axis], evidence: Evidence) -> dict[str, Any]:
+        """Return the axis points of every variable in the scope."""
+        found: dict[str, Any] = {}
+        for variable in self.potential.variables:
+            name = variable.name
+            if name in self.hard or (self.masked and name == self.potential.child.name):
+                values = evidence.findings[name].values
+                if self.masked and name == self.potential.child.name:
+                    values = _filled(evidence.findings[name])
+                found[name] = values[None, :] if self.rows else values
+            else:
+                found[name] = axes[name].points
+        return found
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+        child = self.potential.child.name
+        axis = axes.get(child) if child in self.names else None
+        points = self.points(axes, evidence)
+        scale: Values | float
+        if isinstance(axis, CellAxis):
+            array, scale = self._cells(axis, points, evidence)
+        else:
+            array, scale = self.potential.on(points)
+        array = self._arranged(array)
+        if self.masked:
+            known = evidence.findings[child].observed
+            array = np.where(known, array, 1.0)
+            scale = np.where(known, scale, 0.0)
+        if any(isinstance(variable, Continuous) for variable in self.potential.variables):
+            return rescaled(array, scale, self.rows)
+        return array, scale
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+        child = self.potential.child.name
+        axis = axes.get(child) if child in self.names else None
+        if isinstance(axis, CellAxis):
+            array, scale = self.values(axes, evidence)
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(array) + scale)
+        logs = self._arranged(self.potential.log_on(self.points(axes, evidence)))
+        return np.where(evidence.findings[child].observed, logs, 0.0) if self.masked else logs
+
+    def _arranged(self, array: Values) -> Values:
+        """Drop the dimensions of observed variables."""
+        drop = tuple(i for i, name in enumerate(self.potential.scope) if name not in self.names)
+        return array.reshape([n for i, n in enumerate(array.shape) if i not in drop])
+
+    def _cells(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return masses in cells where the child is hidden, and its density in the one cell where it is observed."""
+        child = self.potential.child.name
+        finding = evidence.findings.get(child)
+        del points[child]
+        edges = axis.edges
+        if finding is not None and finding.low is not None and finding.high is not None:
+            low, high = (finding.low, finding.high) if self.rows else (finding.low[0], finding.high[0])
+            edges = np.clip(edges[:, None] if self.rows else edges, low, high)
+        array, scale = self.potential.mass(points, edges)
+        if finding is None or not finding.observed.any():
+            return array, scale
+        known = finding.observed
+        values = _filled(finding)
+        density, density_scale = self.potential.on({**points, child: values[None, :]})
+        inside = np.searchsorted(axis.edges[1:-1], values, side="right")
+        place = np.arange(axis.size)[:, None] == inside
+        # density and masses differ in scale, so each is brought to the larger of the two scales
+        both = np.where(known, density_scale, scale)
+        shape = self._shape_with_rows(array, known)
+        array = np.where(
+            known, density * place, np.broadcast_to(array if self._has_rows(array) else array[..., None], shape)
+        )
+        return array, both
+
+    def _has_rows(self, array: Values) -> bool:
+        return array.ndim > len(self.potential.scope)
+
+    def _shape_with_rows(self, array: Values, known: Any) -> tuple[int, ...]:
+        return (*array.shape[: len(self.potential.scope)], len(known))
+
+
+def _filled(finding: Finding) -> Values:
+    """Return observed values, with any admissible value where there is none."""
+    if finding.observed.all():
+        return np.asarray(finding.values)
+    if isinstance(finding.variable, Discrete):
+        return np.where(finding.observed, finding.values, 0)
+    some = finding.values[finding.observed][0] if finding.observed.any() else 0.0
+    return np.where(finding.observed, finding.values, some)
+
+
+@dataclass(frozen=True)
+class WeightSource:
+    """The weights of Gauss-Legendre nodes."""
+
+    name: str
+    rows: bool = True
+    static: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one dimension."""
+        return (self.name,)
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+        return exponentiated(self.logs(axes, evidence), True)
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+        axis = axes[self.name]
+        assert isinstance(axis, NodeAxis)
+        with np.errstate(divide="ignore"):
+            return np.log(axis.weights)
+
+
+@dataclass(frozen=True)
+class LikelihoodSource:
+    """What evidence says about a hidden variable: an indicator, a likelihood or a function of it."""
+
+    name: str
+    rows: bool
+    static: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one dimension."""
+        return (self.name,)
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+        finding, axis = evidence.findings[self.name], axes[self.name]
+        if isinstance(finding.variable, Discrete):
+            array = np.ones((axis.size, evidence.rows))
+            if finding.likelihood is not None:
+                array = finding.likelihood.copy()
+            if finding.observed.any():
+                array *= ~finding.observed | (np.arange(axis.size)[:, None] == finding.values)
+        else:
+            array = np.ones((axis.size, evidence.rows))
+            for row, function in enumerate(finding.functions or ()):
+                if function is not None:
+                    array[:, row] = _called(function, axis.points[:, row], self.name)
+        return (array, 0.0) if self.rows else (array[:, 0], 0.0)
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+        array, _ = self.values(axes, evidence)
+        with np.errstate(divide="ignore"):
+            return np.log(array)
+
+
+def _called(function: Any, points: Values, name: str) -> Values:
+    from hybridbn.errors import TableError
+
+    values = np.broadcast_to(np.asarray(function(points), dtype=np.float64), points.shape)
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise TableError(
+            f"the likelihood function of {name!r} must give finite, non-negative numbers on {points.min()} to {points.max()}"
+        )
+    return values

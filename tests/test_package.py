@@ -1,0 +1,216 @@
+"""The house: layout, layers, lazy imports, and the wheel."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LAYERS = (
+    {"errors"},
+    {"variables"},
+    {"columns", "frames", "assembly", "table", "potentials"},
+    {"fitting", "network", "network_check", "network_html", "network_queries"},
+    {"inference"},
+    {"learning"},
+    {"structures"},
+    {"estimators", "formats", "cli"},
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+# modules whose convenience methods may import higher layers, inside the function
+CONVENIENT = {"hybridbn", "hybridbn.network", "hybridbn.network_queries", "hybridbn.table"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for top, package in (
+        ("hybridbn", "hybridbn"),
+        ("structures", "hybridbn.structures"),
+        ("inference", "hybridbn.inference"),
+    ):
+        for path in sorted((ROOT / top).glob("**/*.py")):
+            parts = path.relative_to(ROOT / top).with_suffix("").parts
+            if top == "hybridbn" and parts[0] in {"structures", "inference"}:
+                continue
+            name = ".".join((package, *parts))
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def run(code: str, **options: object) -> str:
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONWARNINGS"}}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, **options
+    )  # type: ignore[call-overload]
+    return str(done.stdout)
+
+
+def test_top_level_holds_nothing_else() -> None:
+    agreed = {
+        "pyproject.toml",
+        "README.md",
+        "hybridbn",
+        "structures",
+        "inference",
+        "tests",
+        "examples",
+        "LICENSE",
+        "CHANGELOG.md",
+    }
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    top = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    assert {name for name in top if not name.startswith(".")} <= agreed
+
+
+def test_folders_are_linked_into_the_package() -> None:
+    for name in ("structures", "inference"):
+        link = ROOT / "hybridbn" / name
+        assert link.is_symlink()
+        assert os.readlink(link) == f"../{name}"
+
+
+@pytest.mark.parametrize("name", ["structures", "inference"])
+def test_importing_a_folder_by_its_bare_name_fails_loudly(name: str) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\ntry:\n    import {name}\nexcept ImportError as error:\n    print(error)"
+    assert run(code).strip() == f"import hybridbn.{name}, not {name}"
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """Every hybridbn module that a file imports, and whether it does so while it is being imported itself."""
+    found = []
+
+    def visit(node: ast.AST, at_import: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, at_import) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path.name}: imports are absolute"
+            found.append((str(node.module), at_import))
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for below in ast.iter_child_nodes(node):
+            visit(below, at_import and not inside and not typing_only)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")), True)
+    return [(name, at_import) for name, at_import in found if name.split(".")[0] == "hybridbn"]
+
+
+def room(name: str) -> str | None:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def level(name: str) -> int:
+    place = room(name)
+    assert place in LEVEL, f"{name} belongs to no layer"
+    return LEVEL[place]
+
+
+def test_no_module_imports_upward() -> None:
+    faults = []
+    for name, path in modules().items():
+        for imported, at_import in imports(path):
+            if name in CONVENIENT and not at_import:
+                continue
+            if name == "hybridbn" or room(imported) is None or level(imported) > level(name):
+                faults.append(f"{name} imports {imported}")
+    assert not faults
+
+
+def test_every_public_name_can_be_loaded() -> None:
+    import hybridbn
+
+    for name in hybridbn.__all__:
+        assert getattr(hybridbn, name) is not None
+    assert set(hybridbn.__all__) <= set(dir(hybridbn))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = hybridbn.nonsense
+
+
+def test_import_is_cheap_and_light() -> None:
+    code = """
+import json, sys, time
+start = time.process_time()
+import hybridbn
+spent = time.process_time() - start
+heavy = ["sklearn", "pandas", "pgmpy", "matplotlib", "dask", "pyarrow", "polars", "scipy", "numba", "torch"]
+print(json.dumps([spent, [name for name in heavy if name in sys.modules]]))
+"""
+    spent, heavy = json.loads(run(code))
+    assert heavy == []
+    assert spent < 0.4
+
+
+def test_working_modules_stay_light() -> None:
+    code = """
+import json, sys
+import hybridbn as hb
+hb.Network, hb.Table, hb.MTE, hb.Kernel, hb.load
+print(json.dumps([n for n in ["sklearn", "pandas", "pgmpy", "matplotlib", "dask", "pyarrow", "polars"] if n in sys.modules]))
+"""
+    assert json.loads(run(code)) == []
+
+
+def test_files_stay_small() -> None:
+    long = {name: lines for name, path in modules().items() if (lines := len(path.read_text().splitlines())) > 450}
+    assert not long
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("a clean copy is made from a git checkout")
+    clean = tmp_path_factory.mktemp("clean")
+    for line in listed.stdout.splitlines():
+        source, goal = ROOT / line, clean / line
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_symlink():
+            goal.symlink_to(os.readlink(source))
+        elif source.exists():
+            goal.write_bytes(source.read_bytes())
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(clean / "out"), str(clean)],
+        check=True,
+        capture_output=True,
+    )
+    (built,) = (clean / "out").glob("*.whl")
+    return built
+
+
+def test_wheel_holds_the_modules_of_the_tree_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"hybridbn"}
+    packed = {n.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for n in names if n.endswith(".py")}
+    assert packed == set(modules())
+    assert "hybridbn/py.typed" in names
+
+
+def test_wheel_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> None:
+    target = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(target)
+    code = f"""
+import sys
+sys.path.insert(0, {str(target)!r})
+import hybridbn, hybridbn.inference, hybridbn.structures
+assert hybridbn.__file__.startswith({str(target)!r}) and hybridbn.inference.__file__.startswith({str(target)!r})
+for name in hybridbn.__all__: getattr(hybridbn, name)
+"""
+    run(code, cwd=tmp_path)
+
+
+def test_readme_and_ci_run_the_same_test_command() -> None:
+    readme, script = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "run").read_text()
+    commands = [line.strip() for line in script.splitlines() if "[test]" in line]
+    assert len(commands) == 1
+    assert commands[0] in readme
