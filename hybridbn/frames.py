@@ -52,7 +52,7 @@ def opened(data: Any) -> Frame:
         return _opened_pandas(data)
     if nw.dependencies.is_polars_dataframe(data):
         names = _checked_names(data.columns)
-        return Frame("polars", dict(zip(names, data.get_columns(), strict=True)), data.height)
+        return Frame("polars", dict(zip(names, data.clone().get_columns(), strict=True)), data.height)
     if nw.dependencies.is_pyarrow_table(data):
         names = _checked_names(data.column_names)
         return Frame("arrow", dict(zip(names, data.columns, strict=True)), data.num_rows, labels=data.schema)
@@ -140,8 +140,10 @@ def _owned(name: str, values: Any) -> Any:
         import pandas
 
         return pandas.Series(values, copy=True)  # of a Series, an Index or a bare extension array
-    if series_kind(values) != "numpy":
-        return values
+    if series_kind(values) == "polars":
+        return values.clone()
+    if series_kind(values) == "arrow":
+        return values  # immutable
     if isinstance(values, np.ma.MaskedArray):
         holed = np.array(values.data, dtype=object)
         holed[np.ma.getmaskarray(values)] = None
@@ -240,9 +242,7 @@ def _pandas_cells(name: str, values: Any, kind: Kind | None) -> Cells:
         array = values.array if hasattr(values, "array") else values
         return labels(name, array.codes, list(dtype.categories), declared=True, ordered=bool(dtype.ordered))
     if isinstance(dtype, pandas.ArrowDtype):
-        import pyarrow
-
-        return _arrow_cells(name, pyarrow.chunked_array(values.array), kind)
+        return _arrow_cells(name, values.array.__arrow_array__(), kind)
     if isinstance(dtype, pandas.StringDtype):
         codes, states = values.factorize()
         return labels(name, codes, states.tolist())

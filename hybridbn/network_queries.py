@@ -53,8 +53,8 @@ class Queries:
         ... ])
         >>> net.posterior("sick", {"fever": 38.0})
         <posterior of 'sick': 'no': 0.01893, 'yes': 0.9811>
-        >>> net.posterior("sick", {"fever": hb.Interval(37.5)})["yes"].round(4)
-        0.8697
+        >>> round(net.posterior("sick", {"fever": hb.Interval(37.5)})["yes"], 4)
+        0.884
         >>> import pandas as pd
         >>> net.posterior("sick", pd.DataFrame({"fever": [36.5, None, 39.0]}))["yes"].round(3)
         array([0.001, 0.1  , 1.   ])

@@ -124,21 +124,29 @@ class Table(TableOutput):
 
     @classmethod
     def from_cells(
-        cls, cells: Mapping[str, Cells], weights: Any = None, sources: Mapping[str, Source] | None = None
+        cls,
+        cells: Mapping[str, Cells],
+        *,
+        weights: Any = None,
+        sources: Mapping[str, Source] | None = None,
+        stateless: bool = False,
     ) -> Table:
         """Return a table of columns that a reader has already typed; it goes out as a pandas frame.
 
-        `sources` are the columns as they were read, where that says more than the cells do.
+        `sources` are the columns as they were read, where that says more than the cells do; `stateless` accepts discrete
+        columns without any value, which are to be read against variables later.
 
         Examples
         --------
         >>> Table.from_cells({"c": Cells(np.array([1, 0]), ("n", "y"))}).variables
         (Discrete(name='c', states=('n', 'y'), cuts=None),)
         """
-        if not cells:
-            raise TableError("the table has no columns")
         kept = sources or {}
-        columns = [checked_states(Column(name, found, None, kept.get(name))) for name, found in cells.items()]
+        columns = [Column(name, found, None, kept.get(name)) for name, found in cells.items()]
+        if not columns:
+            raise TableError("the table has no columns")
+        if not stateless:
+            columns = [checked_states(column) for column in columns]
         rows = len(columns[0].cells.array)
         warn_of_look_alikes(columns, stacklevel=4)
         return cls._of(columns, Frame("pandas", {}, rows), checked_weights(weights, rows), "error")

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.inference.axes import ORDER, CellAxis, legendre
+from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
 from hybridbn.inference.densities import CellPosterior
+from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Values
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["cell_posterior"]
 
@@ -20,13 +21,36 @@ ROUNDS = 12
 
 
 def cell_posterior(
-    problem: Problem, name: str, axis: CellAxis, table: Values, single: bool, error: Values, log_evidence: Any
+    problem: Problem,
+    name: str,
+    axis: CellAxis,
+    table: Values,
+    evidence: Evidence,
+    single: bool,
+    error: Values,
+    log_evidence: Any,
 ) -> CellPosterior:
-    """Return the posterior whose probabilities of parents and cells are `table` (*parents, cells, rows)."""
+    """Return the posterior whose probabilities of hidden parents and cells are `table` (*parents, cells, rows)."""
     potential = problem.potentials[name]
     child = potential.child
     assert isinstance(child, Continuous)
-    points = {parent.name: problem.axes[parent.name].points for parent in potential.parents}
+    points: dict[str, Any] = {}
+    for position, parent in enumerate(potential.parents):
+        if parent.name not in problem.hard:
+            points[parent.name] = problem.axes[parent.name].points
+            continue
+        # an observed parent gets a dimension in which each row has one place
+        values = evidence.findings[parent.name].values
+        if isinstance(parent, Discrete):
+            points[parent.name], chosen = np.arange(len(parent)), values
+        else:
+            inner = potential.breaks(parent.name)
+            inner = inner[(inner > parent.domain[0]) & (inner < parent.domain[1])]
+            points[parent.name] = cell_points(np.concatenate([parent.domain[:1], inner, parent.domain[1:]]))
+            chosen = np.searchsorted(inner, values, side="right")
+        places = np.arange(len(points[parent.name]))[:, None] == chosen
+        shape = [len(places) if i == position else 1 for i in range(table.ndim)]
+        table = np.expand_dims(table, position) * places.reshape([*shape, len(chosen)])
     low, high, shapes = _shapes(potential, points, axis)
     weights = table.reshape(-1, table.shape[-1])
     return CellPosterior(child, low[:, None], high[:, None], shapes, weights, single, error, log_evidence)

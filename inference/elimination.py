@@ -16,7 +16,7 @@ import numpy as np
 from hybridbn.inference.ordering import Order, best_order
 from hybridbn.variables import Values
 
-__all__ = ["Factor", "Program", "compile_program"]
+__all__ = ["Factor", "Program", "compile_program", "order_of"]
 
 _ROWS = "Z"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
@@ -101,15 +101,20 @@ class Program:
 
     def _fold(self, arrays: Mapping[int, Values]) -> None:
         """Compute once what needs no evidence."""
-        slots: list[Values | None] = [None] * len(self.names)
         static = {slot for slot, factor in enumerate(self.factors) if factor.static}
-        for slot in static:
-            slots[slot] = arrays[slot]
         for step in self.steps:
-            if all(slot in static for slot in step.inputs):
-                slots[step.output] = self._apply(step, slots)
+            if static.issuperset(step.inputs):
                 static.add(step.output)
         read = {slot for step in self.steps if step.output not in static for slot in step.inputs} | set(self.outputs)
+        slots: list[Values | None] = [None] * len(self.names)
+        for slot in static & arrays.keys():
+            slots[slot] = arrays[slot]
+        for step in self.steps:
+            if step.output in static:
+                slots[step.output] = self._apply(step, slots)
+                for slot in step.done_with:
+                    if slot not in read:
+                        slots[slot] = None
         self.folded = {slot: array for slot in static & read if (array := slots[slot]) is not None}
         self._known = frozenset(step.output for step in self.steps if step.output in static)
 
@@ -169,6 +174,12 @@ class _Clique:
     message: int = -1
 
 
+def order_of(factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> Order:
+    """Choose the elimination order; it tells what the program will cost before it is compiled."""
+    keep = scopes[0] if len(scopes) == 1 else ()
+    return best_order([*(factor.names for factor in factors), *scopes], sizes, keep)
+
+
 def compile_program(
     factors: Sequence[Factor],
     scopes: Sequence[tuple[str, ...]],
@@ -188,7 +199,7 @@ def compile_program(
     """
     keep = scopes[0] if len(scopes) == 1 else ()
     if order is None:
-        order = best_order([*(factor.names for factor in factors), *scopes], sizes, keep)
+        order = order_of(factors, scopes, sizes)
     if not factors:
         return Program((), tuple(scopes), order)
     compiler = _Compiler(Program(tuple(factors), tuple(scopes), order), sizes)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import heapq
 import math
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 __all__ = ["Order", "best_order"]
+
+HOPELESS = 1e13
+"""Cells beyond which other heuristics are not tried."""
+MOST_TRIES = 300
+WORTH_A_TRY = 2e4
+"""Cells, for each vertex, that pay for one more try: about the time it takes to eliminate them."""
+NOISE = 0.3
 
 
 class Order(NamedTuple):
@@ -81,15 +89,30 @@ def best_order(
             mask |= 1 << place[name]
         for name in scope:
             around[place[name]] |= mask & ~(1 << place[name])
-    best: Order | None = None
-    for score in (_weight, _fill, _weighted_fill):
-        order = _greedy(score, list(around), logs, names, kept)
-        if best is None or order.total < best.total:
-            best = order
-        if best.total <= enough:
-            break
-    assert best is not None
+    best = _greedy(_weight, list(around), logs, names, kept)
+    for score in (_fill, _weighted_fill):
+        # cheap enough already, or so dear that no order will help
+        if enough < best.total < HOPELESS:
+            best = min(best, _greedy(score, list(around), logs, names, kept), key=_total)
+    tries = int(min(MOST_TRIES, best.total / (WORTH_A_TRY * len(names)))) if best.total < HOPELESS else 0
+    generator = random.Random(0)
+    for number in range(tries):
+        shaken = _shaken(_weight if number % 3 else _fill, generator)
+        best = min(best, _greedy(shaken, list(around), logs, names, kept), key=_total)
     return best
+
+
+def _total(order: Order) -> float:
+    return order.total
+
+
+def _shaken(score: Score, generator: random.Random) -> Score:
+    """Return the score with noise, which breaks ties and finds orders that the greedy choice misses."""
+
+    def shaken(vertex: int, around: list[int], logs: list[float]) -> float:
+        return score(vertex, around, logs) * (1 + NOISE * generator.random())
+
+    return shaken
 
 
 def _greedy(score: Score, around: list[int], logs: list[float], names: list[str], kept: list[int]) -> Order:

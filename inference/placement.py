@@ -175,7 +175,7 @@ def _refined(
     over = np.zeros(len(left), dtype=bool)
     for count in capacity.values():
         over |= count > MOST_CELLS
-    for factor in problem.program.factors:
+    for factor in problem.factors:
         inside = [name for name in factor.names if name in capacity]
         if len(inside) > 1:
             over |= np.prod([capacity[name] * float(ORDER) for name in inside], axis=0) > budget

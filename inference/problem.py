@@ -14,9 +14,10 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.inference.axes import CellAxis, StateAxis
-from hybridbn.inference.elimination import Factor, Program, compile_program
+from hybridbn.inference.elimination import Factor, Program, compile_program, order_of
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian import GaussianComponent
+from hybridbn.inference.ordering import Order
 from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.sources import LikelihoodSource, PotentialSource, Source, WeightSource
 from hybridbn.network import Network
@@ -54,16 +55,26 @@ class Problem:
     sources: tuple[Source, ...]
     scopes: tuple[tuple[str, ...], ...]
     batched: bool
-    program: Program
+    factors: tuple[Factor, ...]
+    order: Order
     static_scale: float = 0.0
+    _program: Program | None = field(default=None, repr=False)
     _placement: Program | None = field(default=None, repr=False)
+
+    @property
+    def program(self) -> Program:
+        """The program that gives the tables over the scopes; compiled when it is known not to be too wide."""
+        if self._program is None:
+            sizes = _sizes(self.axes, self.nodes)
+            self._program = compile_program(self.factors, self.scopes or ((),), sizes, self.order)
+        return self._program
 
     @property
     def placement(self) -> Program:
         """The program that gives the marginals of all variables with nodes."""
         if self._placement is None:
             scopes = [(name,) for name in self.nodes]
-            self._placement = compile_program(self.program.factors, scopes, _sizes(self.axes, self.nodes))
+            self._placement = compile_program(self.factors, scopes, _sizes(self.axes, self.nodes))
         return self._placement
 
 
@@ -144,11 +155,11 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
     scopes = kinds.scopes(targets, sources)
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
-    factors = [Factor(source.names, source.rows, source.static) for source in sources]
-    program = compile_program(factors, scopes or [()], _sizes(kinds.axes, kinds.nodes))
+    factors = tuple(Factor(source.names, source.rows, source.static) for source in sources)
+    order = order_of(factors, scopes or [()], _sizes(kinds.axes, kinds.nodes))
     component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
     return Problem(
-        used, hard, kinds.axes, tuple(kinds.nodes), component_of, tuple(sources), tuple(scopes), batched, program
+        used, hard, kinds.axes, tuple(kinds.nodes), component_of, tuple(sources), tuple(scopes), batched, factors, order
     )
 
 
@@ -190,7 +201,7 @@ class _Kinds:
         for name, variable in variables.items():
             if isinstance(variable, Discrete) or name in hard or name in self.closed or name in self.masked:
                 continue
-            if not question.pointwise and name not in question.dense and self._has_cells(name):
+            if not question.pointwise and name not in question.dense and self._has_cells(name, question):
                 self.axes[name] = CellAxis(self._edges(variable))
             else:
                 self.nodes.append(name)
@@ -210,13 +221,27 @@ class _Kinds:
             else:
                 self.closed.discard(name)
 
-    def _has_cells(self, name: str) -> bool:
+    def _has_cells(self, name: str, question: Question) -> bool:
         finding = self.findings.get(name)
         return (
             self.used[name].exact_mass
             and self.closed.isdisjoint(self.used[name].scope)
             and (finding is None or finding.functions is None)
             and all(child.cellwise(name) for child in self.below[name])
+            and (name not in question.targets or self._shaped_by_cells(name, question))
+        )
+
+    def _shaped_by_cells(self, name: str, question: Question) -> bool:
+        """Tell whether a target's shape in each cell is one of few: its parents have states or cells, observed or not."""
+        own = self.used[name]
+        return all(
+            own.cellwise(parent.name)
+            and (
+                parent.name in self.hard
+                or (parent.name not in question.dense and self._has_cells(parent.name, question))
+            )
+            for parent in own.parents
+            if not isinstance(parent, Discrete)
         )
 
     def _edges(self, variable: Continuous) -> Any:

@@ -198,7 +198,8 @@ def posterior_of(
         return _gaussian(answer, number, variable, later)
     axis = answer.problem.axes.get(name)
     if isinstance(axis, CellAxis):
-        return cell_posterior(answer.problem, name, axis, answer.table(number), answer.single, answer.error, later)
+        table = answer.table(number)
+        return cell_posterior(answer.problem, name, axis, table, answer.evidence, answer.single, answer.error, later)
     axes = [node_axis_of(part.axes, name) for part in answer.found]
     lows, highs, filled = padded(axes, [part.tables[number] for part in answer.found])
     masses = np.concatenate(filled, axis=-1)[..., answer.places]

@@ -63,10 +63,12 @@ def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes:
 
 
 def _checked_width(problem: Problem, max_bytes: float) -> float:
-    order = problem.program.order
-    if not problem.nodes and order.largest * 8 > max_bytes:
+    order = problem.order
+    # while a table is made, what it is made from may be of the same size
+    needed = 16 * order.largest
+    if not problem.nodes and needed > max_bytes:
         raise TooWide(
-            f"exact inference needs a table of {order.largest:.3g} cells ({order.largest * 8 / 2**30:.3g} GiB) over "
+            f"exact inference needs a table of {order.largest:.3g} cells ({needed / 2**30:.3g} GiB to work with) over "
             f"{shorten(order.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of these variables, ask for "
             "fewer targets at once, or raise max_bytes"
         )

@@ -237,6 +237,7 @@ def check_landmarks(example: Example) -> None:
             breaks = potential.breaks(variable.name, within)
             assert breaks.ndim == 1 or (within is by_row and breaks.shape[1] == example.rows)
             assert np.isfinite(breaks).all()
+            assert ((breaks >= variable.domain[0]) & (breaks <= variable.domain[1])).all()
             assert (np.diff(breaks, axis=0) >= 0).all()
             low, high = potential.support(variable.name, 1e-12, within)
             assert (np.asarray(low) < np.asarray(high)).all()

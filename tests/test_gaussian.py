@@ -104,6 +104,10 @@ def test_breaks_show_the_peaks_and_scales_their_widths():
     np.testing.assert_allclose(potential.breaks("x", {"y": (5, 5)}), [0, 2, 4])
     np.testing.assert_allclose(potential.breaks("y", {"x": (0, 10)}), [-3, 1, 21, 25])
     assert potential.breaks("y").size == 0
+    bounded = LinearGaussian(Y, (Continuous("x", (3, 5)),), intercept=0, coefficients=[1.0], variance=1e-4)
+    np.testing.assert_allclose(bounded.breaks("x", {"y": (3.01, 3.01)}), [3.01, 3.05])
+    y = np.array([3.01, 100.0])
+    np.testing.assert_allclose(bounded.breaks("x", {"y": (y, y)})[:, 1], 3.0)
     many = Discrete("m", tuple(range(5000)))
     breaks = LinearGaussian(Y, (many,), intercept=np.arange(5000), variance=np.ones(5000)).breaks("y")
     assert len(breaks) < 100

@@ -373,7 +373,7 @@ def test_paths(net: Network, tmp_path: Path) -> None:
 class Triangle(Potential):
     """Density 2 (1 - x / w) / w on [0, w], a family of the user's own."""
 
-    family = "test triangle"
+    family = "test saved triangle"
 
     def __init__(self, child: Continuous, width: float, note: object = None) -> None:
         self.child, self.parents, self.width, self.note = child, (), width, note
@@ -397,10 +397,10 @@ def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     back = load(tmp_path / "m.hbn")
     assert_equal(net, back)
     assert values(back.potential("x")) == values(net.potential("x"))
-    monkeypatch.delitem(Potential.families, "test triangle")
+    monkeypatch.delitem(Potential.families, "test saved triangle")
     with pytest.raises(FormatError) as raised:
         load(tmp_path / "m.hbn")
-    assert f"can't load {str(tmp_path / 'm.hbn')!r}: node 'x': there is no family of potentials 'test triangle'" in str(
+    assert f"can't load {str(tmp_path / 'm.hbn')!r}: node 'x': there is no family of potentials 'test saved triangle'" in str(
         raised.value
     )
     assert "import the module that defines it before loading" in str(raised.value)
@@ -409,7 +409,7 @@ def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_parameters_that_no_file_can_hold(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"node 'x', its test triangle potential: .*object.* can't be saved"):
+    with pytest.raises(FormatError, match=r"node 'x', its test saved triangle potential: .*object.* can't be saved"):
         save(Network([Triangle(X, 1.0, object())]), tmp_path / "m.hbn")
 
 

@@ -79,12 +79,13 @@ def test_root_is_a_weighted_kernel_density_estimate():
 
 
 def test_far_from_all_points_the_nearest_decide_exactly():
-    potential = Kernel(X, (W,), points=[[0, 0], [1, 1], [2, 1 + 1e-7]], bandwidths=[0.1, 1.0])
-    # the odds of the last two points are exp(1e-7 * w), also where w**2 / 2 has lost that digit
-    w = 1e8
-    odds = math.exp(1e-7 * (w - 1) - 0.5e-14)
+    near = 1 + 2.7e-8
+    potential = Kernel(X, (W,), points=[[0, 0], [1, 1], [2, near]], bandwidths=[0.1, 1.0])
+    # the odds of the last two points depend on a digit that the squares of their distances have lost
+    w = 1.23e8
+    odds = math.exp((near - 1) * (w - 0.5 * (near + 1)))
     expected = (stats.norm.pdf(0) / 0.1) * np.array([1, odds]) / (1 + odds)
-    np.testing.assert_allclose(potential(x=[1, 2], w=w), expected, rtol=1e-7)
+    np.testing.assert_allclose(potential(x=[1, 2], w=w), expected, rtol=1e-12)
 
 
 def test_an_unlucky_product_is_summed_again_in_logarithms():
@@ -131,6 +132,23 @@ def test_many_points_need_little_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 120e6
+
+
+def test_sums_in_blocks_of_points_are_rescaled(monkeypatch):
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(500, 2)) * [1, 5]
+    potential = Kernel(X, (W,), points=points[np.argsort(-np.abs(points[:, 1]))], bandwidths=[0.2, 0.1])
+    axes = {"w": np.linspace(-20, 20, 9), "x": np.linspace(-3, 3, 5)}
+    expected = potential.log_on(axes)
+    monkeypatch.setattr(kernel_mixtures, "CELLS", 100)
+    np.testing.assert_allclose(potential.log_on(axes), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_half_normal_quantiles():
+    potential = Kernel(Continuous("t", (0, INF)), points=[0.0], bandwidths=1)
+    uniforms = np.array([0.0, 1e-12, 0.3, 0.99, 1 - 1e-12, 1.0])
+    exact = [0, 1e-12 * math.sqrt(math.pi / 2), *stats.norm.isf(0.5 - 0.5 * uniforms[2:])]
+    np.testing.assert_allclose(potential.ppf(uniforms, {}), exact, rtol=1e-12)
 
 
 def test_truncated_kernels_are_zero_outside_and_whole_inside():

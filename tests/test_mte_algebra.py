@@ -42,7 +42,9 @@ def test_moments_of_an_exponential_keep_all_digits(exponent, width):
         with mp.workdps(400 if exponent < 1e-300 else 150):
             b, w = mp.mpf(rate), mp.mpf(width)
             x = b * w
-            wanted = w ** (k + 1) * (mp.hyp1f1(k + 1, k + 2, -x) / (k + 1) if x < 200 else mp.gammainc(k + 1, 0, x) / x ** (k + 1))
+            wanted = w ** (k + 1) * (
+                mp.hyp1f1(k + 1, k + 2, -x) / (k + 1) if x < 200 else mp.gammainc(k + 1, 0, x) / x ** (k + 1)
+            )
         assert abs(got[k] / float(wanted) - 1) < 3e-15 * (k + 1)
 
 
@@ -196,12 +198,15 @@ def test_products_of_cobb_shenoy_normals_keep_their_digits(count):
         )  # fmt: skip
 
     with mp.workdps(40):
-        inner = [c for c in cuts if max(ps[0].box["x"][0] for ps in pieces) <= c <= min(ps[-1].box["x"][1] for ps in pieces)]
+        inner = [
+            c for c in cuts if max(ps[0].box["x"][0] for ps in pieces) <= c <= min(ps[-1].box["x"][1] for ps in pieces)
+        ]
         mass, first = mp.mpf(0), mp.mpf(0)
         for a, b in itertools.pairwise(inner):
             mass += mp.quad(density, [a, b])
             first += mp.quad(lambda x: x * density(x), [a, b])
     assert product.condition < 1e4
+    assert repr(product).startswith("f(x) = product of" if count > 6 else "f(x) =\n")
     assert close(product.integral(), mass, product.condition, 1e-15)
     assert abs(product.integral() / float(mass) - 1) < 2e-12  # whatever the condition of the terms multiplied out
     assert product.mean() == pytest.approx(float(first / mass), abs=3e-11)
@@ -298,7 +303,12 @@ def test_factors_of_other_families_are_welcome_when_discrete():
         def on(self, axes):
             return np.array([0.25, 0.75])[axes["c"]], 0.0
 
-    f = MTE(X, (C,), [Piece({"x": (0, 4)}, {"c": "a"}, 0.25), Piece({"x": (0, 4)}, {"c": "b"}, 0, [(1, {"x": -1})])], normalize=True)
+    f = MTE(
+        X,
+        (C,),
+        [Piece({"x": (0, 4)}, {"c": "a"}, 0.25), Piece({"x": (0, 4)}, {"c": "b"}, 0, [(1, {"x": -1})])],
+        normalize=True,
+    )
     assert (f * Coin()).restrict({"c": "a"}).integral() == pytest.approx(0.25)
     assert (f * Coin()).child == X
 

@@ -232,7 +232,9 @@ def shared_cases() -> list[Any]:
     ]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # the catalog's
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # the catalog's
 @pytest.mark.parametrize("case", shared_cases())
 def test_shared_catalog(case: tuple[str, str, Any, str], tmp_path: Path) -> None:
     name, area, factory, ideal = case

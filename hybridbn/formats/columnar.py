@@ -108,10 +108,10 @@ def _cells(
     note = noted if kind is None else None
     if note is not None:
         kind = note["kind"]
-    dictionary = pyarrow.types.is_dictionary(column.type)
-    if dictionary and not pyarrow.types.is_dictionary(original):
-        return coded_cells(name, arrow_labels(name, column, declared=False), kind), None
-    found = cells_of(name, column, kind)
+    if pyarrow.types.is_dictionary(column.type) and not pyarrow.types.is_dictionary(original):
+        found = coded_cells(name, arrow_labels(name, column, declared=False), kind)
+    else:
+        found = cells_of(name, column, kind)
     if note is not None and "states" in note:
         try:
             variable = Discrete(name, states=tuple(note["states"]))

@@ -187,6 +187,7 @@ def _converted(
 ) -> Any:
     """Read with pyarrow; a column that does not fit the type of its first cells is read again with a wider one."""
     newlines = False
+    confirmed: dict[str, Any] = {}
     while True:
         options = csv.ConvertOptions(
             column_types=types,
@@ -216,9 +217,12 @@ def _converted(
             continue
         integers = [field.name for field in table.schema if pyarrow.types.is_integer(field.type)]
         if integers and scanner.holds_hexadecimal():
-            types.update(dict.fromkeys(integers, pyarrow.float64()))  # as integers pyarrow would take 0x1F for 31
+            # As an integer pyarrow would take 0x1F for 31; as a float it refuses it.
+            confirmed = {name: table[name] for name in integers}
+            types.update(dict.fromkeys(integers, pyarrow.float64()))
             continue
-        return table
+        columns = [confirmed[n] if n in confirmed and types[n] == pyarrow.float64() else table[n] for n in names]
+        return pyarrow.table(columns, names=list(names))
 
 
 def _widened(pyarrow: Any, message: str, header: Sequence[str], types: dict[str, Any]) -> bool:

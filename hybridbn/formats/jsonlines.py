@@ -106,14 +106,24 @@ def write(table: Table, file: IO[bytes], suffix: str = ".jsonl") -> None:
         for state in table._column(name).cells.states or ():
             if not isinstance(state, str | int | float):
                 raise FormatError(f"column {name!r}: states such as {shorten([state])} are no JSON values")
+    keys = (json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in table.names)
+    line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}\n"
     for start in range(0, len(table), _CHUNK):
         part = table[start : start + _CHUNK]
-        columns = [cell_values(part, name) for name in part.names]
-        records = (dict(zip(part.names, row, strict=True)) for row in zip(*columns, strict=True))
+        columns = [_texts(part, name) for name in part.names]
         try:
-            file.write("".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records).encode())
+            file.write("".join(map(line.__mod__, zip(*columns, strict=True))).encode())
         except UnicodeEncodeError as error:
             raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+
+
+def _texts(table: Table, name: str) -> list[str]:
+    """Return a column as JSON values; each state is turned into text once only."""
+    cells = table._column(name).cells
+    if cells.states is None:
+        return ["null" if value is None else repr(value) for value in cell_values(table, name)]
+    texts = [json.dumps(state, ensure_ascii=False) for state in cells.states]
+    return list(objects([*texts, "null"])[cells.array])
 
 
 def cell_values(table: Table, name: str) -> list[Any]:

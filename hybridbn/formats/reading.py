@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from hybridbn.columns import EXACT_INTEGERS, Cells, Source, labels, numbers, objects
 from hybridbn.errors import TableError
-from hybridbn.variables import Continuous, Variable, shorten
+from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = ["NUMBER", "Read", "Wanted", "relocated", "typed"]
 
 Wish: TypeAlias = Literal["discrete", "continuous", "text"]
 
 NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+_DIGITS = re.compile(r"[-+.0-9eE]++")
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 _PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
 _NAN = re.compile(r"\s*[-+]?nan(?:\([^)]*\))?\s*", re.IGNORECASE)
@@ -136,13 +137,17 @@ def typed(
         return labels(name, codes, distinct), None
     if wish == "discrete":
         return labels(name, codes, _states(distinct)), None
+    known = _floats(distinct)
+    if known is not None:
+        return _number_cells(name, codes, distinct, known)
     hollow = [i for i, text in enumerate(distinct) if _NAN.fullmatch(text)]
     numeric = [i for i, text in enumerate(distinct) if NUMBER.fullmatch(text)]
     infinite = (
         [i for i, text in enumerate(distinct) if _INFINITE.fullmatch(text)] if len(numeric) < len(distinct) else []
     )
     if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or wish == "continuous"):
-        return _number_cells(name, codes, distinct)
+        known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
+        return _number_cells(name, codes, distinct, known)
     if wish is None and not numeric:
         states = _states(distinct)
         grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
@@ -152,9 +157,11 @@ def typed(
         grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
     else:
         grouped = []
-    numbers_are = {*numeric, *hollow, *infinite}
-    odd = distinct.index(grouped[0]) if grouped else next(i for i in range(len(distinct)) if i not in numbers_are)
-    row = int(np.argmax(codes == odd))
+    fine = {*numeric, *hollow, *infinite}
+    row = _first_row(
+        codes, [distinct.index(text) for text in grouped] or [i for i in range(len(distinct)) if i not in fine]
+    )
+    odd = int(codes[row])
     if grouped:
         raise TableError(
             f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated thousands; "
@@ -162,11 +169,15 @@ def typed(
         )
     if wish == "continuous":
         raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")
-    other = int(np.argmax(codes == numeric[0]))
+    other = _first_row(codes, numeric)
     raise TableError(
-        f"column {name!r} mixes numbers ({distinct[numeric[0]]!r} in row {other}) with text ({distinct[odd]!r} in row "
+        f"column {name!r} mixes numbers ({distinct[codes[other]]!r} in row {other}) with text ({distinct[odd]!r} in row "
         f"{row}); {remedy}; if these are states, read the column with discrete=[{name!r}]"
     )
+
+
+def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
+    return int(np.argmax(np.isin(codes, wanted)))
 
 
 def _states(distinct: Sequence[str]) -> list[Any]:
@@ -183,11 +194,27 @@ def _states(distinct: Sequence[str]) -> list[Any]:
     return list(distinct)
 
 
-def _number_cells(name: str, codes: NDArray[Any], distinct: Sequence[str]) -> tuple[Cells, Source | None]:
-    values = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct] + [math.nan])
-    whole = all(_INTEGER.fullmatch(text) for text in distinct)
-    cells = numbers(name, values[codes], integer=whole and bool(distinct))
-    if whole and distinct and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
+def _floats(distinct: Sequence[str]) -> Values | None:
+    """Return texts as numbers if all of them are, told by their characters at once; None where a closer look is needed."""
+    if not distinct or not _DIGITS.fullmatch("".join(distinct)):
+        return None
+    try:
+        return np.array(list(map(float, distinct)))
+    except ValueError:
+        return None
+
+
+def _number_cells(
+    name: str, codes: NDArray[Any], distinct: Sequence[str], known: Values
+) -> tuple[Cells, Source | None]:
+    values = np.append(known, math.nan)
+    # What pyarrow takes for integers, so that both readers agree.
+    whole = bool(distinct) and all(
+        "." not in text and "+" not in text and _INTEGER.fullmatch(text) for text in distinct
+    )
+    whole = whole and all(-(2**63) <= int(text) < 2**63 for text in distinct if len(text) < 100)
+    cells = numbers(name, values[codes], integer=whole)
+    if whole and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
         # Floats would round these; the exact ones are kept beside them for the way out.
         exact = objects([*map(int, distinct), None])[codes]
         return cells, Source("numpy", exact)

@@ -89,6 +89,9 @@ class Scanner:
 
     def buffer(self, pyarrow: Any) -> Any:
         """Return the bytes as a pyarrow buffer, without a copy."""
+        if self.quotes and self.data[-1:] == self.delimiter.encode():
+            # pyarrow takes an empty cell at the very end for a quoted one if the cell before it is.
+            return pyarrow.py_buffer(bytes(self.data) + b"\n")
         return pyarrow.py_buffer(self.data)
 
     def text(self, size: int | None = None) -> str:

@@ -15,6 +15,7 @@ SQLite                 ``sqlite:///file.db?table=t``      NULL
 
 Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
 types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
+SQLite does not keep the sign of -0.0.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def read_table(
     try:
         with _decompressed(place) as file:
             read: Read = module.read(file, wanted, _format_of(place), **options)
-        table = Table.from_cells(read.cells, read.weights, read.sources)
+        table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
         if str(place) in str(error):
             raise

@@ -81,6 +81,9 @@ class Potential(ABC):
         if cls.on is Potential.on and cls.log_on is Potential.log_on:
             raise TypeError(f"{cls.__name__} must implement on() or log_on()")
         if cls.family:
+            taken = Potential.families.setdefault(cls.family, cls)
+            if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"{cls.__qualname__} can't be the family {cls.family!r}; {taken.__qualname__} is")
             Potential.families[cls.family] = cls
 
     def __setstate__(self, state: dict[str, Any]) -> None:

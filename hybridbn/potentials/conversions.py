@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TypeAlias
 
@@ -34,8 +35,13 @@ _COBB_SHENOY_TERMS = ((197.055720, 2.2568434), (-461.439251, 2.3434117), (264.79
 _STEEPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
 _WORST = 100.0  # condition number of a piece
 _CHECKED = 0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, 64))  # where errors are measured, as fractions of a piece
+_NEGLIGIBLE = 40.0  # exp(-40) is nothing beside 1
+_ABSCISSAS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(32)[0]
+_WEIGHTS = 0.5 * np.polynomial.legendre.leggauss(32)[1]
 _SAFETY = 1.05  # between the points where it is measured, an error may be this much larger
 _MOST_PIECES = 5000
+_ATTEMPTS = 12
+_ROOT = math.sqrt(2 * math.pi)
 
 
 def mte_from_gaussian(
@@ -71,7 +77,7 @@ def mte_from_gaussian(
     --------
     >>> f = mte_from_gaussian(Continuous("x"), 0, 1)
     >>> f.max_error < 1e-6 * 0.4, len(f.pieces), round(f.var(), 5)
-    (True, 18, 1.0)
+    (True, 16, 1.0)
     >>> mte_from_gaussian(Continuous("x"), 0, 1, method="cobb-shenoy", normalize=None)
     f(x) =
       -0.010564 + 197.056 exp(2.25684 x) - 461.439 exp(2.34341 x) + 264.793 exp(2.40433 x)     if -3 <= x < 0
@@ -92,23 +98,55 @@ def mte_from_gaussian(
         return _cobb_shenoy(variable, mean, sd, normalize)
     if method != "interpolation":
         raise NetworkError(f"the method is 'interpolation' or 'cobb-shenoy', not {method!r}")
-    inside = min(max(mean, low), high)
-    peak = math.exp(-0.5 * ((inside - mean) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
-    wanted = 1e-6 * peak if max_error is None else float(max_error)
+    standard = Continuous(variable.name, ((low - mean) / sd, (high - mean) / sd))
+    wanted = None if max_error is None else float(max_error) * sd
+    return _moved(_standard_normal(standard, wanted, normalize), variable, mean, sd)
+
+
+def _standard_normal(variable: Continuous, wanted: float | None, normalize: bool | None) -> MTE:
+    low, high = variable.domain
+    inside = min(max(0.0, low), high)
+    peak = math.exp(-0.5 * inside**2) / _ROOT
+    tolerance = 1e-6 * peak if wanted is None else wanted
+    if peak < 1e-280:
+        raise NetworkError(
+            f"{variable.name!r}: the domain is too far from the mean: {abs(inside):.3g} standard deviations"
+        )
+    if not tolerance > 0:
+        raise NetworkError(f"{variable.name!r}: the largest error must be positive, not {wanted}")
     reach = 3.0
-    while 0.3 / reach**2 * math.exp(-0.5 * reach**2) / (sd * math.sqrt(2 * math.pi)) > 0.1 * wanted:
-        reach += 0.25  # an exponential tail from here differs by less than a tenth of the error
+    while 0.3 / reach**2 * math.exp(-0.5 * reach**2) / _ROOT > 0.1 * tolerance:
+        reach += 0.25  # an exponential tail from here on differs by less than a tenth of the error
+    reach = max(reach, abs(inside) + 3.0)
+    ends = max(low, -reach), min(high, reach)
 
     def normal(x: Values) -> Values:
-        return np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
+        return np.asarray(np.exp(-0.5 * x**2) / _ROOT)
 
-    ends = max(low, mean - reach * sd), min(high, mean + reach * sd)
-    if not ends[0] < ends[1]:
-        raise NetworkError(
-            f"{variable.name!r}: the domain [{low}, {high}] is too far from the mean {mean} of the normal"
-        )
-    tails = (reach / sd if low == -math.inf else 0.0, reach / sd if high == math.inf else 0.0)
+    tails = (reach if low == -math.inf else 0.0, reach if high == math.inf else 0.0)
     return _converted(variable, normal, np.linspace(*ends, 5), np.empty(0), wanted, tails, normalize)
+
+
+def _moved(standard: MTE, variable: Continuous, mean: float, sd: float) -> MTE:
+    """Return the density of ``mean + sd * z``; anchors are moved exactly, so that a far mean costs no digits."""
+    name, exact_mean, exact_sd = variable.name, Decimal(mean), Decimal(sd)
+
+    def moved(end: float) -> float:
+        return min(max(mean + sd * end, variable.domain[0]), variable.domain[1])
+
+    pieces = [
+        Piece(
+            {name: (moved(float(piece.box[name][0])), moved(float(piece.box[name][1])))}, constant=float(piece.constant) / sd,
+            terms=[
+                (c / sd, {name: Decimal(b[name]) / exact_sd}, {name: exact_mean + exact_sd * Decimal(a[name])})
+                for c, b, a in piece.terms
+            ],
+        )
+        for piece in standard.pieces
+    ]  # fmt: skip
+    return MTE(variable, pieces=pieces, normalize=None)._with_errors(
+        standard.mass_error, (standard.max_error or 0) / sd
+    )
 
 
 def mte_from_density(
@@ -171,12 +209,9 @@ def mte_from_density(
         for i in (0, 1):
             unbounded = math.isinf(variable.domain[i])
             rates[i] = math.log(inner[i] / outer[i]) / step if unbounded and inner[i] > outer[i] > 0 else 0.0
-    # relative to the function as given, whose integral is not known yet
-    sampled = float(np.trapezoid(seen, np.unique(np.concatenate([np.linspace(low, high, 1025), given]))))
-    wanted = (1e-6 * peak) if max_error is None else float(max_error) * sampled
-    return _converted(
-        variable, partial(_called, function, name=variable.name), start, given, wanted, (rates[0], rates[1]), True
-    )
+    called = partial(_called, function, name=variable.name)
+    wanted = None if max_error is None else float(max_error)
+    return _converted(variable, called, start, given, wanted, (rates[0], rates[1]), True)
 
 
 def mte_from_potential(
@@ -238,63 +273,76 @@ def _cobb_shenoy(variable: Continuous, mean: float, sd: float, normalize: bool |
     x = np.linspace(-4, 4, 4001)
     exact = np.exp(-0.5 * x**2) / (sd * math.sqrt(2 * math.pi))
     error = float(np.abs(np.asarray(result(**{name: mean + sd * x})) - exact).max())
-    return result._with_max_error(_SAFETY * error)
+    return result._with_errors(result.mass_error, _SAFETY * error)
 
 
 def _converted(
-    variable: Continuous, function: Function, edges: Values, breaks: Values, wanted: float, tails: tuple[float, float],
-    normalize: bool | None,
+    variable: Continuous, function: Function, edges: Values, breaks: Values, max_error: float | None,
+    tails: tuple[float, float], normalize: bool | None,
 ) -> MTE:  # fmt: skip
-    """Halve pieces until every one is as accurate as wanted; add tails; make the mass one; measure the error."""
-    if not wanted > 0:
-        raise NetworkError(f"{variable.name!r}: the largest error must be positive, not {wanted}")
-    name, mass = variable.name, 0.0
-    pieces: list[Piece] = []
-    bounds: list[tuple[float, float]] = []
-    sampled = function(np.linspace(edges[0], edges[-1], 257))
-    most = 3 if wanted > 1e-7 * float(sampled.max()) else 5
-    queue = [(float(a), float(b)) for a, b in itertools.pairwise(edges)][::-1]
-    x16, w16 = np.polynomial.legendre.leggauss(16)
-    narrowest = 1e-13 * max(abs(float(edges[0])), abs(float(edges[-1])), float(edges[-1] - edges[0]))
+    """Fit pieces and tails, make the mass one and measure the error; again with a smaller tolerance if it is too large.
+
+    (Small errors over a wide support add up to an error of the mass, by which the density is divided.)
+    """
+    name = variable.name
+    if max_error is not None and not max_error > 0:
+        raise NetworkError(f"{name!r}: the largest error must be positive, not {max_error}")
+    points = np.unique(np.concatenate([np.linspace(edges[0], edges[-1], 1025), breaks]))
+    sampled = function(points)
+    peak = float(sampled.max())
+    tolerance = 1e-6 * peak if max_error is None else max_error * float(np.trapezoid(sampled, points))
+    for _ in range(_ATTEMPTS):
+        pieces, mass = _halved(function, edges, breaks, tolerance, 3 if tolerance > 1e-7 * peak else 5, name)
+        bounds = [(float(piece.box[name][0]), float(piece.box[name][1])) for piece in pieces]
+        looked_at = [
+            low + (high - low) * _CHECKED[1:-1] for low, high in bounds
+        ]  # ends, where it may jump, have two values
+        for end, rate, sign in ((edges[0], tails[0], -1.0), (edges[-1], tails[1], 1.0)):
+            value = float(function(np.array([end]))[0])
+            if rate > 0 and value > 0:
+                box = (-math.inf, float(end)) if sign < 0 else (float(end), math.inf)
+                pieces.append(Piece({name: box}, terms=[(value, {name: -sign * rate}, {name: float(end)})]))
+                looked_at.append(end + sign * _NEGLIGIBLE / rate * _CHECKED[1:])
+                mass += float(_WEIGHTS @ function(end + sign * _NEGLIGIBLE / rate * _ABSCISSAS)) * _NEGLIGIBLE / rate
+        result = MTE(variable, pieces=pieces, normalize=normalize)
+        x = np.concatenate(looked_at)
+        error = _SAFETY * float(np.abs(np.asarray(result(**{name: x})) - function(x) / mass).max())
+        wanted = 1e-6 * peak / mass if max_error is None else max_error
+        if error <= wanted:
+            return result._with_errors(result.mass_error, error)
+        tolerance *= max(0.1, 0.7 * wanted / error)
+    raise _out_of_reach(name, wanted, float(x[np.abs(np.asarray(result(**{name: x})) - function(x) / mass).argmax()]))
+
+
+def _out_of_reach(name: str, error: float, where: float) -> NetworkError:
+    return NetworkError(
+        f"{name!r}: the error {error:.3g} is out of reach near {where:.6g}; allow more with max_error=, or declare where the "
+        "density jumps with breaks="
+    )
+
+
+def _halved(
+    function: Function, edges: Values, breaks: Values, tolerance: float, most: int, name: str
+) -> tuple[list[Piece], float]:
+    """Halve pieces until each is as accurate as wanted; also return the function's integral by quadrature."""
+    pieces: list[tuple[float, Piece]] = []
+    mass = 0.0
+    queue = [(float(a), float(b)) for a, b in itertools.pairwise(edges)]
+    narrowest = 1e-13 * max(abs(float(edges[0])), abs(float(edges[-1])))
     while queue:
         low, high = queue.pop()
         inside = breaks[(breaks > low) & (breaks < high)]
-        terms = _fitted(function, low, high, inside, 0.4 * wanted, most, name)
+        terms = _fitted(function, low, high, inside, 0.4 * tolerance, most, name)
+        middle = 0.5 * (low + high)
         if terms is None:
-            middle = 0.5 * (low + high)
-            cut = float(inside[np.abs(inside - middle).argmin()]) if len(inside) else middle
             if high - low <= narrowest or len(queue) + len(pieces) > _MOST_PIECES:
-                raise NetworkError(
-                    f"{name!r}: the error {wanted:.3g} is out of reach near {middle:.6g}; allow more with max_error=, or "
-                    "declare where the density jumps with breaks="
-                )
+                raise _out_of_reach(name, tolerance, middle)
+            cut = float(inside[np.abs(inside - middle).argmin()]) if len(inside) else middle
             queue += [(cut, high), (low, cut)]
             continue
-        pieces.append(Piece({name: (low, high)}, terms=terms))
-        bounds.append((low, high))
-        half = 0.5 * (high - low)
-        mass += half * float(w16 @ function(low + half * (1 + x16)))
-    order = np.argsort([low for low, _ in bounds])
-    pieces, bounds = [pieces[i] for i in order], [bounds[i] for i in order]
-    outside = []
-    for i, (end, rate) in enumerate(zip((edges[0], edges[-1]), tails, strict=True)):
-        value = float(function(np.array([float(end)]))[0])
-        if rate > 0 and value > 0:
-            box = (-math.inf, float(end)) if i == 0 else (float(end), math.inf)
-            slope = rate if i == 0 else -rate
-            pieces.append(Piece({name: box}, terms=[(value, {name: slope}, {name: float(end)})]))
-            reach = 40.0 / rate
-            outside.append(float(end) - reach * _CHECKED if i == 0 else float(end) + reach * _CHECKED)
-            mass += float(np.trapezoid(function(np.sort(outside[-1])), np.sort(outside[-1])))
-    result = MTE(variable, pieces=pieces, normalize=normalize)
-    points = np.concatenate([low + (high - low) * _CHECKED for low, high in bounds] + outside)
-    exact = function(points) / mass
-    # a jump is met at its break, where left and right values differ: look just inside the pieces
-    ends = np.zeros(len(points), dtype=bool)
-    ends[: len(bounds) * len(_CHECKED)] = np.tile(np.arange(len(_CHECKED)) % (len(_CHECKED) - 1) == 0, len(bounds))
-    inner = points[~ends]
-    error = float(np.abs(np.asarray(result(**{name: inner})) - exact[~ends]).max())
-    return result._with_max_error(_SAFETY * error)
+        pieces.append((low, Piece({name: (low, high)}, terms=terms)))
+        mass += (high - low) * float(_WEIGHTS @ function(low + (high - low) * _ABSCISSAS))
+    return [piece for _, piece in sorted(pieces, key=lambda item: item[0])], mass
 
 
 @lru_cache(maxsize=4)
@@ -325,7 +373,7 @@ def _fitted(
         values = np.exp(rates * (checked[:, None] - anchors)) @ anchored
         if np.abs(values - exact).max() > wanted:
             continue
-        least = minimum_on_box(anchored, rates[:, None], np.array([low]), np.array([high]))[0]
+        least = minimum_on_box(np.asarray(anchored), np.asarray(rates[:, None]), np.array([low]), np.array([high]))[0]
         if least >= -wanted:
             anchored[len(orders) // 2] -= min(least, 0.0) * (1 + 1e-9)
             break

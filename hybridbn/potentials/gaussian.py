@@ -305,7 +305,7 @@ def tidy_breaks(points: Values, domain: tuple[float, float], rows: int | None) -
         points = np.unique(points)
     else:
         last = np.fmax.reduce(points, axis=0, initial=-np.inf)
-        points = np.where(np.isnan(points), np.where(np.isfinite(last), last, 0.0), points)
+        points = np.where(np.isnan(points), np.where(np.isfinite(last), last, np.clip(0.0, *domain)), points)
         points = np.broadcast_to(points, (len(points), rows))
     if len(points) <= MOST_BREAKS:
         return points

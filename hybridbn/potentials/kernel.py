@@ -229,8 +229,7 @@ class Kernel(Potential):
         else:
             labels = np.zeros(len(points), dtype=np.intp)
             h = np.broadcast_to(widths.reshape(-1, points.shape[1])[number], points.shape)
-        weights = self.weights[chosen]
-        logs = np.log(weights / weights.max())
+        logs = np.log(self.weights[chosen])
         inside = np.stack([log_inside_domain(points[:, j], h[:, j], v.domain) for j, v in enumerate(numbers)], axis=1)
         first = 1 if isinstance(self.child, Continuous) else 0
         logs = logs - (np.log(h[:, first:]) + inside[:, first:]).sum(axis=1)

@@ -65,7 +65,13 @@ Columns: TypeAlias = tuple[Callable[[Any, Any], Values], Values]
 
 
 def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float]) -> Values:
-    """Return the logarithm of the mass that each kernel has inside the domain."""
+    """Return the logarithm of the mass that each kernel has inside the domain.
+
+    Examples
+    --------
+    >>> np.exp(log_inside_domain(np.array([0.0, 5.0]), np.ones(2), (0.0, np.inf))).round(6)
+    array([0.5, 1. ])
+    """
     if domain == (-math.inf, math.inf):
         return np.zeros(len(points))
     return log_normal_interval((domain[0] - points) / widths, (domain[1] - points) / widths)
@@ -158,7 +164,13 @@ def masses_at(group: Mixture, low: Values, high: Values) -> Columns:
 
 
 def grid_of(axes: Sequence[NDArray[Any]]) -> list[Values]:
-    """Return the grid of the continuous parents, for each an array (rows or 1, grid points)."""
+    """Return the grid of the continuous parents, for each an array (rows or 1, grid points).
+
+    Examples
+    --------
+    >>> [grid.tolist() for grid in grid_of([np.array([1.0, 2.0]), np.array([5.0, 6.0])])]
+    [[[1.0, 1.0, 2.0, 2.0]], [[5.0, 6.0, 5.0, 6.0]]]
+    """
     rows = max((axis.shape[1] for axis in axes if axis.ndim == 2), default=1)
     shape = tuple(map(len, axes))
     result = []
@@ -256,7 +268,13 @@ def _log_sum(logs: Values) -> Values:
 
 
 def landmarks(points: Values, h: float, between: bool) -> Values:
-    """Divide each cluster of sorted points evenly, add its fringes, and the surroundings of the middles between them."""
+    """Divide each cluster of sorted points evenly, add its fringes, and the surroundings of the middles between them.
+
+    Examples
+    --------
+    >>> np.unique(landmarks(np.array([0.0, 6.0, 100.0]), 1.0, between=True).round(2))
+    array([ -5.  ,   0.  ,   3.  ,   6.  ,  11.  ,  52.91,  53.  ,  53.09, 95.  , 100.  , 105.  ])
+    """
     gaps = np.flatnonzero(np.diff(points) > GAP * h)
     firsts, lasts = points[np.r_[0, gaps + 1]], points[np.r_[gaps, len(points) - 1]]
     found = [firsts - 5 * h, lasts + 5 * h]
@@ -303,11 +321,14 @@ def invert(group: Mixture, weights: Values, uniforms: Values) -> Values:
     order = np.argsort(points[:, 0])
     reached = np.cumsum(weights[order], axis=0)
     place = np.minimum((reached < uniforms).sum(axis=0), len(order) - 1)
-    start = points[order[place], 0]
+    rows = np.arange(len(uniforms))
+    share = 1 - (reached[place, rows] - uniforms) / np.maximum(weights[order[place], rows], np.finfo(float).tiny)
+    # right where kernels don't overlap, and for a single one
+    start = component_quantile(group, order[place], np.clip(share, 0, 1))
     if math.isinf(low) or math.isinf(high):
-        # at least half of every kernel lies inside the domain
-        bottom = np.maximum(low, points.min() + h * ndtri(0.5 * uniforms))
-        top = np.minimum(high, points.max() - h * ndtri(0.5 * (1 - uniforms)))
+        # at least half of every kernel lies inside the domain; a little wider, for rounding
+        bottom = np.maximum(low, points.min() + h * (ndtri(0.5 * uniforms) - 1e-6))
+        top = np.minimum(high, points.max() - h * (ndtri(0.5 * (1 - uniforms)) - 1e-6))
     else:
         bottom, top = np.full(len(uniforms), low), np.full(len(uniforms), high)
     result = np.where(uniforms <= 0, low, high)

@@ -15,22 +15,24 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials import mte_algebra as algebra
 from hybridbn.potentials import mte_checks as checks
 from hybridbn.potentials import mte_products as products
-from hybridbn.potentials import mte_state, mte_univariate
+from hybridbn.potentials import mte_state
 from hybridbn.potentials.base import Axes, Interval, Potential, checked_parents
 from hybridbn.potentials.mte_integrals import cell_integrals, inverse_cdf
 from hybridbn.potentials.mte_pieces import Piece, compiled, pieces_of
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.potentials.mte_text import formula, head
+from hybridbn.potentials.mte_univariate import Univariate, support
 from hybridbn.potentials.mte_values import log_values, values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["MTE", "Piece"]
 
+_READABLE = 20_000  # terms of a product that are still multiplied out to be read
 _TINY = 1e-200  # values below it are computed in logarithms
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class MTE(Potential):
+class MTE(Univariate, Potential):
     """A mixture of truncated exponentials: on each piece, ``a_0 + sum_i a_i exp(sum_j b_ij z_j)``.
 
     Any mix of discrete and continuous variables: the child may be discrete with continuous parents. MTEs are closed
@@ -112,8 +114,8 @@ class MTE(Potential):
     def _of(cls, variables: Sequence[Variable], blocks: Sequence[Terms], **errors: float | None) -> Self:
         return cls.__new__(cls)._set(variables[-1], variables[:-1], blocks, **errors)
 
-    def _with_max_error(self, error: float) -> Self:
-        return self._of(self.variables, self._blocks, mass_error=self._mass_error, max_error=error)
+    def _with_errors(self, mass_error: float, max_error: float) -> Self:
+        return self._of(self.variables, self._blocks, mass_error=mass_error, max_error=max_error)
 
     @classmethod
     def from_gaussian(cls, variable: Continuous, mean: float, variance: float, **options: Any) -> MTE:
@@ -180,7 +182,10 @@ class MTE(Potential):
         return magnitude / abs(value) if value else math.inf if magnitude else 1.0
 
     def __repr__(self) -> str:
-        return formula(self._terms, self._columns, head(self.child, self.parents))
+        title = head(self.child, self.parents)
+        if math.prod(len(block.owner) for block in self._blocks) > _READABLE:
+            return f"{title} = product of {len(self._blocks)} MTEs, not multiplied out"
+        return formula(self._terms, self._columns, title)
 
     # -- protocol: values -----------------------------------------------------------------------------------------
 
@@ -244,7 +249,7 @@ class MTE(Potential):
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return the finite ends of the pieces along a variable."""
         column = self._continuous(name)
-        ends = np.unique(np.concatenate([cuts for block in self._blocks for cuts in (block.cuts[column],)]))
+        ends = np.unique(np.concatenate([block.cuts[column] for block in self._blocks]))
         return np.asarray(ends[np.isfinite(ends)])
 
     def scale(self, name: str) -> float:
@@ -263,9 +268,7 @@ class MTE(Potential):
             if other != name and other in self.scope and isinstance(self.variable(other), Continuous):
                 ranges.append((self._continuous(other), float(np.min(low)), float(np.max(high))))
         mass = self.integral() if not self.parents else 1.0
-        low, high = mte_univariate.support(
-            self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name
-        )
+        low, high = support(self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name)
         return (low, high) if low < high else variable.domain
 
     def cellwise(self, name: str) -> bool:
@@ -425,51 +428,6 @@ class MTE(Potential):
         masses = algebra.marginal(self._factors, [v.name for v in others])
         inverse = masses[0], (algebra.reciprocal(masses, self.child.name),)
         return self._of(variables, [*algebra.widened(self._factors, variables), *algebra.widened(inverse, variables)])
-
-    # -- one continuous variable ----------------------------------------------------------------------------------
-
-    def _single(self) -> tuple[Terms, ...]:
-        if len(self.variables) != 1 or not isinstance(self.child, Continuous):
-            raise NetworkError(
-                f"this needs a density of one continuous variable, not of {shorten(self.scope)}; "
-                "restrict or marginalize the others"
-            )
-        return self._blocks
-
-    def mean(self) -> float:
-        """Return the mean of the (normalized) density of one variable."""
-        return mte_univariate.mean_and_variance(self._single())[0]
-
-    def var(self) -> float:
-        """Return the variance of the (normalized) density of one variable."""
-        return mte_univariate.mean_and_variance(self._single())[1]
-
-    def std(self) -> float:
-        """Return the standard deviation of the (normalized) density of one variable."""
-        return math.sqrt(self.var())
-
-    def moment(self, order: int, center: float = 0.0) -> float:
-        """Return the mean of ``(x - center)**order`` under the (normalized) density of one variable."""
-        return mte_univariate.moment(self._single(), order, center)
-
-    def pdf(self, x: ArrayLike) -> Values | float:
-        """Return the normalized density of one variable; `f(x=...)` gives it as it is."""
-        self._single()
-        return self(**{self.child.name: x}) / self.integral()
-
-    def cdf(self, x: ArrayLike) -> Values | float:
-        """Return the distribution function of the (normalized) density of one variable."""
-        result = mte_univariate.cdf(self._single(), np.asarray(x, dtype=float))
-        return result if result.ndim else float(result)
-
-    def quantile(self, probability: ArrayLike) -> Values | float:
-        """Return the inverse of `cdf`."""
-        self._single()
-        wanted = np.asarray(probability, dtype=float)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            raise NetworkError(f"probabilities lie between 0 and 1, unlike {probability!r}")
-        result = self.ppf(wanted.ravel(), {}).reshape(wanted.shape)
-        return result if result.ndim else float(result)
 
     # -- files ----------------------------------------------------------------------------------------------------
 

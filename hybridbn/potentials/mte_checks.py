@@ -64,7 +64,7 @@ def place(columns: Sequence[Variable], codes: Sequence[int], low: Sequence[float
     for v, a, b in zip(continuous, low, high, strict=True):
         if (a, b) == v.domain or (math.isinf(a) and math.isinf(b)):
             continue
-        lower, upper = f"{a:g} <= " if math.isfinite(a) else "", f" < {b:g}" if math.isfinite(b) else ""
+        lower, upper = f"{a:.10g} <= " if math.isfinite(a) else "", f" < {b:.10g}" if math.isfinite(b) else ""
         parts.append(f"{lower}{v.name}{upper}")
     return ", ".join(parts) or "everywhere"
 

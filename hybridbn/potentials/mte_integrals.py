@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.exponentials import segment_integrals
+from hybridbn.potentials.exponentials import decay_integral, segment_integrals
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.potentials.mte_values import cells_of, contracted, flattened, joint_groups
 from hybridbn.variables import Codes, Values
@@ -17,6 +17,7 @@ from hybridbn.variables import Codes, Values
 __all__ = ["cell_integrals", "inverse_cdf"]
 
 _CHUNK = 1 << 16  # numbers in a temporary array
+_ROWS, _GUESSES = 8192, 257
 _STEPS = 200  # bisections that halve any bracket of floats to nothing are fewer
 
 
@@ -120,35 +121,41 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
         pieces = np.unique(terms.owner[chosen])
         pieces = pieces[np.argsort(terms.low[pieces, column])]
         groups = [np.arange(terms.starts[p], terms.starts[p + 1]) for p in pieces]
-        sides = [terms.coefficient[g, None] * _parents_side(terms, g, parents, part) for g in groups]
-        zero = np.zeros(())
-        masses = np.stack([
-            segment_integrals(
-                terms.rates[g, column], terms.anchors[g, column], terms.low[p, column], terms.high[p, column], 0, zero
-            )[0] @ side
-            for p, g, side in zip(pieces, groups, sides, strict=True)
-        ])  # fmt: skip
+        # where the parents only choose the pieces, one column of coefficients serves all rows
+        alike = not terms.rates[chosen, :column].any()
+        rows_of_sides = (
+            (slice(start, start + 1) if sequence is None else sequence[start : start + 1]) if alike else part
+        )
+        sides = [terms.coefficient[g, None] * _parents_side(terms, g, parents, rows_of_sides) for g in groups]
+        masses = np.stack([_mass(terms, p, g, column) @ side for p, g, side in zip(pieces, groups, sides, strict=True)])
         masses = np.maximum(masses, 0.0)
         upto = np.cumsum(masses, axis=0)
+        held = np.flatnonzero((masses > 0).any(axis=1))
+        if not len(held):
+            continue
         target = uniforms[part] * upto[-1]
+        where = np.searchsorted(upto[:, 0], target, side="right") if alike else (target >= upto).sum(axis=0)
+        where = np.minimum(where, len(masses) - 1 - np.argmax(masses[::-1] > 0, axis=0))  # the last piece with mass
         found = np.full(len(target), np.nan)
-        where = np.minimum((target >= upto).sum(axis=0), len(pieces) - 1)
-        while True:  # a piece without mass holds no probability: step back to one that does
-            empty = (masses[where, np.arange(len(where))] <= 0) & (where > 0)
-            if not empty.any():
-                break
-            where[empty] -= 1
-        for i, (p, g) in enumerate(zip(pieces, groups, strict=True)):
-            rows = np.flatnonzero((where == i) & (upto[-1] > 0))
+        for i in held:
+            rows = np.flatnonzero((where == i) & (masses[i] > 0))
             if len(rows):
-                mass = masses[i, rows]
-                below = np.clip(target[rows] - (upto[i, rows] - mass), 0.0, mass)
+                columns = np.zeros(1, dtype=np.intp) if alike else rows
+                mass = masses[i, columns]
+                below = np.clip(target[rows] - (upto[i, columns] - mass), 0.0, mass)
+                g, p = groups[i], pieces[i]
                 found[rows] = _inverse_in_piece(
-                    terms.rates[g, column], terms.anchors[g, column], sides[i][:, rows],
+                    terms.rates[g, column], terms.anchors[g, column], sides[i][:, columns],
                     float(terms.low[p, column]), float(terms.high[p, column]), below, mass,
                 )  # fmt: skip
         result[part] = found
     return result
+
+
+def _mass(terms: Terms, piece: int, of_piece: Codes, column: int) -> Values:
+    """Return the integral of each term's exponential along one column of its piece."""
+    low, high = terms.low[piece, column], terms.high[piece, column]
+    return decay_integral(np.abs(terms.rates[of_piece, column]), high - low)
 
 
 def _inverse_in_piece(
@@ -161,54 +168,67 @@ def _inverse_in_piece(
     """
     reach = 800.0 / np.abs(rates[rates != 0]).min() if (rates != 0).any() else 0.0
     bottom, top = (low if math.isfinite(low) else high - reach), (high if math.isfinite(high) else low + reach)
+    alike = factors.shape[1] == 1  # one first guess serves all rows
     result = np.empty(len(below))
     from_low = below <= 0.5 * mass
     for upward in (True, False):
         rows = np.flatnonzero(from_low == upward)
-        if len(rows):
-            target = below[rows] if upward else mass[rows] - below[rows]
-            result[rows] = _newton(rates, anchors, factors[:, rows], (low, high), (bottom, top), target, upward)
+        target = below[rows] if upward else (mass if alike else mass[rows]) - below[rows]
+        end = low if upward else high
+        curve = _Curve(rates, anchors, low, high, upward)
+        if alike and len(rows) > 4 * _GUESSES:
+            guesses = bottom + (top - bottom) * (0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, _GUESSES)))
+            masses = curve.at(guesses, factors)[0]
+            start = np.interp(target, masses if upward else masses[::-1], guesses if upward else guesses[::-1])
+        elif math.isinf(low) or math.isinf(high):  # where one exponential of mean decay would have it
+            scale = 1.0 / np.abs(rates[rates != 0]).mean()
+            start = np.full(len(rows), top - scale if math.isinf(low) else bottom + scale)
+        else:
+            start = np.full(len(rows), 0.5 * (bottom + top))
+        for begin in range(0, len(rows), _ROWS):
+            part = slice(begin, begin + _ROWS)
+            factor = factors if alike else factors[:, rows[part]]
+            result[rows[part]] = _newton(curve, factor, start[part], target[part], (bottom, top), end)
     return result
 
 
+class _Curve:
+    """The integral from the lower end of a piece to z, or from z to its upper end, and the density there."""
+
+    def __init__(self, rates: Values, anchors: Values, low: float, high: float, upward: bool) -> None:
+        self.rate, self.anchor, self.steepness = rates[:, None], anchors[:, None], np.abs(rates)[:, None]
+        self.low, self.high, self.upward = low, high, upward
+        # seen from z or from the anchor, whichever is the end where the exponential is larger
+        self.from_z = self.rate > 0 if upward else self.rate < 0
+
+    def at(self, z: Values, factor: Values) -> tuple[Values, Values, Values]:
+        """Return the integrals, the sums of their terms' absolute values, and the densities."""
+        with np.errstate(under="ignore"):
+            wave = np.exp(np.where(self.rate == 0, 0.0, self.rate * (z - self.anchor)))
+            widths = decay_integral(self.steepness, z - self.low if self.upward else self.high - z)
+            shares = np.where(self.from_z, wave, 1.0) * widths * factor
+            return shares.sum(axis=0), np.abs(shares).sum(axis=0), (wave * factor).sum(axis=0)
+
+
 def _newton(
-    rates: Values, anchors: Values, factors: Values, ends: tuple[float, float], bracket: tuple[float, float],
-    target: Values, upward: bool,
-) -> Values:  # fmt: skip
+    curve: _Curve, factor: Values, z: Values, target: Values, bracket: tuple[float, float], end: float
+) -> Values:
     lower, upper = np.full(len(target), bracket[0]), np.full(len(target), bracket[1])
-    rate, anchor, zero = rates[:, None], anchors[:, None], np.zeros(())
-    z = np.full(len(target), 0.5 * (bracket[0] + bracket[1]))
-    if math.isinf(ends[0]) or math.isinf(ends[1]):  # start where one exponential of mean decay would have it
-        scale = 1.0 / np.abs(rates[rates != 0]).mean()
-        z = np.full(len(target), bracket[1] - scale if math.isinf(ends[0]) else bracket[0] + scale)
-    active = np.arange(len(target))
+    sign = 1.0 if curve.upward else -1.0
+    z = np.where((target <= 0) & math.isfinite(end), end if math.isfinite(end) else 0.0, z)
+    active = np.flatnonzero((target > 0) | (not math.isfinite(end)))
     for _ in range(_STEPS):
-        x, factor, goal = z[active], factors[:, active], target[active]
-        low, high = (np.full(len(x), ends[0]), x) if upward else (x, np.full(len(x), ends[1]))
-        shares = segment_integrals(rate, anchor, low, high, 0, zero)[0] * factor
-        mass = shares.sum(axis=0)
-        with np.errstate(under="ignore", divide="ignore", invalid="ignore", over="ignore"):
-            density = (np.exp(np.where(rate == 0, 0.0, rate * (x - anchor))) * factor).sum(axis=0)
-            beyond = (mass > goal) if upward else (mass < goal)
-            upper[active] = np.where(beyond, x, upper[active])
-            lower[active] = np.where(beyond, lower[active], x)
-            step = (np.log(mass) - np.log(goal)) * mass / density * (1.0 if upward else -1.0)
-            new = x - step
-            noise = 4e-16 * (np.abs(shares).sum(axis=0) / density)  # steps below it only follow rounding errors
-        middle = 0.5 * (lower[active] + upper[active])
-        new = np.where((new >= lower[active]) & (new <= upper[active]), new, middle)
-        z[active] = np.where(goal > 0, new, ends[0] if upward else ends[1]) if _finite(ends, upward) else new
-        done = (
-            (np.abs(new - x) <= np.maximum(4e-16 * np.abs(new), noise))
-            | (goal <= 0) & _finite(ends, upward)
-            | (mass == goal)
-        )
-        z[active[mass == goal]] = x[mass == goal]
-        active = active[~done]
         if not len(active):
             break
+        x, goal = z[active], target[active]
+        mass, magnitude, density = curve.at(x, factor if factor.shape[1] == 1 else factor[:, active])
+        beyond = mass > goal if curve.upward else mass < goal
+        upper[active] = np.where(beyond, x, upper[active])
+        lower[active] = np.where(beyond, lower[active], x)
+        with np.errstate(under="ignore", divide="ignore", invalid="ignore", over="ignore"):
+            new = x - sign * np.log(mass / goal) * mass / density
+        new = np.where((new >= lower[active]) & (new <= upper[active]), new, 0.5 * (lower[active] + upper[active]))
+        there = np.abs(mass - goal) <= 2e-16 * magnitude  # more steps would follow rounding errors
+        z[active] = np.where(there, x, new)
+        active = active[~(there | (np.abs(new - x) <= 4e-16 * np.abs(new)))]
     return z
-
-
-def _finite(ends: tuple[float, float], upward: bool) -> bool:
-    return math.isfinite(ends[0] if upward else ends[1])

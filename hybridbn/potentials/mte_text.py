@@ -56,11 +56,11 @@ def _term(coefficient: float, rates: Values, anchors: Values, names: Sequence[st
     if not moving:
         return coefficient, ""
     at_zero = unanchored(coefficient, rates[moving], anchors[moving])
-    plain = not at_zero or _SMALLEST <= abs(at_zero) <= _LARGEST
+    plain = not at_zero or _SMALLEST <= at_zero.copy_abs() <= _LARGEST
     parts = []
     for j in moving:
         anchor = 0.0 if plain else float(anchors[j])
-        what = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.6g})"
+        what = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.10g})"
         parts.append((float(rates[j]), what))
     inner = ""
     for rate, what in parts:

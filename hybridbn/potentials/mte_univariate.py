@@ -6,13 +6,16 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.mte_products import univariate_integrals
+from hybridbn.potentials.mte_integrals import inverse_cdf
+from hybridbn.potentials.mte_products import multiplied_out, total, univariate_integrals
 from hybridbn.potentials.mte_terms import Terms
-from hybridbn.variables import Values
+from hybridbn.potentials.mte_values import values
+from hybridbn.variables import Continuous, Values, Variable, shorten
 
-__all__ = ["cdf", "mean_and_variance", "moment", "support"]
+__all__ = ["Univariate", "cdf", "mean_and_variance", "support"]
 
 
 def _edges(blocks: Sequence[Terms]) -> Values:
@@ -40,11 +43,6 @@ def mean_and_variance(blocks: Sequence[Terms]) -> tuple[float, float]:
     return center + float(first), max(float(second - first**2), 0.0)
 
 
-def moment(blocks: Sequence[Terms], order: int, center: float) -> float:
-    """Return the mean of ``(x - center)**order``."""
-    return float(_shares(blocks, order, center)[order])
-
-
 def cdf(blocks: Sequence[Terms], x: Values) -> Values:
     """Return the distribution function of the normalized density."""
     low, high = _edges(blocks)
@@ -54,6 +52,70 @@ def cdf(blocks: Sequence[Terms], x: Values) -> Values:
     if not upto[-1] > 0:
         raise NetworkError("the density has no mass")
     return np.asarray(np.clip(upto[:-1] / upto[-1], 0.0, 1.0)[place].reshape(x.shape))
+
+
+class Univariate:
+    """What an MTE can tell of a density of one continuous variable, after restricting or marginalizing the others.
+
+    All of it is about the normalized density, whatever its mass is.
+    """
+
+    child: Variable
+    parents: tuple[Variable, ...]
+    _blocks: tuple[Terms, ...]
+
+    def _single(self) -> tuple[Terms, ...]:
+        if self.parents or not isinstance(self.child, Continuous):
+            names = shorten(v.name for v in (*self.parents, self.child))
+            raise NetworkError(
+                f"this needs a density of one continuous variable, not of {names}; restrict or marginalize the others"
+            )
+        return self._blocks
+
+    def mean(self) -> float:
+        """Return the mean."""
+        return mean_and_variance(self._single())[0]
+
+    def var(self) -> float:
+        """Return the variance."""
+        return mean_and_variance(self._single())[1]
+
+    def std(self) -> float:
+        """Return the standard deviation."""
+        return math.sqrt(self.var())
+
+    def moment(self, order: int, center: float = 0.0) -> float:
+        """Return the mean of ``(x - center)**order``."""
+        return float(_shares(self._single(), order, center)[order])
+
+    def pdf(self, x: ArrayLike) -> Values | float:
+        """Return the normalized density; `f(x=...)` gives it as it is."""
+        points = _numbers(x)
+        result: Values = np.ones(points.size)
+        for block in self._single():
+            result = result * values(block, [points.reshape(-1)])
+        result = np.asarray(result / total(self._blocks)[0]).reshape(points.shape)
+        return result if result.ndim else float(result)
+
+    def cdf(self, x: ArrayLike) -> Values | float:
+        """Return the distribution function."""
+        result = cdf(self._single(), _numbers(x))
+        return result if result.ndim else float(result)
+
+    def quantile(self, probability: ArrayLike) -> Values | float:
+        """Return the inverse of `cdf`."""
+        wanted = np.asarray(probability, dtype=float)
+        if not ((wanted >= 0) & (wanted <= 1)).all():
+            raise NetworkError(f"probabilities lie between 0 and 1, unlike {probability!r}")
+        result = inverse_cdf(multiplied_out(self._single()), wanted.ravel(), []).reshape(wanted.shape)
+        return result if result.ndim else float(result)
+
+
+def _numbers(x: ArrayLike) -> Values:
+    points = np.asarray(x, dtype=float)
+    if np.isnan(points).any():
+        raise NetworkError("a value is missing (NaN)")
+    return points
 
 
 def support(

@@ -20,8 +20,13 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values
 __all__ = ["integrate", "ppf", "search", "solve"]
 
 NODES, WEIGHTS = (frozen(array) for array in np.polynomial.legendre.leggauss(10))
+ENDS = frozen([2.0**-30 - 1, 1 - 2.0**-30])
+EXTRAPOLATION = frozen(
+    np.polynomial.legendre.legvander(ENDS, 9) @ np.linalg.inv(np.polynomial.legendre.legvander(NODES, 9))
+)
 TAIL = 1e-16
 CELL_TOLERANCE = 1e-14
+HIDDEN_TOLERANCE = 1e-10
 MASS_TOLERANCE = 1e-6
 STEPS = frozen(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4)))))
 """Distances of edges from the peak, in widths of it: heavy tails, and tails of a pole, reach far."""
@@ -219,14 +224,18 @@ def _named(potential: Potential, point: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high: Values) -> Values:
-    result = np.empty(len(low))
+def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high: Values) -> tuple[Values, Values]:
+    """Integrate over cells; also tell what a jump near an end, between the nodes and the end, could have hidden."""
+    result, hidden = np.empty(len(low)), np.empty(len(low))
     for start in range(0, len(low), CELLS):
         block = slice(start, start + CELLS)
         half = 0.5 * (high[block] - low[block])
-        points = low[block] + half * (1 + NODES[:, None])
-        result[block] = half * (WEIGHTS @ _evaluate(potential, given, rows[block], points))
-    return result
+        points = low[block] + half * (1 + np.concatenate((NODES, ENDS))[:, None])
+        density = _evaluate(potential, given, rows[block], points)
+        result[block] = half * (WEIGHTS @ density[: len(NODES)])
+        surprise = np.abs(density[len(NODES) :] - EXTRAPOLATION @ density[: len(NODES)])
+        hidden[block] = half * (1 + NODES[0]) * surprise.sum(axis=0)
+    return result, hidden
 
 
 def _cells(potential: Potential, given: Axes) -> _Cells:
@@ -247,13 +256,14 @@ def _cells_within(potential: Potential, given: Axes, reach: int) -> _Cells:
     low, high = edges[:-1].ravel(), edges[1:].ravel()
     wide = high > low
     owner, low, high = owner[wide], low[wide], high[wide]
-    whole = _integrals(potential, given, owner, low, high)
+    whole, _ = _integrals(potential, given, owner, low, high)
     done: list[tuple[Codes, Values, Values, Values]] = []
     for _ in range(64):  # after so many halvings any interval is down to neighboring doubles
         middle = low + 0.5 * (high - low)
-        left = _integrals(potential, given, owner, low, middle)
-        right = _integrals(potential, given, owner, middle, high)
+        left, hidden_left = _integrals(potential, given, owner, low, middle)
+        right, hidden_right = _integrals(potential, given, owner, middle, high)
         fine = np.abs(left + right - whole) <= CELL_TOLERANCE + 4e-16 * whole
+        fine &= hidden_left + hidden_right <= HIDDEN_TOLERANCE
         fine |= ~((middle > low) & (middle < high))
         both = np.concatenate((fine, fine))
         owner, low, high = np.tile(owner, 2), np.concatenate((low, middle)), np.concatenate((middle, high))
@@ -331,7 +341,8 @@ def _edges(potential: Potential, given: Axes, reach: int) -> Values:
     if reach < REACHES[0]:
         low = np.maximum(low, np.min(anchors, axis=0) - 2.0**reach)
         high = np.minimum(high, np.max(anchors, axis=0) + 2.0**reach)
-    peak = _peak(potential, given, low, high, np.concatenate((breaks, _around(anchors, low, high, reach))))
+    marks = np.concatenate((_beside(breaks, low, high), _around(anchors, low, high, reach)))
+    peak = _peak(potential, given, low, high, marks)
     width = _width(potential, given, low, high, peak)
     away = STEPS[:, None] * width
     ends = np.stack([end for end in (low, high) if np.isfinite(end).all()] or [peak])
@@ -346,11 +357,9 @@ def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: V
     rows = np.arange(len(low))
     bounded = np.isfinite(low) & np.isfinite(high)
     with np.errstate(invalid="ignore"):
-        even = np.where(bounded, low, 0) + np.where(bounded, high - low, 0) * np.linspace(0, 1, 201)[:, None]
-    middles = marks[:-1] + 0.5 * (marks[1:] - marks[:-1])
-    grid = np.sort(
-        np.concatenate((even, marks, middles)) if bounded.any() else np.concatenate((marks, middles)), axis=0
-    )
+        even = np.where(bounded, low, 0) + np.where(bounded, high - low, 0) * (np.arange(200.0)[:, None] + 0.5) / 200
+    grid = np.concatenate((even, marks)) if bounded.any() else marks
+    grid = np.sort(np.where((grid > low) & (grid < high), grid, _inner(low, high)), axis=0)
     for _ in range(18):
         logs = _evaluate(potential, given, rows, grid, log=True)
         # neither NaN nor a pole, which may be integrable, is a peak to lay cells around
@@ -360,25 +369,47 @@ def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: V
         before = np.max(grid, axis=0, initial=-np.inf, where=grid < found)
         after = np.min(grid, axis=0, initial=np.inf, where=grid > found)
         before, after = np.where(np.isfinite(before), before, found), np.where(np.isfinite(after), after, found)
-        sides = np.linspace(0, 1, 9)[:, None]
+        # uneven shares, which do not lead back to an anchor between two points
+        sides = np.array([0.0, 0.11, 0.23, 0.36, 0.48, 0.61, 0.74, 0.87, 1.0])[:, None]
         grid = np.concatenate((before + (found - before) * sides, (found + (after - found) * sides)[1:]))
     return np.asarray(found)
 
 
+def _inner(low: Values, high: Values) -> Values:
+    """Return some point inside each interval; ends are left alone, because a density may have a pole there."""
+    with np.errstate(invalid="ignore"):
+        one_end = np.where(np.isfinite(low), low + 1, np.where(np.isfinite(high), high - 1, 1.0))
+        return np.where(np.isfinite(low) & np.isfinite(high), 0.5 * low + 0.5 * high, one_end)
+
+
+def _beside(breaks: Values, low: Values, high: Values) -> Values:
+    """Return points between neighboring breaks, also very near to them, but not the breaks."""
+    if not len(breaks):
+        return breaks
+    breaks = np.sort(
+        np.concatenate((np.maximum(breaks[:1] - 1, low), breaks, np.minimum(breaks[-1:] + 1, high))), axis=0
+    )
+    near = np.exp2([-40.0, -30, -20, -10, -5, -2])
+    shares = np.concatenate((near, [0.5], 1 - near))[:, None, None]
+    return np.asarray((breaks[:-1] + shares * np.diff(breaks, axis=0)).reshape(-1, breaks.shape[1]))
+
+
 def _around(anchors: Sequence[Values], low: Values, high: Values, reach: int) -> Values:
-    """Return points at distances of powers of two from the anchors.
+    """Return points at distances of powers of two from the anchors, but not the anchors.
 
     A density that underflows to 0 far from its center shows no way; most have their center at 0 or a parent's value.
     """
     away = np.exp2(np.arange(-40.0, reach))
-    steps = np.concatenate((-away[::-1], [0.0], away))[:, None]
-    return np.concatenate([np.clip(anchor + steps, low, high) for anchor in anchors])
+    steps = np.concatenate((-away[::-1], away))[:, None]
+    inside = [anchor + steps for anchor in anchors]
+    return np.concatenate([np.where((points > low) & (points < high), points, _inner(low, high)) for points in inside])
 
 
 def _width(potential: Potential, given: Axes, low: Values, high: Values, peak: Values) -> Values:
     """Return how far from the peak the density has fallen by a factor e on both sides; an end of the domain counts."""
     rows = np.arange(len(low))
-    away = np.exp2(np.arange(-70, 70.0))[:, None]
+    # not exactly powers of two, which lead back to the anchors
+    away = 1.00001 * np.exp2(np.arange(-70, 70.0))[:, None]
     top = _evaluate(potential, given, rows, peak[None, :], log=True)
     fallen = np.ones((len(away), len(rows)), dtype=bool)
     for sign in (-1, 1):
