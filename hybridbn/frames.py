@@ -27,7 +27,7 @@ from hybridbn.columns import (
 from hybridbn.errors import TableError
 from hybridbn.variables import shorten
 
-__all__ = ["Frame", "arrow_labels", "cells_of", "opened", "series_kind"]
+__all__ = ["Frame", "arrow_codes", "arrow_labels", "cells_of", "opened", "series_kind"]
 
 
 class Frame(NamedTuple):
@@ -313,12 +313,17 @@ def _arrow_cells(name: str, values: Any, kind: Kind | None) -> Cells:
 
 def arrow_labels(name: str, column: Any, *, declared: bool) -> Cells:
     """Return a dictionary-encoded pyarrow column as discrete cells; `declared` where its type names the states."""
+    codes, states = arrow_codes(column)
+    return labels(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
+
+
+def arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]]:
+    """Return a dictionary-encoded pyarrow column as codes (-1: missing) and the values they stand for."""
     import pyarrow.compute as compute
 
     merged = _merged(column)
-    states = merged.dictionary.to_pylist()
     codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
-    return labels(name, codes.to_numpy(), states, declared=declared, ordered=declared and merged.type.ordered)
+    return codes.to_numpy(), merged.dictionary.to_pylist()
 
 
 def _merged(column: Any) -> Any:
@@ -336,5 +341,12 @@ def _floats(column: Any) -> NDArray[np.float64]:
     """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
     import pyarrow.compute as compute
 
-    array: NDArray[np.float64] = (compute.fill_null(column, np.nan) if column.null_count else column).to_numpy()
+    if not column.null_count:
+        whole: NDArray[np.float64] = column.to_numpy()
+        return whole
+    # Chunk by chunk into one array: fresh memory is the dearest part of all this.
+    array, start = np.empty(len(column), dtype=np.float64), 0
+    for chunk in column.chunks:
+        array[start : start + len(chunk)] = compute.fill_null(chunk, np.nan).to_numpy()
+        start += len(chunk)
     return array

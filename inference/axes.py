@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.potentials.base import all_states
 from hybridbn.variables import Values
 
 __all__ = ["CellAxis", "NodeAxis", "StateAxis", "cell_points", "legendre", "node_axis"]
@@ -34,7 +35,7 @@ class StateAxis:
     @property
     def points(self) -> NDArray[Any]:
         """The codes."""
-        return np.arange(self.size)
+        return all_states(self.size)
 
 
 @dataclass(frozen=True)

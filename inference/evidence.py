@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,23 +74,23 @@ class Finding:
     low: Values | None = None
     high: Values | None = None
     functions: tuple[Callable[[Values], Any] | None, ...] | None = None
-    observed: NDArray[np.bool_] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        known = self.values >= 0 if isinstance(self.variable, Discrete) else ~np.isnan(self.values)
-        object.__setattr__(self, "observed", known)
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """Where there is an observed value (rows,)."""
+        return np.asarray(self.values >= 0 if isinstance(self.variable, Discrete) else ~np.isnan(self.values))
 
-    @property
+    @cached_property
     def hard(self) -> bool:
         """Whether every row has an observed value and there is nothing else."""
-        return bool(self.observed.all()) and self.plain
+        return self.plain and bool(self.observed.all())
 
     @property
     def plain(self) -> bool:
         """Whether there is nothing but observed and missing values."""
         return self.likelihood is None and self.low is None and self.functions is None
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """Whether no row says anything."""
         return self.plain and not self.observed.any()
@@ -207,6 +208,9 @@ def _column(variable: Variable, table: Table) -> Finding:
 
 def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
     """Read values given one by one, each of any kind."""
+    if len(cells) == 1 and isinstance(cells[0], str | int | float):
+        value = variable.code(cells[0]) if isinstance(variable, Discrete) else variable.value(cells[0])
+        return Finding(variable, np.array([value]))
     many = len(cells) > 1
     if isinstance(variable, Continuous):
         return _continuous_cells(variable, cells, many)

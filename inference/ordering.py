@@ -94,7 +94,7 @@ def best_order(
         # cheap enough already, or so dear that no order will help
         if enough < best.total < HOPELESS:
             best = min(best, _greedy(score, list(around), logs, names, kept), key=_total)
-    tries = int(min(MOST_TRIES, best.total / (WORTH_A_TRY * len(names)))) if best.total < HOPELESS else 0
+    tries = int(min(MOST_TRIES, best.total / (WORTH_A_TRY * max(len(names), 1)))) if best.total < HOPELESS else 0
     generator = random.Random(0)
     for number in range(tries):
         shaken = _shaken(_weight if number % 3 else _fill, generator)

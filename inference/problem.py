@@ -100,12 +100,11 @@ class Question:
 
 def problem_of(network: Network, question: Question, evidence: Evidence) -> Problem:
     """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
-    potentials = {}
-    for name, attributes in network.nodes(data=True):
-        potential = attributes.get("potential")
-        if potential is None:
-            raise NetworkError(f"node {name!r} has no potential; check() tells what else is missing")
-        potentials[name] = potential
+    try:
+        potentials: dict[str, Potential] = {name: node["potential"] for name, node in network._node.items()}
+    except KeyError:
+        network.check()
+        raise
     pattern = tuple(sorted((name, *_pattern(finding)) for name, finding in evidence.findings.items()))
     key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
     found = _CACHE.get(key)

@@ -123,8 +123,11 @@ class PotentialSource:
 
     def _arranged(self, array: Values) -> Values:
         """Drop the dimensions of observed variables."""
-        drop = tuple(i for i, name in enumerate(self.potential.scope) if name not in self.names)
-        return array.reshape([n for i, n in enumerate(array.shape) if i not in drop])
+        scope = self.potential.scope
+        if len(scope) == len(self.names):
+            return array
+        kept = [size for size, name in zip(array.shape, scope, strict=False) if name in self.names]
+        return array.reshape([*kept, *array.shape[len(scope) :]])
 
     def _cells(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return masses in cells where the child is hidden, and its density in the one cell where it is observed."""

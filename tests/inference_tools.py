@@ -755,8 +755,7 @@ def widest(specs: Mapping[str, Spec], evidence: Mapping[str, Any]) -> int:
     hidden = {
         n
         for n, s in specs.items()
-        if not s.discrete
-        and (evidence.get(n) is None or isinstance(evidence[n], hb.Interval) or callable(evidence[n]))
+        if not s.discrete and (evidence.get(n) is None or isinstance(evidence[n], hb.Interval) or callable(evidence[n]))
     }
     return max(len(hidden & {*s.parents, n}) for n, s in specs.items())
 

@@ -18,7 +18,7 @@ from hybridbn.columns import EXACT_INTEGERS, Cells, Source
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.formats.scanning import Scanner, checked_bytes, coded_columns
-from hybridbn.frames import arrow_labels, cells_of
+from hybridbn.frames import arrow_codes, cells_of
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
@@ -160,9 +160,8 @@ def _parsed(
             coded = (
                 column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
             )
-            found = arrow_labels(name, coded, declared=False)
-            texts = [str(state) for state in found.states or ()]
-            _typed_into(cells, sources, name, found.array, texts, wanted, remedy)
+            codes, texts = arrow_codes(coded)
+            _typed_into(cells, sources, name, codes, texts, wanted, remedy)
         else:
             cells[name] = found = cells_of(name, column)
             if found.integer and len(column) and np.nanmax(np.abs(found.array), initial=0) >= EXACT_INTEGERS:

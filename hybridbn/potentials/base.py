@@ -20,6 +20,7 @@ from abc import ABC
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "Interval",
     "Potential",
     "Regression",
+    "all_states",
     "checked_array",
     "checked_parents",
     "frozen",
@@ -290,10 +292,15 @@ def checked_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Varia
     names = [child.name, *(parent.name for parent in parents)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise NetworkError(
-            f"{child.name!r}: {shorten(twice)} occurs more than once among the child and its parents"
-        )
+        raise NetworkError(f"{child.name!r}: {shorten(twice)} occurs more than once among the child and its parents")
     return tuple(parents)
+
+
+@lru_cache(maxsize=1024)
+def all_states(states: int) -> Codes:
+    """Return the axis of all states in order; always the same read-only array, so that it can be told by identity."""
+    codes: Codes = frozen(np.arange(states))
+    return codes
 
 
 def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:

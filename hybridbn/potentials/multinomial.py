@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Potential, checked_parents, frozen, spread
+from hybridbn.potentials.base import Axes, Potential, all_states, checked_parents, frozen, spread
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -79,10 +79,17 @@ class Multinomial(Potential):
         object.__setattr__(self, "table", _checked_table((*discrete, child), table, normalize))
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
-        """Look the points up; the table itself, read-only, where the axes are all states in order."""
-        if all(_is_whole(axes[variable.name], variable) for variable in self.variables):
-            return self.table, 0.0
-        return self.table[tuple(spread(axes, self.scope))], 0.0
+        """Look the points up; a read-only view of the table where each axis is all states in order, or one state."""
+        places: list[slice] = []
+        for name, states in zip(self.scope, self.table.shape, strict=True):
+            axis = axes[name]
+            if axis is all_states(states):
+                places.append(slice(None))
+            elif axis.shape == (1,):
+                places.append(slice(axis[0], axis[0] + 1))
+            else:
+                return self.table[tuple(spread(axes, self.scope))], 0.0
+        return self.table[tuple(places)], 0.0
 
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""
@@ -104,12 +111,6 @@ class Multinomial(Potential):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {' x '.join(map(str, self.table.shape))}>"
-
-
-def _is_whole(axis: NDArray[Any], variable: Variable) -> bool:
-    """Tell whether an axis is simply all the states in order."""
-    states = len(variable) if isinstance(variable, Discrete) else -1
-    return axis.shape == (states,) and bool((axis == np.arange(states)).all())
 
 
 def _checked_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool) -> Values:

@@ -1,0 +1,40 @@
+"""Learning potentials from (weighted, incomplete) columns: one fitter a family, sufficient statistics first.
+
+A fitter is imported when it is first asked for, so that asking for one does not load them all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from hybridbn.fitting.base import Fitter, Observed, Statistics, observed
+
+_HOMES = {
+    "Dirichlet": "multinomial",
+    "GaussianFitter": "gaussian",
+    "KernelFitter": "kernel",
+    "MEstimate": "multinomial",
+    "MTEFitter": "mte",
+    "MaximumLikelihood": "multinomial",
+    "MultinomialFitter": "multinomial",
+    "Role": "roles",
+    "SoftmaxFitter": "softmax",
+    "equal_frequency": "discretize",
+    "equal_width": "discretize",
+    "fit": "fit",
+    "fitter_of": "roles",
+    "joint_counts": "counts",
+    "mdl": "discretize",
+    "pair_counts": "counts",
+    "roles": "roles",
+    "single_counts": "counts",
+}
+
+__all__ = ["Fitter", "Observed", "Statistics", "observed", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,183 @@
+"""What every fitter promises: statistics of a table's rows first, the potential from them after.
+
+Statistics of disjoint sets of rows add up, so streaming, weights, boosting and many machines are one code path.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.potentials.base import Potential, checked_parents
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.table import Table
+
+__all__ = ["Fitter", "Observed", "Statistics", "observed"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Statistics(ABC):
+    """What a fitter has to know about some rows: the same for all that can be learned from them.
+
+    ``a + b`` are the statistics of the rows of both. A subclass adds its arrays and implements `merged`.
+
+    Attributes
+    ----------
+    child : Variable
+    parents : tuple of Variable
+    total : float
+        The weight of the rows that were used, which are those where child and parents are all observed.
+    """
+
+    child: Variable
+    parents: tuple[Variable, ...]
+    total: float
+
+    @abstractmethod
+    def merged(self, other: Self) -> Self:
+        """Return the statistics of the rows of both; the variables are known to be the same."""
+
+    def __add__(self, other: Any) -> Self:
+        if type(other) is not type(self):
+            return NotImplemented
+        if (self.child, *self.parents) != (other.child, *other.parents):
+            mine, yours = _family(self.child, self.parents), _family(other.child, other.parents)
+            detail = " with different states or domains" if mine == yours else ""
+            raise NetworkError(
+                f"can't merge statistics of {mine} with those of {yours}{detail}; read both tables against the same "
+                "variables: Table(data, variables=...)"
+            )
+        return self.merged(other)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {_family(self.child, self.parents)}: total weight {self.total:g}>"
+
+
+class Fitter(ABC):
+    """Learns one family of potentials; a subclass is a small frozen dataclass whose fields are its options.
+
+    Attributes
+    ----------
+    name : str
+        What the family is called where a name is enough: "multinomial", "gaussian", "softmax", "mte" or "kernel".
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from hybridbn.fitting import MultinomialFitter
+    >>> table = hb.Table({"c": ["a", "a", "b", None]})
+    >>> fitter, c = MultinomialFitter(), table.variable("c")
+    >>> halves = [fitter.statistics(half, c) for half in (table[:2], table[2:])]
+    >>> halves[0] + halves[1]
+    <MultinomialStatistics of 'c': total weight 3>
+    >>> fitter.potential(halves[0] + halves[1]).table
+    array([0.6, 0.4])
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
+        """Read what there is to know about the rows of a table.
+
+        The columns are read as codes or values of these variables, and each row counts with its weight. A row that
+        lacks the child or one of the parents is left out (available cases).
+        """
+
+    @abstractmethod
+    def potential(self, statistics: Any) -> Potential:
+        """Return the potential that the statistics speak for."""
+
+    def fit(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Potential:
+        """Return the potential that a table speaks for."""
+        return self.potential(self.statistics(table, child, parents))
+
+
+class Observed(NamedTuple):
+    """The rows of a table in which some variables are all observed and whose weight is not zero.
+
+    Attributes
+    ----------
+    columns : tuple of ndarray (rows,)
+        Codes or values of each variable, in their order.
+    weights : ndarray (rows,) or None
+        None where no weights were given: every row counts once.
+    total : float
+        The sum of the weights.
+    """
+
+    columns: tuple[NDArray[Any], ...]
+    weights: Values | None
+    total: float
+
+
+def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Observed:
+    """Return the child's column and then those of the parents, without the rows where one is missing or the weight zero.
+
+    The arrays are the table's own, not copies, where all rows stay.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> table = hb.Table({"x": [1.5, None, 3.0], "c": ["b", "a", "a"]}, weights=[2, 1, 1])
+    >>> observed(table, table.variable("x"), (table.variable("c"),))
+    Observed(columns=(array([1.5, 3. ]), array([1, 0])), weights=array([2., 1.]), total=3.0)
+    """
+    checked = checked_parents(child, parents)
+    columns = tuple(table.coded(variable) for variable in (child, *checked))
+    weights = table.weights if table.weighted else None
+    kept = np.ones(len(table), dtype=bool) if weights is None else weights > 0
+    for variable, column in zip((child, *checked), columns, strict=True):
+        np.logical_and(kept, column >= 0 if isinstance(variable, Discrete) else ~np.isnan(column), out=kept)
+    if not kept.all():
+        columns = tuple(column[kept] for column in columns)
+        weights = None if weights is None else weights[kept]
+    total = float(len(columns[0])) if weights is None else float(weights.sum())
+    return Observed(columns, weights, total)
+
+
+def refuse_empty(statistics: Statistics) -> None:
+    """Raise `TableError` where no row has a say.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from hybridbn.fitting import MultinomialFitter
+    >>> a, b = hb.Discrete("a", (0, 1)), hb.Discrete("b", (0, 1))
+    >>> MultinomialFitter().fit(hb.Table({"a": [0, None], "b": [None, 1]}), a, (b,))
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: no row has values of all of 'a' given 'b' and a positive weight, so nothing can be learned; ...
+    """
+    if not statistics.total > 0:
+        raise TableError(
+            f"no row has values of all of {_family(statistics.child, statistics.parents)} and a positive weight, so "
+            "nothing can be learned; leave out a column or an arc, or fill the missing cells first"
+        )
+
+
+def discrete_and_continuous(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], tuple[Continuous, ...]]:
+    """Return the discrete and the continuous parents, each in the parents' order.
+
+    Examples
+    --------
+    >>> c, x = Discrete("c", states=("a", "b")), Continuous("x")
+    >>> [[v.name for v in kind] for kind in discrete_and_continuous((x, c))]
+    [['c'], ['x']]
+    """
+    return (
+        tuple(parent for parent in parents if isinstance(parent, Discrete)),
+        tuple(parent for parent in parents if isinstance(parent, Continuous)),
+    )
+
+
+def _family(child: Variable, parents: tuple[Variable, ...]) -> str:
+    given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
+    return f"{child.name!r}{given}"
