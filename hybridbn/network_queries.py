@@ -169,6 +169,12 @@ class Queries:
 
         return explain(self._network, target, evidence, state)
 
+    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0) -> Any:
+        """Draw the graph with belief bars and density curves in its nodes, observed values marked; returns the axes."""
+        from hybridbn.inference.plots import plot_network
+
+        return plot_network(self._network, evidence, ax, size)
+
     @property
     def _network(self) -> Network:
         return cast("Network", self)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from hybridbn.inference.densities import CellPosterior
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Potential
+from hybridbn.potentials.mte import MTE, Piece
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["cell_posterior"]
@@ -53,7 +56,41 @@ def cell_posterior(
         table = np.expand_dims(table, position) * places.reshape([*shape, len(chosen)])
     low, high, shapes = _shapes(potential, points, axis)
     weights = table.reshape(-1, table.shape[-1])
-    return CellPosterior(child, low[:, None], high[:, None], shapes, weights, single, error, log_evidence)
+    closed_form = _ClosedForm(potential, axis.edges, points)
+    return CellPosterior(child, low[:, None], high[:, None], shapes, weights, closed_form, single, error, log_evidence)
+
+
+@dataclass(frozen=True)
+class _ClosedForm:
+    """The posterior as the variable's own MTE times a function that is constant in each cell, parents summed out."""
+
+    potential: Potential
+    edges: Values
+    points: Mapping[str, Any]
+
+    def __call__(self, weights: Values) -> MTE | None:
+        potential = self.potential
+        if not isinstance(potential, MTE) or any(isinstance(parent, Continuous) for parent in potential.parents):
+            return None
+        child, parents = potential.child, [p for p in potential.parents if isinstance(p, Discrete)]
+        mass, scale = potential.mass(self.points, self.edges)
+        found = weights.reshape(mass.shape)
+        factor = np.divide(found, mass * np.exp(scale), out=np.zeros_like(found), where=found > 0)
+        # a factor can't be constant without end, so endless tails are cut where nothing is left of them
+        low, high = potential.support(child.name, 1e-300)
+        edges = np.clip(self.edges, low, high)
+        pieces = [
+            Piece(
+                box={child.name: (float(edges[place[-1]]), float(edges[place[-1] + 1]))},
+                given={parent.name: parent.states[code] for parent, code in zip(parents, place, strict=False)},
+                constant=float(value),
+            )
+            for place, value in np.ndenumerate(factor)
+            if edges[place[-1]] < edges[place[-1] + 1]
+        ]
+        product = potential * MTE(child, parents=parents, pieces=pieces, normalize=None)
+        left = product.marginalize([parent.name for parent in parents]) if parents else product
+        return left if isinstance(left, MTE) else None
 
 
 def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tuple[Values, Values, Values]:

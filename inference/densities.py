@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import ORDER, legendre
 from hybridbn.inference.posterior import Posterior
+from hybridbn.potentials.mte import MTE
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["CellPosterior", "ContinuousPosterior", "GaussianPosterior", "PiecewisePosterior"]
@@ -131,6 +133,20 @@ class ContinuousPosterior(Posterior):
             raise TableError("give one point, or a list of points that all rows share")
         values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, len(self._error))))
         return self._out(values if points.ndim else values[0])
+
+    def as_mte(self, **options: Any) -> MTE:
+        """Return the density of a single case as a mixture of truncated exponentials.
+
+        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and TAN over
+        MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
+        """
+        if not self._single:
+            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
+        return self._as_mte(**options)
+
+    def _as_mte(self, **options: Any) -> MTE:
+        ends = self.quantile([1e-12, 1 - 1e-12])
+        return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
 
     def _by_rows(self, method: str, x: Values) -> Values:
         """Evaluate in blocks of rows, so that temporary arrays stay small."""
@@ -337,6 +353,8 @@ class CellPosterior(PiecewisePosterior):
     shapes : ndarray (cells * ORDER, shapes)
         Probabilities at the nodes; each shape sums to one.
     weights : ndarray (shapes, rows)
+    closed_form : function
+        From the weights of one row to the density as an MTE, or None if it is none.
     """
 
     def __init__(
@@ -346,12 +364,18 @@ class CellPosterior(PiecewisePosterior):
         high: Values,
         shapes: Values,
         weights: Values,
+        closed_form: Callable[[Values], MTE | None],
         single: bool,
         error: Values,
         log_evidence: Any,
     ):
         ContinuousPosterior.__init__(self, variable, single, error, log_evidence)
         self._shared_low, self._shared_high, self._shapes, self._weights = low, high, shapes, weights
+        self._closed_form = closed_form
+
+    def _as_mte(self, **options: Any) -> MTE:
+        exact = None if options else self._closed_form(self._weights[:, 0])
+        return super()._as_mte(**options) if exact is None else exact
 
     def _take(self, rows: NDArray[np.intp]) -> Self:
         clone = ContinuousPosterior._take(self, rows)

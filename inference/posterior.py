@@ -94,6 +94,12 @@ class Posterior(ABC):
         draws = self._named(self._drawn(uniforms))
         return self._out(draws if k is not None else draws[0])
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the distribution of a single case with matplotlib; returns the axes."""
+        from hybridbn.inference.plots import plot_posterior
+
+        return plot_posterior(self, ax)
+
     @abstractmethod
     def _drawn(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""

@@ -232,8 +232,8 @@ class _Kinds:
 
     def _shaped_by_cells(self, name: str, question: Question) -> bool:
         """Tell whether a target's shape in each cell is one of few: its parents have states or cells, observed or not."""
-        own = self.used[name]
-        return all(
+        own, finding = self.used[name], self.findings.get(name)
+        return (finding is None or finding.plain) and all(
             own.cellwise(parent.name)
             and (
                 parent.name in self.hard

@@ -189,7 +189,7 @@ def marginal(total: np.ndarray, axis: int) -> np.ndarray:
 # -- random hybrid networks ---------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(repr=False)
 class Spec:
     """A node as the library sees it and as a plain function.
 
@@ -205,6 +205,12 @@ class Spec:
     states: tuple[Any, ...] | None = None
     reach: tuple[float, float] = (0.0, 0.0)
     cuts: list[float] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"{self.family}{'*' * self.discrete}({', '.join(self.parents)})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
 
     @property
     def discrete(self) -> bool:
@@ -514,11 +520,11 @@ class Maker:
         combos = list(itertools.product(*(s.states for s in above)))  # type: ignore[arg-type]
         each = kinds * int(self.rng.integers(2, 4))
         owner = [combo for combo in combos for _ in range(each)]
-        low = [-2.0 if s is None else max(-2.0, s.reach[0]) for s in axes]
-        high = [2.0 if s is None else min(2.0, s.reach[1]) for s in axes]
+        low = [-1.6 if s is None else max(-1.6, s.reach[0]) for s in axes]
+        high = [1.6 if s is None else min(1.6, s.reach[1]) for s in axes]
         points = self.rng.uniform(low, high, size=(len(owner), len(axes)))
         labels = {s.name: [combo[i] for combo in owner] for i, s in enumerate(above)}
-        h = self.rng.uniform(0.35, 0.8, size=len(axes))
+        h = self.rng.uniform(0.45, 0.8, size=len(axes))
         weights = self.rng.uniform(0.5, 2, size=len(owner))
         return points, labels, h, weights, owner
 
@@ -678,12 +684,12 @@ def _panels(spec: Spec, finding: Any, width: float, order: int) -> tuple[np.ndar
 
 
 def reference(
-    specs: Mapping[str, Spec], target: str, evidence: Mapping[str, Any], width: float = 1.0, order: int = 14
+    specs: Mapping[str, Spec], target: str, evidence: Mapping[str, Any], width: float = 0.5, order: int = 16
 ) -> Reference:
     """Integrate the product of the plain functions over a fixed grid."""
     points: dict[str, Any] = {}
     weights: dict[str, np.ndarray] = {}
-    ends = np.empty(0)
+    ends, plain = np.empty(0), np.empty(0)
     for name, spec in specs.items():
         finding = evidence.get(name)
         hard = finding is not None and not isinstance(finding, hb.Interval | set | dict) and not callable(finding)
@@ -695,7 +701,7 @@ def reference(
         else:
             x, w, edges = _panels(spec, finding, width, order)
             if name == target:
-                ends = edges
+                ends, plain = edges, w
             points[name], weights[name] = x, w * finding(x) if callable(finding) else w
     relevant = _above(specs, [target, *(n for n, v in evidence.items() if v is not None)])
     letters = {name: chr(97 + i) for i, name in enumerate(specs)}
@@ -719,7 +725,7 @@ def reference(
             float(np.log(total)) + log_scale,
             table / total,
             np.asarray(points[target]) if not specs[target].discrete else np.empty(0),
-            weights[target],
+            plain,
             ends,
         )
 

@@ -154,7 +154,8 @@ def refuse_empty(statistics: Statistics) -> None:
     >>> MultinomialFitter().fit(hb.Table({"a": [0, None], "b": [None, 1]}), a, (b,))
     Traceback (most recent call last):
         ...
-    hybridbn.errors.TableError: no row has values of all of 'a' given 'b' and a positive weight, so nothing can be learned; ...
+    hybridbn.errors.TableError: no row has values of all of 'a' given 'b' and a positive weight, so nothing can be
+    learned; leave out a column or an arc, or fill the missing cells first
     """
     if not statistics.total > 0:
         raise TableError(

@@ -27,7 +27,7 @@ __all__ = ["MISSING", "read", "write"]
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
-_SAMPLE = 1 << 18
+_SAMPLE = 1 << 16
 _CHUNK = 50_000
 
 
@@ -164,9 +164,16 @@ def _parsed(
             _typed_into(cells, sources, name, codes, texts, wanted, remedy)
         else:
             cells[name] = found = cells_of(name, column)
-            if found.integer and len(column) and np.nanmax(np.abs(found.array), initial=0) >= EXACT_INTEGERS:
+            if found.integer and _beyond_floats(column):
                 sources[name] = Source("arrow", column)
     return Read(cells, sources)
+
+
+def _beyond_floats(column: Any) -> bool:
+    import pyarrow.compute as compute
+
+    ends = compute.min_max(column).as_py()
+    return any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends.values())
 
 
 def _all_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:

@@ -1,0 +1,260 @@
+"""Cut points of numbers: equal width, equal frequency, and Fayyad and Irani's entropy criterion.
+
+All return increasing cuts as `Discrete` takes them: state i is the interval ``[cuts[i-1], cuts[i])``. Missing values (NaN, and
+``-1`` in a target) and rows of weight zero are left out, and a column with a single value gets no cut.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hybridbn.errors import TableError
+from hybridbn.variables import Codes, Values
+
+__all__ = ["equal_frequency", "equal_width", "mdl"]
+
+
+def equal_width(
+    values: ArrayLike, target: ArrayLike | None = None, weights: ArrayLike | None = None, *, bins: int = 10
+) -> tuple[float, ...]:
+    """Return the cuts that divide the range of the values into intervals of equal width (Elkan 1997 takes 10).
+
+    Parameters
+    ----------
+    values : array_like of float (rows,)
+    target : ignored
+        Discretizers share their signature.
+    weights : array_like of float (rows,), optional
+        Only whether a weight is zero matters here.
+    bins : int
+
+    Examples
+    --------
+    >>> equal_width([0, 1, 7, 10], bins=5)
+    (2.0, 4.0, 6.0, 8.0)
+    >>> equal_width([3, 3, 3])
+    ()
+    """
+    numbers, _, _ = _checked(values, None, weights, bins)
+    if not numbers.size:
+        return ()
+    low, high = numbers.min(), numbers.max()
+    share = np.arange(1, bins) / bins
+    # written so that ends of 1e308 don't overflow; rounding may join cuts where the range is next to nothing
+    cuts = np.unique(low * (1 - share) + high * share)
+    return _listed(cuts[(cuts > low) & (cuts <= high)])
+
+
+def equal_frequency(
+    values: ArrayLike, target: ArrayLike | None = None, weights: ArrayLike | None = None, *, bins: int = 10
+) -> tuple[float, ...]:
+    """Return the cuts that divide the rows into groups of about equal weight.
+
+    Equal values stay together, so there may be fewer groups: each cut lies midway between the two neighboring values whose
+    cumulative weight comes nearest to the wanted share.
+
+    Parameters
+    ----------
+    values : array_like of float (rows,)
+    target : ignored
+        Discretizers share their signature.
+    weights : array_like of float (rows,), optional
+    bins : int
+
+    Examples
+    --------
+    >>> equal_frequency([1, 2, 3, 4, 50, 60], bins=3)
+    (2.5, 27.0)
+    >>> equal_frequency([1, 1, 1, 1, 1, 2], bins=3)
+    (1.5,)
+    """
+    numbers, _, checked_weights = _checked(values, None, weights, bins)
+    distinct, place = np.unique(numbers, return_inverse=True)
+    if len(distinct) < 2:
+        return ()
+    cumulative = np.cumsum(np.bincount(place.ravel(), checked_weights))
+    wanted = cumulative[-1] * np.arange(1, bins) / bins
+    inner = cumulative[:-1]
+    # the slack lets rounding of weighted sums not decide between two equally near boundaries
+    after = np.minimum(np.searchsorted(inner, wanted * (1 - 1e-12)), len(inner) - 1)
+    before = np.maximum(after - 1, 0)
+    nearer = wanted - inner[before] < (inner[after] - wanted) - 1e-12 * cumulative[-1]
+    chosen = np.unique(np.where(nearer, before, after))
+    return _listed(_midpoints(distinct, chosen))
+
+
+def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None = None) -> tuple[float, ...]:
+    r"""Return the cuts that tell most about a discrete target, as many as pay for their description.
+
+    Parameters
+    ----------
+    values : array_like of float (rows,)
+    target : array_like of int (rows,)
+        Codes of the target's states.
+    weights : array_like of float (rows,), optional
+        A row of weight 2 is two rows; so weights that sum to 1 leave nothing to learn from.
+
+    Notes
+    -----
+    Fayyad & Irani (1993): of all cuts between neighboring values the one with the least weighted entropy
+    of the target is kept where its gain pays for it,
+
+    .. math::
+
+        \mathrm{Gain} > \frac{\log_2(n - 1) + \log_2(3^k - 2) - [k H - k_1 H_1 - k_2 H_2]}{n},
+
+    with n the weight of the rows, k the number of states that occur and H their entropy in bits; then both sides are cut in
+    the same way. A number that tells nothing about the target gets no cut. Of equally good cuts the lowest is taken.
+
+    Examples
+    --------
+    >>> mdl([1, 2, 3, 4, 11, 12, 13, 14], [0, 0, 0, 0, 1, 1, 1, 1])
+    (7.5,)
+    >>> mdl([1, 2, 3, 4], [0, 1, 0, 1])
+    ()
+    """
+    if target is None:
+        raise TableError("MDL needs a discrete target; without one, use equal_frequency or equal_width")
+    numbers, classes, checked_weights = _checked(values, target, weights, 2)
+    if not numbers.size:
+        return ()
+    order = np.argsort(numbers, kind="stable")
+    rows = _Rows.sorted(numbers[order], classes[order], checked_weights[order])
+    cuts: list[float] = []
+    segments = [(0, len(numbers))]
+    while segments:
+        start, stop = segments.pop()
+        split = _best_split(rows, start, stop)
+        if split is not None:
+            cuts.append(split)
+            segments += _divided(rows, start, stop, split)
+    return _listed(np.sort(np.array(cuts)))
+
+
+class _Rows(NamedTuple):
+    """Rows in the order of their values.
+
+    `own` is the cumulative weight of each row's class up to and with the row.
+    """
+
+    values: Values
+    classes: Codes
+    weights: Values
+    own: Values
+
+    @classmethod
+    def sorted(cls, values: Values, classes: Codes, weights: Values) -> _Rows:
+        by_class = np.argsort(classes, kind="stable")
+        running = np.cumsum(weights[by_class])
+        sizes = np.bincount(classes)
+        starts = np.cumsum(sizes) - sizes
+        before = np.concatenate([[0.0], running])[starts]
+        own = np.empty(len(values))
+        own[by_class] = running - np.repeat(before, sizes)
+        return cls(values, classes, weights, own)
+
+
+def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
+    """Return the cut of the rows from start to stop that has the greatest gain, or None where it does not pay.
+
+    With f(x) = x log2 x, the entropy of a set times its weight is f(n) - sum f(n_c). Moving a row from the
+    right to the left changes one n_c on each side, so both sums are cumulative sums over the rows, whatever the number of
+    classes.
+    """
+    part = slice(start, stop)
+    values, classes, weights = rows.values[part], rows.classes[part], rows.weights[part]
+    boundaries = np.flatnonzero(values[1:] > values[:-1])
+    if not boundaries.size:
+        return None
+    _, classes = np.unique(classes, return_inverse=True)
+    classes = classes.ravel()
+    totals = np.bincount(classes, weights)
+    if len(totals) < 2:
+        return None
+    # what each class weighed before this segment: at its first row, the running weight without the row itself
+    first = np.full(len(totals), len(classes))
+    np.minimum.at(first, classes, np.arange(len(classes)))
+    base = rows.own[part][first] - weights[first]
+    left = rows.own[part] - base[classes]
+    right = np.maximum(totals[classes] - left, 0.0)
+    left_sums = np.cumsum(_plogp(left) - _plogp(np.maximum(left - weights, 0.0)))[boundaries]
+    right_sums = (_plogp(totals).sum() + np.cumsum(_plogp(right) - _plogp(right + weights)))[boundaries]
+    n = totals.sum()
+    n_left = np.cumsum(weights)[boundaries]
+    n_right = n - n_left
+    remaining = (_plogp(n_left) - left_sums) + (_plogp(n_right) - right_sums)
+    best = int(np.flatnonzero(remaining <= remaining.min() + 1e-9 * n)[0])
+    cut = int(boundaries[best])
+    whole, below, above = (
+        _entropy(counts) for counts in (totals, *_both_sides(classes, weights, cut + 1, len(totals)))
+    )
+    k, k_below, k_above = len(totals), len(np.unique(classes[: cut + 1])), len(np.unique(classes[cut + 1 :]))
+    gain = whole - (n_left[best] * below + n_right[best] * above) / n
+    delta = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2) - (k * whole - k_below * below - k_above * above)
+    if not gain > (math.log2(max(n - 1, 1.0)) + delta) / n:
+        return None
+    return float(_midpoints(values[cut : cut + 2], np.array([0]))[0])
+
+
+def _both_sides(classes: Codes, weights: Values, cut: int, size: int) -> tuple[Values, Values]:
+    return (
+        np.bincount(classes[:cut], weights[:cut], size),
+        np.bincount(classes[cut:], weights[cut:], size),
+    )
+
+
+def _divided(rows: _Rows, start: int, stop: int, cut: float) -> list[tuple[int, int]]:
+    middle = start + int(np.searchsorted(rows.values[start:stop], cut, side="left"))
+    return [(start, middle), (middle, stop)]
+
+
+def _plogp(weights: Values) -> Values:
+    return np.asarray(weights * np.log2(np.where(weights > 0, weights, 1.0)))
+
+
+def _entropy(counts: Values) -> float:
+    shares = counts / counts.sum()
+    return float(-_plogp(shares).sum())
+
+
+def _midpoints(distinct: Values, below: Codes) -> Values:
+    """Return a point above each value and not above its neighbor."""
+    low, high = distinct[below], distinct[below + 1]
+    middle = low / 2 + high / 2
+    # halves lose a bit next to the least double, and neighbors have nothing between them: then the upper one is the cut
+    return np.where((middle > low) & (middle <= high), middle, high)
+
+
+def _listed(cuts: Values) -> tuple[float, ...]:
+    return tuple(cuts.tolist())
+
+
+def _checked(
+    values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None, bins: int
+) -> tuple[Values, Codes, Values]:
+    """Return the rows that count: their values, classes and weights."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+        factors = np.ones(numbers.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+        codes = np.zeros(numbers.shape, np.intp) if target is None else np.asarray(target)
+    except (TypeError, ValueError):
+        raise TableError("values and weights to discretize must be numbers") from None
+    if bins < 1:
+        raise TableError(f"bins must be at least 1, not {bins}")
+    if numbers.ndim != 1 or factors.shape != numbers.shape or codes.shape != numbers.shape:
+        raise TableError(
+            f"values, target and weights must be one-dimensional and of one length, not {numbers.shape}, {codes.shape} and "
+            f"{factors.shape}"
+        )
+    if codes.dtype.kind not in "iub":
+        raise TableError(f"the target must be codes of states, not of type {codes.dtype}; see Table.column")
+    if np.isinf(numbers).any():
+        raise TableError("values to discretize must be finite")
+    if not (np.isfinite(factors) & (factors >= 0)).all():
+        raise TableError("weights must be finite non-negative numbers")
+    kept = ~np.isnan(numbers) & (codes >= 0) & (factors > 0)
+    return numbers[kept], codes[kept].astype(np.intp), factors[kept]

@@ -1,0 +1,155 @@
+"""Pictures of posteriors and of networks with beliefs in their nodes (matplotlib, the extra ``plot``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from hybridbn.errors import HybridBNError, TableError
+from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posterior import DiscretePosterior, Posterior
+from hybridbn.inference.queries import posteriors
+from hybridbn.network import Network
+
+__all__ = ["plot_network", "plot_posterior"]
+
+COLOR, OBSERVED, INK = "#3b6ea5", "#c8553d", "#333333"
+MOST_STATES = 12
+MOST_NODES = 60
+
+
+def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
+    """Draw the posterior of a single case: bars of probabilities, or a density curve; returns the axes."""
+    if not posterior._single:
+        raise TableError("this is a batch of posteriors; choose a row to plot: posterior[0].plot()")
+    ax = _pyplot().gca() if ax is None else ax
+    if isinstance(posterior, DiscretePosterior):
+        _bars(ax, posterior)
+        ax.set_xlabel("probability")
+    elif isinstance(posterior, ContinuousPosterior):
+        _curve(ax, posterior)
+        ax.set_ylabel("density")
+        ax.axvline(posterior.mean(), color=OBSERVED, lw=1, label=f"mean {posterior.mean():.4g}")
+        ax.legend(frameon=False)
+    ax.set_title(posterior.variable.name, color=INK)
+    return ax
+
+
+def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: float = 1.0) -> Any:
+    """Draw the graph with a small picture of each variable's belief in its node; observed values are marked.
+
+    Parameters
+    ----------
+    evidence : mapping, optional
+    size : float
+        Scale of the boxes.
+    """
+    if len(network) > MOST_NODES:
+        raise TableError(
+            f"a picture with {len(network)} beliefs can't be read; draw a part: network.subgraph(names), at most {MOST_NODES} nodes"
+        )
+    if not len(network):
+        raise TableError("the network has no nodes to draw")
+    pyplot = _pyplot()
+    layers = list(nx.topological_generations(network))
+    widest = max(map(len, layers))
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(max(5.0, 2.6 * widest) * size, max(3.0, 2.0 * len(layers)) * size))
+    places = _layout(layers)
+    known = {name: value for name, value in (evidence or {}).items() if value is not None}
+    found = posteriors(network, evidence)
+    ax.set_axis_off()
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    width, height = min(0.8 / widest, 0.3), min(0.62 / len(layers), 0.35)
+    for start, end in network.edges:
+        (x0, y0), (x1, y1) = places[start], places[end]
+        ax.annotate(
+            "",
+            xy=(x1, y1 + height / 2 + 0.1 * height + 0.03),
+            xytext=(x0, y0 - height / 2 - 0.2 * height),
+            arrowprops={"arrowstyle": "-|>", "color": "#888888", "lw": 1.2, "shrinkA": 0, "shrinkB": 0},
+        )
+    for name, (x, y) in places.items():
+        box = ax.inset_axes((x - width / 2, y - height / 2, width, height))
+        observed = name not in found
+        for spine in box.spines.values():
+            spine.set_color(OBSERVED if name in known else "#bbbbbb")
+        box.set_title(name, fontsize=9, color=OBSERVED if name in known else INK, pad=3)
+        box.tick_params(labelsize=7, length=2, colors=INK)
+        if observed:
+            _value(box, known.get(name))
+            continue
+        posterior = found[name]
+        if isinstance(posterior, DiscretePosterior):
+            _bars(box, posterior, small=True)
+        elif isinstance(posterior, ContinuousPosterior):
+            _curve(box, posterior)
+            box.set_yticks([])
+    return ax
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise HybridBNError("plots need matplotlib: pip install 'hybridbn[plot]'") from error
+    return pyplot
+
+
+def _layout(layers: list[list[str]]) -> dict[str, tuple[float, float]]:
+    places = {}
+    for depth, layer in enumerate(layers):
+        for number, name in enumerate(sorted(layer)):
+            places[name] = ((number + 0.5) / len(layer), 1 - (depth + 0.5) / len(layers))
+    return places
+
+
+def _bars(ax: Any, posterior: DiscretePosterior, small: bool = False) -> None:
+    probabilities, states = posterior.probabilities, [str(state) for state in posterior.states]
+    if len(states) > MOST_STATES:
+        chosen = np.sort(np.argsort(-probabilities, kind="stable")[: MOST_STATES - 1])
+        rest = 1 - probabilities[chosen].sum()
+        states = [states[i] for i in chosen] + [f"{len(states) - len(chosen)} others"]
+        probabilities = np.append(probabilities[chosen], rest)
+    ax.barh(range(len(states)), probabilities, color=COLOR, height=0.7)
+    ax.set_yticks(range(len(states)), states, fontsize=7 if small else 9)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1)
+    if small:
+        ax.set_xticks([])
+    for place, probability in enumerate(probabilities):
+        inside = probability > 0.75
+        ax.text(
+            probability + (-0.02 if inside else 0.02),
+            place,
+            f"{probability:.3f}",
+            va="center",
+            ha="right" if inside else "left",
+            color="white" if inside else INK,
+            fontsize=7 if small else 9,
+        )
+
+
+def _curve(ax: Any, posterior: ContinuousPosterior) -> None:
+    low, high = posterior.quantile([0.0005, 0.9995])
+    margin = 0.08 * (high - low)
+    knots, _ = posterior._knots()
+    inner = knots[:, 0]
+    x = np.unique(
+        np.concatenate([np.linspace(low - margin, high + margin, 400), inner[(inner > low) & (inner < high)]])
+    )
+    x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
+    density = posterior.pdf(x)
+    ax.plot(x, density, color=COLOR, lw=1.5)
+    ax.fill_between(x, density, color=COLOR, alpha=0.2, lw=0)
+    ax.set_ylim(bottom=0)
+
+
+def _value(ax: Any, value: Any) -> None:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    ax.text(0.5, 0.5, text, ha="center", va="center", color=OBSERVED, fontsize=10, transform=ax.transAxes)
+    ax.set_xticks([])
+    ax.set_yticks([])
