@@ -15,7 +15,7 @@ _HOMES = {
     "hybridbn.formats.hbn": ("load",),
     "hybridbn.formats.networks": ("read_network", "write_network"),
     "hybridbn.formats.pgmpy": ("from_pgmpy",),
-    "hybridbn.formats.tables": ("read_table",),
+    "hybridbn.formats.tables": ("read_table", "write_table"),
     "hybridbn.inference.evidence": ("Interval",),
     "hybridbn.network": ("Network",),
     "hybridbn.potentials": (

@@ -202,9 +202,10 @@ class GaussianComponent:
         total = moved[:, -1]
         for i, name in enumerate(group.known):
             if name in self.names:
-                points = axes[name].points[:, group.rows]
+                points = axes[name].points
+                points = points[:, group.rows] if points.ndim == 2 else points[:, None]
                 place = [len(points) if other == name else 1 for other in self.names]
-                known = points.reshape([1, *place, len(group.rows)])
+                known = points.reshape([1, *place, points.shape[1]])
             else:
                 known = evidence.findings[name].values[group.rows]
             total = total + moved[:, i] * known

@@ -20,13 +20,15 @@ from hybridbn.inference.sources import Axis
 from hybridbn.potentials.base import Interval, Potential
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["Placed", "place"]
+__all__ = ["Look", "Placed", "look", "place", "prior_ranges"]
 
 START_CELLS = 24
 MOST_CELLS = 1024
 NEGLIGIBLE = 46.0
 """Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
 ROUNDS = 60
+STRICTER = 100.0
+"""Grids are refined until the estimated error is that much below the tolerance; it costs one more halving."""
 
 
 @dataclass
@@ -57,7 +59,7 @@ def place(
             axes = _axes(problem, part, cells)
             logs = _marginals(problem, {**problem.axes, **axes}, part)
             looked = {
-                name: _look(logs[i], axes[name], part, name, tolerance / (1000 * len(problem.nodes)))
+                name: look(logs[i], axes[name], part, name, tolerance / (STRICTER * len(problem.nodes)))
                 for i, name in enumerate(problem.nodes)
             }
             error = np.sum([look.error for look in looked.values()], axis=0)
@@ -76,7 +78,7 @@ def place(
 
 
 @dataclass
-class _Look:
+class Look:
     """What one round saw of one variable."""
 
     keep: NDArray[np.bool_]
@@ -104,7 +106,7 @@ def _marginals(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -
     return problem.placement.run_log(arrays)
 
 
-def _look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> _Look:
+def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> Look:
     """Judge every cell from the log marginal at its nodes (weights included)."""
     cells, rows = axis.low.shape
     width = axis.high - axis.low
@@ -141,7 +143,7 @@ def _look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance
     split &= ~small
     error = (tail * used).sum(axis=0)
     settled = ~split.any(axis=0) | known | nothing
-    return _Look(keep, split, np.where(known | nothing, 0.0, error), settled)
+    return Look(keep, split, np.where(known | nothing, 0.0, error), settled)
 
 
 def _noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
@@ -159,7 +161,7 @@ def _refined(
     problem: Problem,
     rows: NDArray[np.intp],
     cells: Mapping[str, tuple[Values, Values]],
-    looked: Mapping[str, _Look],
+    looked: Mapping[str, Look],
     error: Values,
     left: NDArray[np.intp],
     budget: float,
@@ -195,7 +197,7 @@ def _refined(
     return result
 
 
-def _split_cells(cells: tuple[Values, Values], look: _Look, rows: NDArray[np.intp], size: int) -> tuple[Values, Values]:
+def _split_cells(cells: tuple[Values, Values], look: Look, rows: NDArray[np.intp], size: int) -> tuple[Values, Values]:
     """Return the cells kept, halved where they are to be split, packed into `size` places in ascending order."""
     low, high = cells[0][:, rows], cells[1][:, rows]
     keep, split = look.keep[:, rows], look.split[:, rows]
@@ -232,6 +234,21 @@ def _first_cells(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values
         edges = np.sort(np.concatenate(points), axis=0)
         cells[name] = edges[:-1], edges[1:]
     return cells
+
+
+def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
+    """Return for every continuous variable an interval that holds the prior, and whether the density may go on beyond."""
+    ranges: dict[str, tuple[Values, Values]] = {}
+    result = {}
+    for name in _topological(problem.potentials):
+        potential = problem.potentials[name]
+        if isinstance(potential.child, Continuous):
+            within = _others(potential, name, ranges)
+            low, high = _full(potential.support(name, 1e-17, within), 1)
+            least, most = _full(potential.support(name, 0.0), 1)
+            ranges[name] = low, high
+            result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
+    return result
 
 
 def _ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:

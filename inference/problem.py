@@ -45,6 +45,7 @@ class Problem:
     component_of : the Gaussian component of each closed variable
     scopes : for each target, the names of the table that its posterior is made from
     batched : whether arrays have a row dimension
+    shared : the sources for nodes that all rows share; None if rows differ in which of these variables are observed
     """
 
     potentials: Mapping[str, Potential]
@@ -57,7 +58,10 @@ class Problem:
     batched: bool
     factors: tuple[Factor, ...]
     order: Order
+    shared: tuple[Source, ...] | None
     static_scale: float = 0.0
+    grids: dict[float, Any] = field(default_factory=dict, repr=False)
+    """Shared grids by tolerance; None where there can be none."""
     _program: Program | None = field(default=None, repr=False)
     _placement: Program | None = field(default=None, repr=False)
 
@@ -151,6 +155,8 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
     kinds = _Kinds(used, children, question, findings, hard)
     batched = not evidence.single or bool(kinds.nodes)
     sources = kinds.sources(batched)
+    partly = any(name in findings for name in kinds.nodes)
+    shared = None if partly or not kinds.nodes else tuple(kinds.sources(batched, shared=True))
     scopes = kinds.scopes(targets, sources)
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
@@ -158,7 +164,17 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
     order = order_of(factors, scopes or [()], _sizes(kinds.axes, kinds.nodes))
     component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
     return Problem(
-        used, hard, kinds.axes, tuple(kinds.nodes), component_of, tuple(sources), tuple(scopes), batched, factors, order
+        used,
+        hard,
+        kinds.axes,
+        tuple(kinds.nodes),
+        component_of,
+        tuple(sources),
+        tuple(scopes),
+        batched,
+        factors,
+        order,
+        shared,
     )
 
 
@@ -249,11 +265,12 @@ class _Kinds:
         low, high = variable.domain
         return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
 
-    def sources(self, batched: bool) -> list[Source]:
-        """Make the sources."""
-        closed = self._components(batched)
+    def sources(self, batched: bool, shared: bool = False) -> list[Source]:
+        """Make the sources; where nodes are shared they do not depend on the row."""
+        nodes = () if shared else self.nodes
+        closed = self._components(batched, nodes)
         inside = {id(potential) for component in closed for potential in component.potentials}
-        result: list[Source] = [*closed, *(WeightSource(name) for name in self.nodes)]
+        result: list[Source] = [*closed, *(WeightSource(name, not shared, shared) for name in self.nodes)]
         for name, potential in self.used.items():
             if id(potential) in inside:
                 continue
@@ -261,7 +278,7 @@ class _Kinds:
             names = tuple(n for n in potential.scope if n not in self.hard and not (masked and n == name))
             observed = masked or any(n in self.hard for n in potential.scope)
             partial = name in self.findings and isinstance(self.axes.get(name), CellAxis)
-            moving = observed or partial or any(n in self.nodes for n in names)
+            moving = observed or partial or any(n in nodes for n in names)
             hard = self.hard & set(potential.scope)
             result.append(PotentialSource(potential, names, hard, masked, batched and moving, not moving))
         for name, finding in self.findings.items():
@@ -271,7 +288,7 @@ class _Kinds:
                 result.append(LikelihoodSource(name, batched))
         return result
 
-    def _components(self, batched: bool) -> list[GaussianComponent]:
+    def _components(self, batched: bool, nodes: Sequence[str]) -> list[GaussianComponent]:
         """Group closed variables that occur in one potential."""
         leader = {name: name for name in self.closed}
 
@@ -296,7 +313,7 @@ class _Kinds:
             names = dict.fromkeys(n for p in members for n in p.scope if n not in self.hard and n not in self.closed)
             closed = tuple(name for name in self.used if name in self.closed and find(name) == top)
             hard = self.hard & {n for p in members for n in p.scope}
-            moving = bool(hard) or any(n in self.nodes for n in names) or any(n in self.findings for n in closed)
+            moving = bool(hard) or any(n in nodes for n in names) or any(n in self.findings for n in closed)
             components.append(
                 GaussianComponent(tuple(members), closed, tuple(names), hard, batched and moving, not moving)
             )

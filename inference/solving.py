@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from hybridbn.errors import TooWide
 from hybridbn.inference.axes import ORDER, NodeAxis
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.placement import place
+from hybridbn.inference.placement import STRICTER, place
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.sources import Axis, PotentialSource
+from hybridbn.inference.shared import SharedGrid, shared_grid, touches_nodes
+from hybridbn.inference.sources import Axis
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Solution", "solutions"]
@@ -55,11 +56,92 @@ def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes:
         rows = np.arange(start, min(start + chunk, evidence.rows))
         part = evidence if len(rows) == evidence.rows else evidence.take(slice(start, start + chunk), len(rows))
         if problem.nodes:
-            for chosen, placed in place(problem, part, tolerance, max_bytes / 64):
-                found.append(_solve(problem, part.take(chosen, len(chosen)), rows[chosen], placed.axes, placed.error))
+            found += _solve_with_nodes(problem, part, rows, tolerance, max_bytes)
         else:
             found.append(_solve(problem, part, rows, {}, np.zeros(len(rows))))
     return found
+
+
+def _solve_with_nodes(
+    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], tolerance: float, max_bytes: float
+) -> list[Solution]:
+    """Try the grid that all rows share; rows that need more get nodes of their own."""
+    found = []
+    left = np.arange(evidence.rows)
+    stricter = tolerance / (STRICTER * len(problem.nodes))
+    if tolerance not in problem.grids:
+        problem.grids[tolerance] = shared_grid(problem, stricter)
+    grid = problem.grids[tolerance]
+    if grid is not None and evidence.rows:
+        solution, fine = _solve_on_grid(problem, grid, evidence, rows, stricter)
+        left = np.flatnonzero(~fine)
+        if fine.any():
+            found.append(solution if fine.all() else _chosen(solution, np.flatnonzero(fine)))
+    if len(left):
+        part = evidence if len(left) == evidence.rows else evidence.take(left, len(left))
+        for chosen, placed in place(problem, part, tolerance, max_bytes / 64):
+            mine = left[chosen]
+            found.append(_solve(problem, evidence.take(mine, len(mine)), rows[mine], placed.axes, placed.error))
+    return found
+
+
+def _solve_on_grid(
+    problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
+) -> tuple[Solution, NDArray[np.bool_]]:
+    """Solve all rows on a shared grid, and tell for which it is good enough."""
+    count = evidence.rows
+    arrays: dict[int, Values] = {}
+    scale: Values | float = 0.0
+    fine = np.ones(count, dtype=bool)
+    warm = grid.program.warm
+    for number, source in enumerate(grid.sources):
+        if warm and source.static:
+            continue
+        if source.rows and touches_nodes(source, problem):
+            array, top, lost = _guarded(source.logs(grid.axes, evidence))
+            log_scale: Values | float = top
+            fine &= ~lost
+        else:
+            array, log_scale = source.values(grid.axes, evidence)
+        arrays[number] = array
+        if source.static:
+            grid.static_scale += float(np.max(log_scale))
+        else:
+            scale = scale + log_scale
+    tables = grid.program.run(arrays)
+    scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
+    tables = [_with_rows(table, scope, count) for table, scope in zip(tables, scopes, strict=True)]
+    total = tables[0].sum(axis=tuple(range(tables[0].ndim - 1)))
+    with np.errstate(divide="ignore"):
+        log_norm = np.log(total) + scale + grid.static_scale
+    tables = [_normalized(table) for table in tables]
+    fine &= total > SUSPICIOUS
+    kept = len(problem.scopes)
+    marginals = dict(zip(problem.nodes, tables[kept:], strict=True))
+    settled, error = grid.judged(problem, marginals, evidence, tolerance)
+    axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, count) for name in problem.nodes}}
+    return Solution(rows, evidence, axes, tables[:kept], log_norm, error), fine & settled
+
+
+def _chosen(solution: Solution, rows: NDArray[np.intp]) -> Solution:
+    """Return some rows of a solution."""
+    return Solution(
+        solution.rows[rows],
+        solution.evidence.take(rows, len(rows)),
+        _taken(solution.axes, rows),
+        [table[..., rows] for table in solution.tables],
+        solution.log_norm[rows],
+        solution.error[rows],
+    )
+
+
+def _taken(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
+    return {
+        name: NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
+        if isinstance(axis, NodeAxis)
+        else axis
+        for name, axis in axes.items()
+    }
 
 
 def _checked_width(problem: Problem, max_bytes: float) -> float:
@@ -89,7 +171,7 @@ def _solve(
     for number, source in enumerate(problem.sources):
         if warm and source.static:
             continue
-        if nodes and isinstance(source, PotentialSource) and any(name in nodes for name in source.names):
+        if nodes and touches_nodes(source, problem):
             array, top, lost = _guarded(source.logs(axes, evidence))
             log_scale: Values | float = top
             wide |= lost
@@ -141,12 +223,7 @@ def _normalized(table: Values) -> Values:
 def _solve_in_logs(
     problem: Problem, evidence: Evidence, axes: Mapping[str, Axis], rows: NDArray[np.intp]
 ) -> tuple[list[Values], Values]:
-    taken = {
-        name: NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
-        if isinstance(axis, NodeAxis)
-        else axis
-        for name, axis in axes.items()
-    }
+    taken = _taken(axes, rows)
     arrays = {number: source.logs(taken, evidence) for number, source in enumerate(problem.sources)}
     tables: list[Values] = []
     log_norm = np.full(len(rows), -np.inf)

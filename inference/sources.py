@@ -186,7 +186,7 @@ class WeightSource:
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
-        return exponentiated(self.logs(axes, evidence), True)
+        return exponentiated(self.logs(axes, evidence), self.rows)
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     {"errors"},
     {"variables"},
-    {"columns", "frames", "assembly", "table", "potentials"},
+    {"columns", "frames", "assembly", "intake", "table_output", "table", "potentials"},
     {"fitting", "network", "network_check", "network_html", "network_queries"},
     {"inference"},
     {"learning"},
@@ -25,7 +25,7 @@ LAYERS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # modules whose convenience methods may import higher layers, inside the function
-CONVENIENT = {"hybridbn", "hybridbn.network", "hybridbn.network_queries", "hybridbn.table"}
+CONVENIENT = {"hybridbn", "hybridbn.network", "hybridbn.network_queries", "hybridbn.table", "hybridbn.table_output"}
 
 
 def modules() -> dict[str, Path]:

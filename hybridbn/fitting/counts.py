@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError, TooWide
 from hybridbn.variables import Codes, Values, Variable
 
-__all__ = ["joint_counts", "pair_counts", "refuse_too_wide", "single_counts"]
+__all__ = ["configurations", "joint_counts", "pair_counts", "refuse_too_wide", "single_counts"]
 
 _ROWS = 32768
 """Rows of a block: 256 KiB a column of codes, so that a handful of them fit the second-level cache."""
@@ -70,6 +70,17 @@ def joint_counts(codes: Sequence[_Column], sizes: Sequence[int], weights: Values
             counts.size,
         )
     return _without_padding(counts.reshape(padded), sizes)
+
+
+def configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
+    """Return each row's joint configuration as one number, the last column running fastest; zeros without columns.
+
+    Examples
+    --------
+    >>> configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
+    array([2, 3, 4])
+    """
+    return _mixed(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
 
 
 def single_counts(

@@ -170,14 +170,11 @@ def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
     boundaries = np.flatnonzero(values[1:] > values[:-1])
     if not boundaries.size:
         return None
-    _, classes = np.unique(classes, return_inverse=True)
-    classes = classes.ravel()
+    _, first, classes = np.unique(classes, return_index=True, return_inverse=True)
     totals = np.bincount(classes, weights)
     if len(totals) < 2:
         return None
     # what each class weighed before this segment: at its first row, the running weight without the row itself
-    first = np.full(len(totals), len(classes))
-    np.minimum.at(first, classes, np.arange(len(classes)))
     base = rows.own[part][first] - weights[first]
     left = rows.own[part] - base[classes]
     right = np.maximum(totals[classes] - left, 0.0)

@@ -1,0 +1,209 @@
+"""Linear Gaussian conditionals by weighted least squares, from moments that add up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
+from hybridbn.fitting.counts import configurations, refuse_too_wide
+from hybridbn.potentials.base import frozen
+from hybridbn.potentials.gaussian import LinearGaussian
+from hybridbn.variables import Codes, Continuous, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.table import Table
+
+__all__ = ["GaussianFitter", "GaussianStatistics"]
+
+_FLOOR = 1e-9
+"""Least residual variance relative to the child's variance, where no floor is given."""
+_RANK = 1e-12
+"""Directions of the parents with less than this share of the greatest variance count as combinations of the others."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class GaussianStatistics(Statistics):
+    """Moments of the child and its continuous parents for each configuration of the discrete parents.
+
+    Attributes
+    ----------
+    weights : ndarray (configurations,)
+    means : ndarray (configurations, 1 + continuous parents)
+        The child first.
+    products : ndarray (configurations, 1 + continuous parents, 1 + continuous parents)
+        Weighted sums of products of deviations from the means.
+    """
+
+    weights: Values
+    means: Values
+    products: Values
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "means", "products"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def merged(self, other: Self) -> Self:
+        """Merge moments by the formula of Chan, Golub & LeVeque (1983), which subtracts no large sums of squares."""
+        weights = self.weights + other.weights
+        shift = other.means - self.means
+        share = np.divide(other.weights, weights, out=np.zeros_like(weights), where=weights > 0)
+        means = self.means + share[:, None] * shift
+        between = (self.weights * share)[:, None, None] * shift[:, :, None] * shift[:, None, :]
+        return replace(
+            self,
+            total=self.total + other.total,
+            weights=weights,
+            means=means,
+            products=self.products + other.products + between,
+        )
+
+    def pooled(self) -> tuple[Values, Values]:
+        """Return means and products of all configurations together."""
+        mean = self.weights @ self.means / self.total
+        apart = self.means - mean
+        between = np.einsum("d,di,dj->ij", self.weights, apart, apart)
+        return mean, self.products.sum(axis=0) + between
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianFitter(Fitter):
+    r"""Learns a linear Gaussian conditional: one regression for each configuration of the discrete parents.
+
+    The coefficients minimize the weighted sum of squares; the variance is the mean square residual (maximum likelihood). A
+    configuration of less weight than the numbers that it asks for (2 + continuous parents), an empty one included,
+    gets the regression of all rows. Slopes that the rows don't determine, as where a parent is constant or a
+    combination of others, are those of the regression of all rows, and zero there. The result does not depend on the units.
+
+    Parameters
+    ----------
+    ridge : float
+        Adds :math:`r \sum_j (B_j - B^0_j)^2 s_j^2` to the sum of squares, :math:`s_j` being the standard
+        deviations of the parents and :math:`B^0` the slopes of the regression of all rows (in that one itself zero): as if
+        r more rows spoke for these slopes.
+    floor : float, optional
+        Least standard deviation, in the child's units. Without it a constant column is refused, and the
+        variance is at least 1e-9 of the child's variance in the whole table.
+    max_bytes : int
+        Larger arrays are refused with `TooWide`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> table = hb.Table({"x": [0.0, 1.0, 2.0, 3.0], "y": [1.0, 2.0, 6.0, 7.0]})
+    >>> GaussianFitter().fit(table, table.variable("y"), (table.variable("x"),))
+    <LinearGaussian y | x: N(0.7 + 2.2 x, 0.45)>
+    """
+
+    name: ClassVar[str] = "gaussian"
+
+    ridge: float = 0.0
+    floor: float | None = None
+    max_bytes: int = 2**31
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ridge < math.inf:
+            raise NetworkError(f"ridge must be a non-negative number, not {self.ridge!r}")
+        if self.floor is not None and not 0 < self.floor < math.inf:
+            raise NetworkError(f"floor must be a positive standard deviation or None, not {self.floor!r}")
+
+    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> GaussianStatistics:
+        """Return the moments of the rows where child and parents are observed."""
+        if not isinstance(child, Continuous):
+            raise NetworkError(
+                f"{child.name!r} is discrete, and the child of a linear Gaussian is continuous; use SoftmaxFitter, or "
+                "MultinomialFitter where all parents are discrete"
+            )
+        discrete, continuous = discrete_and_continuous(parents)
+        sizes = [len(parent) for parent in discrete]
+        numbers = 1 + len(continuous)
+        refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
+        (own, *others), weights, total = observed(table, child, parents)
+        column = dict(zip(parents, others, strict=True))
+        cells = configurations([column[parent] for parent in discrete], sizes, len(own))
+        values = [own, *(column[parent] for parent in continuous)]
+        n, means, products = _moments(values, cells, math.prod(sizes), weights)
+        return GaussianStatistics(child=child, parents=parents, total=total, weights=n, means=means, products=products)
+
+    def potential(self, statistics: Any) -> LinearGaussian:
+        """Return the regressions."""
+        refuse_empty(statistics)
+        child, (discrete, continuous) = statistics.child, discrete_and_continuous(statistics.parents)
+        mean, products = statistics.pooled()
+        scales = np.sqrt(np.diag(products) / statistics.total)
+        least = self._least_variance(child.name, float(mean[0]), float(scales[0]))
+        scales = np.where(scales > 0, scales, 1.0)
+        outer = scales[:, None] * scales
+        slopes, variance = _regressions((products / outer)[None], np.zeros(len(continuous)), self.ridge)
+        slopes, variance, means = slopes, variance / statistics.total, mean[None]
+        if discrete:
+            enough = statistics.weights >= 2 + len(continuous)
+            own, residual = _regressions(statistics.products / outer, slopes[0], self.ridge)
+            residual /= np.where(enough, statistics.weights, 1.0)
+            slopes = np.where(enough[:, None], own, slopes)
+            variance = np.where(enough, residual, variance)
+            means = np.where(enough[:, None], statistics.means, means)
+        coefficients = slopes * (scales[0] / scales[1:])
+        intercept = means[:, 0] - (coefficients * means[:, 1:]).sum(axis=1)
+        shape = tuple(len(parent) for parent in discrete)
+        return LinearGaussian(
+            child,
+            parents=statistics.parents,
+            intercept=intercept.reshape(shape),
+            coefficients=coefficients.reshape(*shape, len(continuous)),
+            variance=np.maximum(variance * scales[0] ** 2, least).reshape(shape),
+        )
+
+    def _least_variance(self, name: str, mean: float, deviation: float) -> float:
+        if self.floor is not None:
+            return self.floor**2
+        # what is left of a constant after its mean is taken away is a few units in the last place
+        if deviation <= 4 * np.finfo(float).eps * abs(mean) or not deviation**2 * _FLOOR > 0:
+            raise TableError(
+                f"column {name!r} is constant ({mean:g}) in the rows that count, and a normal density needs some variance; "
+                f"leave it out, or give a least standard deviation: GaussianFitter(floor=...)"
+            )
+        return _FLOOR * deviation**2
+
+
+def _moments(values: list[Values], cells: Codes, size: int, weights: Values | None) -> tuple[Values, Values, Values]:
+    """Return weight, means and centered products of each cell."""
+    n = np.bincount(cells, weights, size).astype(np.float64)
+    safe = np.where(n > 0, n, 1.0)
+
+    def sums(numbers: Values) -> Values:
+        return np.bincount(cells, numbers if weights is None else numbers * weights, size)
+
+    means = np.empty((size, len(values)))
+    centered = []
+    for j, column in enumerate(values):
+        # the second pass removes what rounding of the first left in the mean
+        mean = sums(column) / safe
+        mean += sums(column - mean[cells]) / safe
+        means[:, j] = np.where(n > 0, mean, 0.0)
+        centered.append(column - mean[cells])
+    products = np.empty((size, len(values), len(values)))
+    for i, first in enumerate(centered):
+        for j, second in enumerate(centered[: i + 1]):
+            products[:, i, j] = products[:, j, i] = sums(first * second)
+    return n, means, products
+
+
+def _regressions(products: Values, start: Values, ridge: float) -> tuple[Values, Values]:
+    """Return slopes (cells, parents) and residual sums of squares (cells,) from standardized products, child first.
+
+    The slopes stay at `start` in directions that the rows say nothing about.
+    """
+    within, across, own = products[:, 1:, 1:], products[:, 1:, 0], products[:, 0, 0]
+    values, vectors = np.linalg.eigh(within)
+    top = values[:, -1:] if values.shape[1] else np.zeros((len(values), 1))
+    told = values > _RANK * top
+    gradient = np.einsum("dji,dj->di", vectors, across - np.einsum("dij,j->di", within, start))
+    inverse = np.where(told, 1 / np.where(told, values + ridge, 1.0), 0.0)
+    slopes = start + np.einsum("dij,dj->di", vectors, inverse * gradient)
+    explained = 2 * (slopes * across).sum(axis=1) - np.einsum("di,dij,dj->d", slopes, within, slopes)
+    return slopes, np.maximum(own - explained, 0.0)

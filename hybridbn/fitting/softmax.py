@@ -1,0 +1,265 @@
+"""Multinomial logistic regression with a ridge, for a discrete child of continuous parents."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import minimize
+
+from hybridbn.errors import NetworkError
+from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
+from hybridbn.fitting.counts import configurations, refuse_too_wide
+from hybridbn.potentials.base import frozen
+from hybridbn.potentials.softmax import Softmax
+from hybridbn.variables import Codes, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.table import Table
+
+__all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
+
+_NEWTON = 200
+"""Most parameters for Newton's method, whose matrix has their square; more are left to a quasi-Newton method."""
+_MOST_STEPS = 200
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SoftmaxStatistics(Statistics):
+    """The rows themselves, as a logistic regression has no smaller sufficient statistics.
+
+    Attributes
+    ----------
+    cells : ndarray (rows,)
+        The configuration of the discrete parents.
+    codes : ndarray (rows,)
+        The child's state.
+    values : ndarray (rows, continuous parents)
+    weights : ndarray (rows,)
+    """
+
+    cells: Codes
+    codes: Codes
+    values: Values
+    weights: Values
+
+    def __post_init__(self) -> None:
+        for name in ("cells", "codes", "values", "weights"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def merged(self, other: Self) -> Self:
+        """Put the rows together."""
+        return replace(
+            self,
+            total=self.total + other.total,
+            cells=np.concatenate([self.cells, other.cells]),
+            codes=np.concatenate([self.codes, other.codes]),
+            values=np.concatenate([self.values, other.values]),
+            weights=np.concatenate([self.weights, other.weights]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxFitter(Fitter):
+    r"""Learns a logistic regression for each configuration of the discrete parents.
+
+    With z the continuous parents, standardized by their means and deviations in the whole table, it minimizes
+
+    .. math:: -\sum_i w_i \log P(c_i \mid z_i) - m \sum_c p_c \log P(c \mid z = 0)
+              + \tfrac r2 \sum_{cj} (B_{cj} - B^0_{cj})^2.
+
+    First all rows together, with :math:`p_c = 1/k` and :math:`B^0 = 0`; where there are discrete parents, then each
+    configuration, with the :math:`P(c \mid z = 0)` and the slopes of all rows as :math:`p` and :math:`B^0`. So a
+    configuration with few rows stays near the regression of all rows, and an empty one is that. The m rows at the mean
+    keep states possible that were not seen, as in `MEstimate`; the ridge keeps slopes finite where the states can be
+    separated. The result does not depend on the parents' units.
+
+    Parameters
+    ----------
+    ridge : float
+        r, positive; 1 / C of scikit-learn's `LogisticRegression`.
+    m : float
+        Positive.
+    max_bytes : int
+        Larger arrays of parameters are refused with `TooWide`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> table = hb.Table({"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "c": ["a", "a", "b", "a", "b", "b"]})
+    >>> potential = SoftmaxFitter().fit(table, table.variable("c"), (table.variable("x"),))
+    >>> potential(c="b", x=[1.0, 3.5, 6.0]).round(2)
+    array([0.17, 0.5 , 0.83])
+    """
+
+    name: ClassVar[str] = "softmax"
+
+    ridge: float = 1.0
+    m: float = 2.0
+    max_bytes: int = 2**31
+
+    def __post_init__(self) -> None:
+        for option in ("ridge", "m"):
+            if not 0 < getattr(self, option) < math.inf:
+                raise NetworkError(
+                    f"{option} must be a positive number, not {getattr(self, option)!r}; a small one such as 1e-6 comes "
+                    "close to maximum likelihood"
+                )
+
+    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> SoftmaxStatistics:
+        """Collect the rows where child and parents are observed."""
+        if not isinstance(child, Discrete):
+            raise NetworkError(
+                f"{child.name!r} is continuous, and the child of a logistic regression is discrete; use GaussianFitter"
+            )
+        discrete, continuous = discrete_and_continuous(parents)
+        sizes = [len(parent) for parent in discrete]
+        cells = math.prod(sizes) * len(child) * (1 + len(continuous))
+        refuse_too_wide(child, parents, cells, self.max_bytes, "array of coefficients")
+        (own, *others), weights, total = observed(table, child, parents)
+        column = dict(zip(parents, others, strict=True))
+        numbers = [column[parent] for parent in continuous]
+        return SoftmaxStatistics(
+            child=child,
+            parents=parents,
+            total=total,
+            cells=configurations([column[parent] for parent in discrete], sizes, len(own)),
+            codes=own,
+            values=np.stack(numbers, axis=1) if numbers else np.zeros((len(own), 0)),
+            weights=np.ones(len(own)) if weights is None else weights,
+        )
+
+    def potential(self, statistics: Any) -> Softmax:
+        """Return the regressions."""
+        refuse_empty(statistics)
+        discrete, continuous = discrete_and_continuous(statistics.parents)
+        shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
+        mean = statistics.weights @ statistics.values / statistics.total
+        scale = np.sqrt(statistics.weights @ (statistics.values - mean) ** 2 / statistics.total)
+        # what is left of a constant after its mean is taken away is a few units in the last place
+        scale = np.where(scale > 4 * np.finfo(float).eps * np.abs(mean), scale, np.inf)
+        design = np.column_stack([np.ones(len(statistics.values)), (statistics.values - mean) / scale])
+        start = np.zeros((k, design.shape[1]))
+        prior = np.full(k, self.m / k)
+        common = self._regression(design, statistics.codes, statistics.weights, start, prior)
+        found = np.broadcast_to(common, (math.prod(shape), *common.shape)).copy()
+        if discrete:
+            prior = self.m * _softmax(common[:, 0])
+            order = np.argsort(statistics.cells, kind="stable")
+            ends = np.cumsum(np.bincount(statistics.cells, minlength=len(found)))
+            for cell in np.unique(statistics.cells):
+                rows = order[ends[cell - 1] if cell else 0 : ends[cell]]
+                found[cell] = self._regression(
+                    design[rows], statistics.codes[rows], statistics.weights[rows], common, prior
+                )
+        coefficients = found[:, :, 1:] / scale
+        intercept = found[:, :, 0] - coefficients @ mean
+        return Softmax(
+            statistics.child,
+            parents=statistics.parents,
+            intercept=intercept.reshape(*shape, k),
+            coefficients=coefficients.reshape(*shape, k, len(continuous)),
+        )
+
+    def _regression(self, design: Values, codes: Codes, weights: Values, start: Values, prior: Values) -> Values:
+        """Return the parameters (states, 1 + parents) of some rows, pulled toward those at the start."""
+        targets = np.zeros((len(design) + 1, len(prior)))
+        targets[np.arange(len(design)), codes] = weights
+        targets[-1] = prior
+        center = np.zeros((1, design.shape[1]))
+        center[0, 0] = 1.0
+        problem = _Problem(np.concatenate([design, center]), targets, start, self.ridge)
+        if start.size <= _NEWTON:
+            return _newton(problem)
+        found = minimize(
+            problem.objective,
+            start.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-8},
+        )
+        return np.asarray(found.x.reshape(start.shape))
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A penalized logistic regression: rows of a design, and for each the weight of each state."""
+
+    design: Values
+    targets: Values
+    start: Values
+    ridge: float
+
+    def probabilities(self, parameters: Values) -> tuple[Values, Values]:
+        """Return each row's log-probabilities and probabilities."""
+        logits = self.design @ parameters.T
+        logits -= logits.max(axis=1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return logits, np.exp(logits)
+
+    def objective(self, flat: Values) -> tuple[float, Values]:
+        """Return value and gradient.
+
+        The penalty of the sum of the intercepts picks one of the many equal solutions: adding a constant to all of
+        them changes no probability.
+        """
+        parameters = flat.reshape(self.start.shape)
+        logs, shares = self.probabilities(parameters)
+        away = parameters[:, 1:] - self.start[:, 1:]
+        drift = parameters[:, 0].sum()
+        value = -(self.targets * logs).sum() + 0.5 * self.ridge * (away**2).sum() + 0.5 * self.pin * drift**2
+        gradient = (self.targets.sum(axis=1, keepdims=True) * shares - self.targets).T @ self.design
+        gradient[:, 1:] += self.ridge * away
+        gradient[:, 0] += self.pin * drift
+        return float(value), gradient.ravel()
+
+    @property
+    def pin(self) -> float:
+        """Weight of the penalty of the intercepts' sum, of the order of the other curvatures."""
+        return float(self.targets.sum()) / self.targets.shape[1] ** 2
+
+    def curvature(self, flat: Values) -> Values:
+        """Return the matrix of second derivatives."""
+        _, shares = self.probabilities(flat.reshape(self.start.shape))
+        k, p = self.start.shape
+        weighted = shares * self.targets.sum(axis=1, keepdims=True)
+        matrix = np.empty((k, p, k, p))
+        for c in range(k):
+            for d in range(c + 1):
+                factor = weighted[:, c] * ((c == d) - shares[:, d])
+                matrix[c, :, d] = matrix[d, :, c] = (self.design * factor[:, None]).T @ self.design
+        states = np.arange(k)
+        for j in range(1, p):
+            matrix[states, j, states, j] += self.ridge
+        matrix[:, 0, :, 0] += self.pin
+        return matrix.reshape(k * p, k * p)
+
+
+def _newton(problem: _Problem) -> Values:
+    """Minimize by damped Newton steps; the objective is strictly convex."""
+    flat = problem.start.ravel().copy()
+    value, gradient = problem.objective(flat)
+    for _ in range(_MOST_STEPS):
+        step = -np.linalg.solve(problem.curvature(flat), gradient)
+        slope = float(gradient @ step)
+        if -slope <= 1e-15 * (1 + abs(value)):
+            # so near the minimum that the whole step is right, and rounding hides whether the value falls
+            return (flat + step).reshape(problem.start.shape)
+        length = 1.0
+        while True:
+            tried = flat + length * step
+            new_value, new_gradient = problem.objective(tried)
+            if new_value <= value + 1e-4 * length * slope or length < 1e-8:
+                break
+            length /= 2
+        flat, value, gradient = tried, new_value, new_gradient
+    warnings.warn("a logistic regression did not converge; a larger ridge would help", RuntimeWarning, stacklevel=2)
+    return flat.reshape(problem.start.shape)
+
+
+def _softmax(logits: Values) -> Values:
+    shares = np.exp(logits - logits.max())
+    return np.asarray(shares / shares.sum())

@@ -1,0 +1,165 @@
+"""Gauss-Legendre nodes that all rows share, laid where the prior is.
+
+Most evidence leaves the posterior where the prior has its mass, and smooth on the same scale. Then one grid does for all
+rows: whatever needs no evidence is computed once and kept with the problem. Rows whose posterior turns out to be too sharp
+for the grid, or to lie at its ends, are told apart here and get nodes of their own from `hybridbn.inference.placement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.axes import NodeAxis, node_axis
+from hybridbn.inference.elimination import Factor, Program, compile_program
+from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.placement import look, prior_ranges
+from hybridbn.inference.problem import Problem
+from hybridbn.inference.sources import Axis, PotentialSource, Source
+from hybridbn.variables import Values
+
+__all__ = ["SharedGrid", "shared_grid", "touches_nodes"]
+
+START_CELLS = 12
+MOST_CELLS = 96
+MOST_TABLE = 4e6
+ROUNDS = 6
+RESOLVED = 4.0
+"""A cell resolves features of this part of its width."""
+AT_THE_END = 1e-13
+
+
+@dataclass
+class SharedGrid:
+    """A grid for all rows of a problem, and what was computed on it without evidence.
+
+    Attributes
+    ----------
+    axes : all axes; those of nodes have points (nodes,)
+    open_ends : for each variable with nodes, whether density may go on below and above the grid
+    program : gives the tables over the problem's scopes, then the marginals of the variables with nodes
+    """
+
+    axes: dict[str, Axis]
+    open_ends: dict[str, tuple[bool, bool]]
+    sources: tuple[Source, ...]
+    program: Program
+    static_scale: float = 0.0
+
+    def nodes(self, name: str, rows: int) -> NodeAxis:
+        """Return the axis of a variable as that of so many rows."""
+        axis = self.axes[name]
+        assert isinstance(axis, NodeAxis)
+        return NodeAxis(
+            np.broadcast_to(axis.low, (len(axis.low), rows)),
+            np.broadcast_to(axis.high, (len(axis.high), rows)),
+            np.broadcast_to(axis.points[:, None], (len(axis.points), rows)),
+            np.broadcast_to(axis.weights[:, None], (len(axis.weights), rows)),
+        )
+
+    def judged(
+        self, problem: Problem, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float
+    ) -> tuple[NDArray[np.bool_], Values]:
+        """Tell for which rows the grid is fine enough, and the error estimated."""
+        fine = np.ones(evidence.rows, dtype=bool)
+        error = np.zeros(evidence.rows)
+        for name, table in marginals.items():
+            with np.errstate(divide="ignore"):
+                seen = look(np.log(table), self.nodes(name, evidence.rows), evidence, name, tolerance)
+            fine &= seen.settled
+            error += seen.error
+            for end, is_open in zip((0, -1), self.open_ends[name], strict=True):
+                if is_open:
+                    fine &= table[end] <= AT_THE_END
+        return fine, error
+
+
+def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
+    """Lay the shared grid of a problem; None where it has to be too large."""
+    if problem.shared is None:
+        return None
+    cells: dict[str, Values] = {}
+    open_ends = {}
+    for name, (low, high, below, above) in prior_ranges(problem).items():
+        if name not in problem.nodes:
+            continue
+        if not (np.isfinite(low) and np.isfinite(high) and 0 < high - low < 1e100):
+            return None
+        edges = _first_edges(problem, name, low, high)
+        if len(edges) - 1 > MOST_CELLS:
+            return None
+        cells[name] = edges
+        open_ends[name] = (below, above)
+    if set(cells) != set(problem.nodes):
+        return None
+    static = tuple(source for source in problem.shared if source.static)
+    for _ in range(ROUNDS):
+        axes = _axes(problem, cells)
+        if _largest(problem, axes) > MOST_TABLE:
+            return None
+        fresh = _refined(static, axes, cells, tolerance)
+        if fresh is None:
+            break
+        if max(map(len, fresh.values())) > MOST_CELLS + 1:
+            return None
+        cells = fresh
+    axes = _axes(problem, cells)
+    factors = [Factor(source.names, source.rows, source.static) for source in problem.shared]
+    scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
+    sizes = {name: axis.size for name, axis in axes.items()}
+    return SharedGrid(axes, open_ends, problem.shared, compile_program(factors, scopes, sizes))
+
+
+def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values:
+    """Cut at breaks, and finely enough for the likelihoods of observed children."""
+    touching = [potential for potential in problem.potentials.values() if name in potential.scope]
+    count = START_CELLS
+    for potential in touching:
+        if not problem.hard.isdisjoint(potential.scope):
+            scale = potential.scale(name)
+            if scale * RESOLVED * MOST_CELLS < high - low:
+                return np.linspace(low, high, MOST_CELLS + 2)
+            count = max(count, int(np.ceil((high - low) / (scale * RESOLVED))))
+    breaks = [np.ravel(potential.breaks(name)) for potential in touching]
+    inner = np.concatenate([np.linspace(low, high, count + 1), *breaks])
+    return np.unique(inner[(inner >= low) & (inner <= high)])
+
+
+def _axes(problem: Problem, cells: Mapping[str, Values]) -> dict[str, Axis]:
+    axes: dict[str, Axis] = dict(problem.axes)
+    for name, edges in cells.items():
+        axis = node_axis(edges[:-1, None], edges[1:, None])
+        axes[name] = NodeAxis(axis.low, axis.high, axis.points[:, 0], axis.weights[:, 0])
+    return axes
+
+
+def _largest(problem: Problem, axes: Mapping[str, Axis]) -> float:
+    return max(float(np.prod([float(axes[name].size) for name in factor.names])) for factor in problem.factors)
+
+
+def _refined(
+    static: tuple[Source, ...], axes: Mapping[str, Axis], cells: Mapping[str, Values], tolerance: float
+) -> dict[str, Values] | None:
+    """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none."""
+    names = tuple(cells)
+    factors = [Factor(source.names) for source in static]
+    sizes = {name: axis.size for name, axis in axes.items()}
+    program = compile_program(factors, [(name,) for name in names], sizes)
+    nothing = Evidence({}, 1, single=False)
+    tables = program.run_log({number: source.logs(axes, nothing) for number, source in enumerate(static)})
+    fresh, changed = {}, False
+    for name, logs in zip(names, tables, strict=True):
+        edges = cells[name]
+        axis = node_axis(edges[:-1, None], edges[1:, None])
+        split = look(logs[:, None], axis, nothing, name, tolerance).split[:, 0]
+        changed |= bool(split.any())
+        fresh[name] = np.sort(np.concatenate([edges, ((edges[:-1] + edges[1:]) / 2)[split]]))
+    return fresh if changed else None
+
+
+def touches_nodes(source: Source, problem: Problem) -> bool:
+    """Tell whether a potential is looked at on nodes, where it may span more than a double holds."""
+    return isinstance(source, PotentialSource) and any(name in problem.nodes for name in source.names)
