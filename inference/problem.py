@@ -93,6 +93,7 @@ class Question:
     all_of : keep every potential above the evidence and the targets (what the probability of the evidence needs)
     pointwise : no continuous variable is represented by cells (a density is wanted, not only masses)
     dense : continuous variables that must have nodes
+    only : the potentials to look at, if not those that the targets depend on
     """
 
     targets: tuple[str, ...] = ()
@@ -100,6 +101,7 @@ class Question:
     all_of: bool = False
     pointwise: bool = False
     dense: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
 
 
 def problem_of(network: Network, question: Question, evidence: Evidence) -> Problem:
@@ -147,7 +149,9 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
             children[parent].append(name)
     findings = evidence.findings
     hard = frozenset(name for name, finding in findings.items() if finding.hard)
-    if question.all_of:
+    if question.only:
+        needed = set(question.only)
+    elif question.all_of:
         needed = ancestors(parents, [*findings, *targets])
     else:
         needed = requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
@@ -282,7 +286,7 @@ class _Kinds:
             hard = self.hard & set(potential.scope)
             result.append(PotentialSource(potential, names, hard, masked, batched and moving, not moving))
         for name, finding in self.findings.items():
-            if name not in self.used or name in self.hard or name in self.masked or name in self.closed:
+            if name not in self.axes and name not in self.nodes:
                 continue
             if isinstance(finding.variable, Discrete) or finding.functions is not None:
                 result.append(LikelihoodSource(name, batched))

@@ -17,7 +17,7 @@ from hybridbn.inference.densities import GaussianPosterior, PiecewisePosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
-from hybridbn.inference.relevance import Status, requisite
+from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.repeats import repeats
 from hybridbn.inference.solving import Solution, padded, solutions
 from hybridbn.network import Network
@@ -78,6 +78,9 @@ def posteriors(
     read = relevant_evidence(network, reader, wanted)
     answer = solved(network, Question(tuple(wanted)), read, options)
     later = _LogEvidence(network, reader)
+    impossible = _contradicted(network, answer.problem, reader)
+    if impossible.any():
+        answer.refuse(impossible, options)
     return {name: posterior_of(answer, number, network.variable(name), later) for number, name in enumerate(wanted)}
 
 
@@ -91,10 +94,39 @@ class Answer:
     single: bool
     places: NDArray[np.intp]
     """For each row as the user gave it, its place among the rows of all solutions one after the other."""
+    marked: NDArray[np.bool_] | None = None
+    """Impossible rows, where NaN was asked for."""
 
     def table(self, number: int) -> Values:
         """Return the table over one scope, rows last, as the user gave them."""
-        return np.concatenate([part.tables[number] for part in self.found], axis=-1)[..., self.places]
+        return self.arranged([part.tables[number] for part in self.found])
+
+    def arranged(self, arrays: Sequence[Values]) -> Values:
+        """Join tables of all solutions in the order of the user's rows; impossible rows are NaN."""
+        table = np.concatenate(arrays, axis=-1)[..., self.places]
+        if self.marked is not None:
+            table[..., self.marked] = np.nan
+        return table
+
+    @property
+    def log_norm(self) -> Values:
+        """The log probability of that part of the evidence which the problem contains, for each row."""
+        return np.concatenate([part.log_norm for part in self.found])[self.places]
+
+    def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
+        """Raise for impossible rows, or mark them."""
+        bad = np.flatnonzero(impossible)
+        if not len(bad):
+            return
+        if options.impossible == "nan":
+            self.marked = impossible
+            return
+        where = "the evidence has" if self.single else f"rows {shorten(bad.tolist())} of the evidence have"
+        raise ImpossibleEvidence(
+            f"{where} probability zero under the network, so there is no posterior; "
+            "ask with impossible='nan' to get NaN there instead",
+            tuple(bad.tolist()),
+        )
 
     @property
     def error(self) -> Values:
@@ -110,8 +142,8 @@ def solved(network: Network, question: Question, read: Evidence, options: Option
     found = solutions(problem, distinct, options.tolerance, options.max_bytes)
     order = np.argsort(np.concatenate([part.rows for part in found]), kind="stable")
     answer = Answer(problem, found, read, read.single, order if same is None else order[same.inverse])
-    if not question.all_of and options.impossible == "raise":
-        _refuse_impossible(answer)
+    if not question.all_of:
+        answer.refuse(np.isneginf(answer.log_norm), options)
     worst = max((float(np.max(part.error, initial=0.0)) for part in found), default=0.0)
     if worst > options.tolerance:
         warnings.warn(
@@ -146,7 +178,7 @@ def log_evidence(network: Network, evidence: Any = None, options: Options | None
 
 def _log_evidence(network: Network, read: Evidence, options: Options) -> Values:
     answer = solved(network, Question(joint=True, all_of=True), read, options)
-    return np.concatenate([part.log_norm for part in answer.found])[answer.places]
+    return answer.log_norm
 
 
 @dataclass
@@ -160,6 +192,28 @@ class _LogEvidence:
         return _log_evidence(self.network, self.reader.evidence(), Options())
 
 
+def _contradicted(network: Network, problem: Problem, reader: EvidenceReader) -> NDArray[np.bool_]:
+    """Tell the rows that are impossible for reasons which do not matter for the targets.
+
+    Only potentials with zeros can make evidence impossible, so only those are looked at; in tables those over
+    discrete variables.
+    """
+    above = ancestors(network.pred, reader.names) - problem.potentials.keys()
+    risky = {name for name in above if network.potential(name).has_zeros}
+    result = np.zeros(reader.rows, dtype=bool)
+    discrete = {
+        name for name in risky if all(isinstance(variable, Discrete) for variable in network.potential(name).variables)
+    }
+    if discrete:
+        mentioned = {name for risk in discrete for name in network.potential(risk).scope}
+        read = reader.evidence(sorted(mentioned & set(reader.names)))
+        answer = solved(network, Question(joint=True, only=frozenset(discrete)), read, Options(impossible="nan"))
+        result |= np.isneginf(answer.log_norm)
+    if reader.single and risky != discrete:
+        result |= np.isneginf(_log_evidence(network, reader.evidence(), Options()))
+    return result
+
+
 def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:
     """Return the targets as a list, refusing unknown names and repetitions."""
     names = list(targets)
@@ -169,19 +223,6 @@ def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:
     if twice:
         raise TableError(f"{shorten(sorted(twice))} is asked for twice")
     return names
-
-
-def _refuse_impossible(answer: Answer) -> None:
-    log_norm = np.concatenate([part.log_norm for part in answer.found])[answer.places]
-    bad = np.flatnonzero(np.isneginf(log_norm))
-    if len(bad):
-        rows = tuple(bad.tolist())
-        where = "the evidence has" if answer.single else f"rows {shorten(rows)} of the evidence have"
-        raise ImpossibleEvidence(
-            f"{where} probability zero under the network, so there is no posterior; "
-            "ask with impossible='nan' to get NaN there instead",
-            rows,
-        )
 
 
 # -- from tables to posteriors ------------------------------------------------------------------------------------
@@ -202,7 +243,7 @@ def posterior_of(
         return cell_posterior(answer.problem, name, axis, table, answer.evidence, answer.single, answer.error, later)
     axes = [node_axis_of(part.axes, name) for part in answer.found]
     lows, highs, filled = padded(axes, [part.tables[number] for part in answer.found])
-    masses = np.concatenate(filled, axis=-1)[..., answer.places]
+    masses = answer.arranged(filled)
     low, high = lows[:, answer.places], highs[:, answer.places]
     return PiecewisePosterior(variable, low, high, masses, answer.single, answer.error, later)
 
@@ -230,4 +271,6 @@ def _gaussian(answer: Answer, number: int, variable: Continuous, later: Callable
         return np.concatenate(filled, axis=1)[:, answer.places]
 
     weights, means, variances = joined(parts[0], 0.0), joined(parts[1], 0.0), joined(parts[2], 1.0)
+    if answer.marked is not None:
+        weights[:, answer.marked] = np.nan
     return GaussianPosterior(variable, weights, means, variances, answer.single, answer.error, later)

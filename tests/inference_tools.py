@@ -119,13 +119,12 @@ def mte_network(case: Mapping[str, Any]) -> hb.Network:
         pieces = []
         for leaf in leaves:
             given = {k: g for k, g in leaf["given"].items() if not isinstance(g, list)}
-            box = {k: tuple(map(float, g)) for k, g in leaf["given"].items() if isinstance(g, list)}
+            box = {k: tuple(g) for k, g in leaf["given"].items() if isinstance(g, list)}
             if "state" in leaf:
                 given[name] = leaf["state"]
             else:
-                box[name] = tuple(map(float, leaf["piece"]))
-            terms = [(float(c), {k: float(b) for k, b in rates.items()}) for c, rates in leaf["terms"]]
-            pieces.append(hb.Piece(box, given, float(leaf["const"]), terms))
+                box[name] = tuple(leaf["piece"])
+            pieces.append(hb.Piece(box, given, leaf["const"], [(c, dict(rates)) for c, rates in leaf["terms"]]))
         parents = tuple(variables[p] for p in case["parents"][name])
         potentials.append(hb.MTE(variables[name], parents, pieces, normalize=None))
     return hb.Network(potentials)

@@ -171,7 +171,7 @@ def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
     if not boundaries.size:
         return None
     _, first, classes = np.unique(classes, return_index=True, return_inverse=True)
-    totals = np.bincount(classes, weights)
+    totals = _weighed(classes, weights, 0)
     if len(totals) < 2:
         return None
     # what each class weighed before this segment: at its first row, the running weight without the row itself
@@ -186,10 +186,10 @@ def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
     remaining = (_plogp(n_left) - left_sums) + (_plogp(n_right) - right_sums)
     best = int(np.flatnonzero(remaining <= remaining.min() + 1e-9 * n)[0])
     cut = int(boundaries[best])
-    whole, below, above = (
-        _entropy(counts) for counts in (totals, *_both_sides(classes, weights, cut + 1, len(totals)))
-    )
-    k, k_below, k_above = len(totals), len(np.unique(classes[: cut + 1])), len(np.unique(classes[cut + 1 :]))
+    sides = slice(cut + 1), slice(cut + 1, None)
+    below, above = (_entropy(_weighed(classes[side], weights[side], len(totals))) for side in sides)
+    whole = _entropy(totals)
+    k, (k_below, k_above) = len(totals), (len(np.unique(classes[side])) for side in sides)
     gain = whole - (n_left[best] * below + n_right[best] * above) / n
     delta = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2) - (k * whole - k_below * below - k_above * above)
     if not gain > (math.log2(max(n - 1, 1.0)) + delta) / n:
@@ -197,11 +197,8 @@ def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
     return float(_midpoints(values[cut : cut + 2], np.array([0]))[0])
 
 
-def _both_sides(classes: Codes, weights: Values, cut: int, size: int) -> tuple[Values, Values]:
-    return (
-        np.bincount(classes[:cut], weights[:cut], size),
-        np.bincount(classes[cut:], weights[cut:], size),
-    )
+def _weighed(classes: Codes, weights: Values, size: int) -> Values:
+    return np.asarray(np.bincount(classes, weights, size), dtype=np.float64)
 
 
 def _divided(rows: _Rows, start: int, stop: int, cut: float) -> list[tuple[int, int]]:

@@ -139,7 +139,8 @@ class GaussianFitter(Fitter):
         scales = np.where(scales > 0, scales, 1.0)
         outer = scales[:, None] * scales
         slopes, variance = _regressions((products / outer)[None], np.zeros(len(continuous)), self.ridge)
-        slopes, variance, means = slopes, variance / statistics.total, mean[None]
+        variance, means = variance / statistics.total, mean[None]
+        # without discrete parents the only configuration is all rows
         if discrete:
             enough = statistics.weights >= 2 + len(continuous)
             own, residual = _regressions(statistics.products / outer, slopes[0], self.ridge)
@@ -176,7 +177,7 @@ def _moments(values: list[Values], cells: Codes, size: int, weights: Values | No
     safe = np.where(n > 0, n, 1.0)
 
     def sums(numbers: Values) -> Values:
-        return np.bincount(cells, numbers if weights is None else numbers * weights, size)
+        return np.asarray(np.bincount(cells, numbers if weights is None else numbers * weights, size), np.float64)
 
     means = np.empty((size, len(values)))
     centered = []

@@ -183,6 +183,11 @@ class Potential(ABC):
         """Return the length along a continuous variable below which the density has no features; inf if unknown."""
         return math.inf
 
+    @property
+    def has_zeros(self) -> bool:
+        """Whether the density may be zero inside the variables' domains, so that evidence can contradict it."""
+        return False
+
     def cellwise(self, name: str) -> bool:
         """Tell whether the density depends on this continuous *parent* only through its cell between `breaks`."""
         return False

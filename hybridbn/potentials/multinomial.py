@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -90,6 +91,11 @@ class Multinomial(Potential):
             else:
                 return self.table[tuple(spread(axes, self.scope))], 0.0
         return self.table[tuple(places)], 0.0
+
+    @cached_property
+    def has_zeros(self) -> bool:
+        """Whether any probability is zero."""
+        return not self.table.all()
 
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""

@@ -1,0 +1,184 @@
+"""Which fitter a column gets, and which columns are discretized for it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.discretize import equal_frequency, mdl
+from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.table import Table
+
+__all__ = ["Potentials", "Role", "fitter_of", "roles"]
+
+Spec: TypeAlias = "str | Fitter"
+Potentials: TypeAlias = "Spec | Mapping[str, Spec]"
+"""What builders take as `potentials`: one choice for all columns, or one for each (a column left out: "auto")."""
+
+_HOMES = {
+    "gaussian": "hybridbn.fitting.gaussian:GaussianFitter",
+    "kernel": "hybridbn.fitting.kernel:KernelFitter",
+    "mte": "hybridbn.fitting.mte:MTEFitter",
+    "multinomial": "hybridbn.fitting.multinomial:MultinomialFitter",
+    "softmax": "hybridbn.fitting.softmax:SoftmaxFitter",
+}
+_NAMES = ("auto", *_HOMES)
+_IDENTIFIER_ROWS = 20
+"""A column of fewer rows may well be all different by chance."""
+
+
+class Role(NamedTuple):
+    """What a column is in a model: its variable, and the name of a family or the fitter that was asked for it."""
+
+    variable: Variable
+    fitter: Spec
+
+
+def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -> Fitter:
+    """Return the fitter of a child given its parents that a name stands for.
+
+    Parameters
+    ----------
+    spec : "auto", "mte", "kernel", "gaussian", "softmax", "multinomial" or Fitter
+        "auto" is "mte". All of them mean a table of probabilities (`MultinomialFitter`) where child and
+        parents are all discrete. "gaussian" means a logistic regression (`SoftmaxFitter`) for a discrete child of
+        continuous parents. A fitter stands for its name with its options: it is returned unless its name stands for another
+        one here.
+    child : Variable
+    parents : tuple of Variable
+
+    Examples
+    --------
+    >>> c, x = Discrete("c", states=("a", "b")), Continuous("x")
+    >>> fitter_of("gaussian", x, (c,))
+    GaussianFitter(ridge=0.0, floor=None, max_bytes=2147483648)
+    >>> [fitter_of("gaussian", *family).name for family in ((c, (x,)), (c, ()))]
+    ['softmax', 'multinomial']
+    """
+    name = checked_spec(spec, child.name)
+    wanted = _kind(name, child, parents)
+    if isinstance(spec, Fitter) and (wanted == name or name not in _HOMES):
+        return spec
+    module, _, attribute = _HOMES[wanted].partition(":")
+    made: Fitter = getattr(import_module(module), attribute)()
+    return made
+
+
+def _kind(name: str, child: Variable, parents: tuple[Variable, ...]) -> str:
+    """Return the name of the fitter that a name stands for in a family."""
+    continuous = [parent.name for parent in parents if isinstance(parent, Continuous)]
+    if isinstance(child, Discrete) and not continuous:
+        return "multinomial"
+    if name == "multinomial":
+        number = child.name if isinstance(child, Continuous) else continuous[0]
+        raise NetworkError(
+            f"{child.name!r}: a table of probabilities was asked for, but {number!r} is continuous; roles() discretizes the "
+            f"columns for which 'multinomial' is asked: ask it for {number!r} too, or choose another family for {child.name!r}"
+        )
+    if name in ("gaussian", "softmax"):
+        return "gaussian" if isinstance(child, Continuous) else "softmax"
+    return "mte" if name == "auto" else name
+
+
+def checked_spec(spec: Any, column: str) -> str:
+    """Return the name of a choice, refusing what is none.
+
+    Examples
+    --------
+    >>> checked_spec("gausian", "x")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: 'x': potentials='gausian' is not known; did you mean 'gaussian'?
+    """
+    if isinstance(spec, Fitter):
+        return spec.name
+    if isinstance(spec, str) and spec in _NAMES:
+        return spec
+    near = difflib.get_close_matches(spec, _NAMES, n=1) if isinstance(spec, str) else []
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {shorten(_NAMES)}, or give a fitter"
+    if isinstance(spec, type) and issubclass(spec, Fitter):
+        hint = f"give an object: {spec.__name__}()"
+    raise NetworkError(f"{column!r}: potentials={spec!r} is not known; {hint}")
+
+
+def roles(table: Table, target: str | None = None, potentials: Potentials = "auto") -> dict[str, Role]:
+    """Return what each column of a table is in a model; number columns for which tables are asked are discretized.
+
+    Parameters
+    ----------
+    table : Table
+    target : str, optional
+        A discrete one guides the discretization of the others.
+    potentials : choice, or mapping from columns to choices
+        As in `fitter_of`; columns that a mapping leaves out get "auto". "multinomial" on a number column is the request to
+        discretize it: by `mdl` where there is a discrete target, else by `equal_frequency`, unless the
+        `MultinomialFitter` names another discretizer.
+
+    Returns
+    -------
+    dict from column to Role
+        In the table's order. Read the table with ``Table(table, variables=[role.variable for role in ...])``, or
+        ``table.coded(role.variable)``.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> table = hb.Table({"x": [1, 2, 3, 11, 12, 13], "y": [1, 2, 3, 4, 5, 6], "c": ["a"] * 3 + ["b"] * 3})
+    >>> found = roles(table, "c", {"x": "multinomial", "y": "gaussian"})
+    >>> found["x"].variable.cuts, found["y"].variable, found["c"].fitter
+    ((7.0,), Continuous(name='y', domain=(-inf, inf)), 'auto')
+    """
+    if target is not None:
+        table.variable(target)
+    wanted = _wanted(table, potentials)
+    table.require_rows(1).require_values()
+    for name in table.names:
+        _refuse_identifier(table, name)
+    variables: dict[str, Variable] = {}
+    codes = None
+    # the target first: where it is discretized itself, its intervals guide the others
+    for name in sorted(table.names, key=lambda name: name != target):
+        variable, spec = table.variable(name), wanted[name]
+        if isinstance(variable, Continuous) and checked_spec(spec, name) == "multinomial":
+            chosen = spec.discretizer if isinstance(spec, MultinomialFitter) else None
+            discretizer = chosen or (equal_frequency if codes is None else mdl)
+            weights = table.weights if table.weighted else None
+            variable = Discrete(name, cuts=tuple(discretizer(table.coded(variable), codes, weights)))
+        if name == target and isinstance(variable, Discrete):
+            codes = table.coded(variable)
+        variables[name] = variable
+    return {name: Role(variables[name], wanted[name]) for name in table.names}
+
+
+def _wanted(table: Table, potentials: Any) -> dict[str, Spec]:
+    if not isinstance(potentials, Mapping):
+        checked_spec(potentials, "all columns")
+        return dict.fromkeys(table.names, potentials)
+    for name, spec in potentials.items():
+        if name not in table:
+            raise TableError(f"potentials: there is no column {name!r}; the columns are {shorten(table.names)}")
+        checked_spec(spec, name)
+    return {name: potentials.get(name, "auto") for name in table.names}
+
+
+def _refuse_identifier(table: Table, name: str) -> None:
+    """Refuse a discrete column in which no value occurs twice, as there is nothing to learn from it."""
+    variable = table.variable(name)
+    if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:
+        return
+    codes = table.column(name)
+    seen = codes[codes >= 0]
+    if len(seen) >= _IDENTIFIER_ROWS and len(np.unique(seen)) == len(seen):
+        raise TableError(
+            f"column {name!r} has a different value in each of the {len(seen)} rows where it has one, as an identifier has: "
+            f"{shorten(variable.states, 3)}; leave it out: table.drop({name!r})"
+        )

@@ -1,0 +1,235 @@
+"""Hybrid networks of the literature with exact answers; those of the shared folder, and some that stand here."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from inference_tools import SHARED, clg_network, crops, hybrid_case, mte_network, needs_shared, shared_module
+from scipy import integrate, stats
+
+import hybridbn as hb
+
+FOLDER = SHARED / "cases" / "hybrid"
+CLG = ("waste_incinerator", "waste_simplified")
+MTES = sorted(p.stem for pattern in ("mte_*.json", "stress_*.json") for p in FOLDER.glob(pattern))
+CLOSE = 1e-9
+ROUNDING = 2e-13
+"""The cdf at a mean of -3.9 that is rounded to a double, where the standard deviation is 0.0045."""
+
+
+@needs_shared
+def test_the_shared_cases_are_there():
+    assert len(MTES) >= 9
+    assert all((FOLDER / f"{name}.json").is_file() for name in (*CLG, "crops"))
+
+
+def check_honest(post, true: float) -> None:
+    assert true <= post.error + ROUNDING
+    assert post.error <= max(1000 * true, 1e-11)
+
+
+# -- conditional linear Gaussian ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CLG)
+def test_clg_cases(name):
+    case = hybrid_case(name)
+    net = clg_network(case["model"])
+    for query in case["queries"]:
+        evidence, exact = query["evidence"], query["exact"]
+        together = net.posteriors(evidence)
+        for node, expected in exact.items():
+            if node in evidence:
+                continue
+            for post in (together[node], net.posterior(node, evidence)):
+                if "mean" not in expected:
+                    found = dict(zip(post.states, post.probabilities, strict=True))
+                    assert found == pytest.approx(expected, abs=CLOSE, rel=1e-12)
+                    check_honest(post, max(abs(found[s] - p) for s, p in expected.items()))
+                    continue
+                assert post.mean() == pytest.approx(expected["mean"], rel=CLOSE)
+                assert post.var() == pytest.approx(expected["var"], rel=CLOSE)
+                weights, means, variances = np.array(expected["mixture"]).T
+                x = expected["mean"] + expected["sd"] * np.linspace(-3, 3, 13)
+                cdf = stats.norm.cdf(x[:, None], means, np.sqrt(variances)) @ weights
+                pdf = stats.norm.pdf(x[:, None], means, np.sqrt(variances)) @ weights
+                np.testing.assert_allclose(post.cdf(x), cdf, rtol=0, atol=CLOSE)
+                np.testing.assert_allclose(post.pdf(x), pdf, rtol=CLOSE, atol=CLOSE)
+                check_honest(post, float(np.abs(post.cdf(x) - cdf).max()))
+        assert net.log_evidence(evidence) == pytest.approx(query["log_evidence_density"], rel=CLOSE, abs=CLOSE)
+
+
+def test_random_clg_networks_against_enumeration():
+    """The shared enumeration in 50 digits, on random evidence of the incinerator."""
+    clg = shared_module("clg_exact")
+    model = hybrid_case("waste_incinerator")["model"]
+    net = clg_network(model)
+    rng = np.random.default_rng(3)
+    for row in net.sample(4, 3).to_dict("records"):
+        evidence = {k: v for k, v in row.items() if rng.random() < 0.4}
+        exact, log_evidence = clg.posterior(model, evidence)
+        together = net.posteriors(evidence)
+        assert net.log_evidence(evidence) == pytest.approx(log_evidence, rel=CLOSE, abs=CLOSE)
+        for node, post in together.items():
+            if "mean" in exact[node]:
+                assert post.mean() == pytest.approx(exact[node]["mean"], rel=CLOSE)
+                assert post.var() == pytest.approx(exact[node]["var"], rel=CLOSE)
+            else:
+                assert [exact[node][s] for s in post.states] == pytest.approx(list(post.probabilities), abs=CLOSE)
+
+
+def test_the_incinerator_as_lauritzen_printed_it():
+    """Lauritzen (1992), p. 1105 and 1107; the parameters stand here, so that this runs anywhere."""
+    burn, filter_, waste = (
+        hb.Discrete("B", ("stable", "unstable")),
+        hb.Discrete("F", ("intact", "defect")),
+        hb.Discrete("W", ("industrial", "household")),
+    )
+    e, c, d, light, m_in, m_out = map(hb.Continuous, ("E", "C", "D", "L", "Min", "Mout"))
+    net = hb.Network(
+        [
+            hb.Multinomial(burn, table=[0.85, 0.15]),
+            hb.Multinomial(filter_, table=[0.95, 0.05]),
+            hb.Multinomial(waste, table=[2 / 7, 5 / 7]),
+            hb.LinearGaussian(e, (filter_, waste), intercept=[[-3.9, -3.2], [-0.4, -0.5]], variance=[[2e-5, 2e-5], [1e-4, 1e-4]]),
+            hb.LinearGaussian(c, (burn,), intercept=[-2, -1], variance=[0.1, 0.3]),
+            hb.LinearGaussian(d, (burn, waste, e), intercept=[[6.5, 6.0], [7.5, 7.0]], coefficients=np.ones((2, 2, 1)), variance=[[0.03, 0.04], [0.1, 0.1]]),
+            hb.LinearGaussian(m_in, (waste,), intercept=[0.5, -0.5], variance=[0.01, 0.005]),
+            hb.LinearGaussian(m_out, (d, m_in), intercept=0, coefficients=[1, 1], variance=0.002),
+            hb.LinearGaussian(light, (d,), intercept=3, coefficients=[-0.5], variance=0.25),
+        ]
+    )  # fmt: skip
+    prior = net.posteriors()
+    means = {"E": -3.25, "D": 3.04, "C": -1.85, "L": 1.48, "Min": -0.214, "Mout": 2.83}
+    spreads = {"E": 0.709, "D": 0.77, "C": 0.507, "L": 0.631, "Min": 0.459, "Mout": 0.86}
+    for name, mean in means.items():
+        assert prior[name].mean() == pytest.approx(mean, abs=0.006)
+        assert prior[name].std() == pytest.approx(spreads[name], abs=0.006)
+    after = net.posteriors({"W": "industrial", "L": 1.1, "C": -0.9})
+    assert after["B"]["stable"] == pytest.approx(0.012252759819409247, abs=1e-12)
+    assert after["F"]["intact"] == pytest.approx(0.9995, abs=5e-5)
+    assert after["E"].mean() == pytest.approx(-3.8983382137132603, rel=1e-12)
+    assert after["E"].std() == pytest.approx(0.07628564528018761, rel=1e-10)
+    assert after["D"].mean() == pytest.approx(3.61, abs=0.005)
+    assert after["Mout"].mean() == pytest.approx(4.11, abs=0.005)
+
+
+# -- crops --------------------------------------------------------------------------------------------------------
+
+CROPS = [
+    ({}, {"P_B_true": 0.8499136914025476, "P_mean": 12.0, "P_var": 23.0}),
+    ({"B": False}, {"P_evidence": 0.15008630859745245, "S_subsidised": 0.9994249402343293, "P_mean": 4.278695501993447,
+                    "P_var": 1.5165381810384626, "C_mean": 5.36352754783163, "C_var": 0.8684212334572828}),
+    ({"B": True}, {"P_evidence": 0.8499136914025476, "S_subsidised": 0.17648850879489478, "P_mean": 13.363505614023381,
+                   "P_var": 14.406576192153127, "C_mean": 4.935804649013836, "C_var": 0.9957776804841597}),
+    ({"C": 6, "B": False}, {"P_evidence_given_C": 0.2091627502447442, "S_subsidised": 0.9993194333050571,
+                            "P_mean": 3.7509030999326898}),
+]  # fmt: skip
+
+
+def check_crops(evidence, exact):
+    net = crops()
+    found = net.posteriors(evidence)
+    log_evidence = net.log_evidence(evidence)
+    for key, value in exact.items():
+        if key == "P_B_true":
+            got = found["B"].probability(True)
+        elif key == "S_subsidised":
+            got = found["S"].probability(True)
+        elif key == "P_evidence":
+            got = math.exp(log_evidence)
+        elif key == "P_evidence_given_C":
+            got = math.exp(log_evidence - stats.norm.logpdf(evidence["C"], 5, 1))
+        elif key.endswith("_mean"):
+            got = found[key[0]].mean()
+        else:
+            got = found[key[0]].var()
+        assert got == pytest.approx(value, rel=CLOSE), key
+    for post in found.values():
+        assert post.error < 1e-11
+
+
+@pytest.mark.parametrize(("evidence", "exact"), CROPS)
+def test_crops(evidence, exact):
+    check_crops(evidence, exact)
+
+
+@needs_shared
+def test_crops_as_shared():
+    for query in hybrid_case("crops")["queries"]:
+        check_crops(query["evidence"], {k: v for k, v in query.items() if k != "evidence"})
+
+
+def test_crops_by_one_integral():
+    """The price's density is known but for one normalization."""
+    net = crops()
+    post = net.posterior("P", {"B": True})
+
+    def joint(p):
+        return (0.3 * stats.norm.pdf(p, 5, math.sqrt(2)) + 0.7 * stats.norm.pdf(p, 15, math.sqrt(2))) / (
+            1 + np.exp(5 - p)
+        )
+
+    total = integrate.quad(joint, -10, 40, points=[5, 15], epsabs=1e-13, epsrel=1e-13)[0]
+    x = np.linspace(0, 20, 41)
+    np.testing.assert_allclose(post.pdf(x), joint(x) / total, rtol=1e-10)
+    part = integrate.quad(joint, -10, 12, points=[5], epsabs=1e-13, epsrel=1e-13)[0]
+    assert post.cdf(12) == pytest.approx(part / total, abs=1e-12)
+
+
+# -- mixtures of truncated exponentials ---------------------------------------------------------------------------
+
+
+@needs_shared
+@pytest.mark.parametrize("name", MTES)
+def test_mte_cases(name):
+    case = hybrid_case(name)
+    net = mte_network(case)
+    discrete = {n for n, v in case["variables"].items() if "states" in v}
+    for query in case["queries"]:
+        evidence = {n: v if n in discrete else float(v) for n, v in query["evidence"].items()}
+        expected = query["expected"]
+        for post in (net.posterior(query["target"], evidence), net.posteriors(evidence)[query["target"]]):
+            if "p" in expected:
+                found = dict(zip(post.states, post.probabilities, strict=True))
+                assert found == pytest.approx({s: float(p) for s, p in expected["p"].items()}, abs=CLOSE)
+                assert net.log_evidence(evidence) == pytest.approx(
+                    float(expected["log_evidence"]), rel=CLOSE, abs=CLOSE
+                )
+                continue
+            assert post.mean() == pytest.approx(float(expected["mean"]), rel=CLOSE)
+            assert post.var() == pytest.approx(float(expected["var"]), rel=CLOSE)
+            grid, pdf = (np.array(expected[k], float) for k in ("grid", "pdf"))
+            np.testing.assert_allclose(post.pdf(grid), pdf, rtol=CLOSE, atol=CLOSE * pdf.max())
+
+
+def test_an_mte_naive_bayes_by_hand():
+    """Two classes, two exponential densities on [0, 1]; all integrals are known."""
+    y, x1, x2 = hb.Discrete("y", ("a", "b")), hb.Continuous("x1", (0, 1)), hb.Continuous("x2", (0, 1))
+
+    def exponential(x, rates):
+        pieces = [
+            hb.Piece({x.name: (0, 1)}, {"y": s}, 0, [(r / math.expm1(r), {x.name: r})])
+            for s, r in zip("ab", rates, strict=True)
+        ]
+        return hb.MTE(x, (y,), pieces)
+
+    net = hb.Network([hb.Multinomial(y, table=[0.25, 0.75]), exponential(x1, (2, -1)), exponential(x2, (0.5, 3))])
+
+    def density(rate, x):
+        return rate * math.exp(rate * x) / math.expm1(rate)
+
+    a, b = 0.25 * density(2, 0.8) * density(0.5, 0.1), 0.75 * density(-1, 0.8) * density(3, 0.1)
+    assert net.posterior("y", {"x1": 0.8, "x2": 0.1})["a"] == pytest.approx(a / (a + b), rel=1e-13)
+    assert net.log_evidence({"x1": 0.8, "x2": 0.1}) == pytest.approx(math.log(a + b), rel=1e-13)
+    a, b = 0.25 * math.expm1(1) / math.expm1(2), 0.75 * math.expm1(-0.5) / math.expm1(-1)
+    found = net.posterior("y", {"x1": hb.Interval(-math.inf, 0.5)})
+    assert found["a"] == pytest.approx(a / (a + b), rel=1e-13)
+    # mean of the exponential density with that rate on [0, 1]
+    mean = {r: 1 / -math.expm1(-r) - 1 / r for r in (0.5, 3)}
+    a, b = 0.25 * density(2, 0.8), 0.75 * density(-1, 0.8)
+    expected = (a * mean[0.5] + b * mean[3]) / (a + b)
+    assert net.posterior("x2", {"x1": 0.8}).mean() == pytest.approx(expected, rel=1e-12)
+    assert net.posterior("x2", {"y": "a", "x1": 0.8}).mean() == pytest.approx(mean[0.5], rel=1e-12)
