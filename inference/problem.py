@@ -60,6 +60,8 @@ class Problem:
     order: Order
     shared: tuple[Source, ...] | None
     static_scale: float = 0.0
+    risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
+    """Potentials outside the problem that can make evidence impossible, by the names observed."""
     grids: dict[float, Any] = field(default_factory=dict, repr=False)
     """Shared grids by tolerance; None where there can be none."""
     _program: Program | None = field(default=None, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,9 +115,9 @@ class Answer:
 
     def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
         """Raise for impossible rows, or mark them."""
-        bad = np.flatnonzero(impossible)
-        if not len(bad):
+        if not impossible.any():
             return
+        bad = np.flatnonzero(impossible)
         if options.impossible == "nan":
             self.marked = impossible
             return
@@ -198,20 +198,37 @@ def _contradicted(network: Network, problem: Problem, reader: EvidenceReader) ->
     Only potentials with zeros can make evidence impossible, so only those are looked at; in tables those over
     discrete variables.
     """
-    above = ancestors(network.pred, reader.names) - problem.potentials.keys()
-    risky = {name for name in above if network.potential(name).has_zeros}
+    names = tuple(reader.names)
+    risk = problem.risks.get(names)
+    if risk is None:
+        risk = problem.risks[names] = _risk(network, problem, names)
     result = np.zeros(reader.rows, dtype=bool)
+    if risk.discrete:
+        answer = solved(
+            network, Question(joint=True, only=risk.discrete), reader.evidence(risk.evidence), Options(impossible="nan")
+        )
+        result |= np.isneginf(answer.log_norm)
+    if reader.single and risk.continuous:
+        result |= np.isneginf(_log_evidence(network, reader.evidence(), Options()))
+    return result
+
+
+class Risk(NamedTuple):
+    """Potentials with zeros above some evidence that the targets do not depend on."""
+
+    discrete: frozenset[str]
+    evidence: tuple[str, ...]
+    continuous: bool
+
+
+def _risk(network: Network, problem: Problem, names: tuple[str, ...]) -> Risk:
+    above = ancestors(network.pred, names) - problem.potentials.keys()
+    risky = {name for name in above if network.potential(name).has_zeros}
     discrete = {
         name for name in risky if all(isinstance(variable, Discrete) for variable in network.potential(name).variables)
     }
-    if discrete:
-        mentioned = {name for risk in discrete for name in network.potential(risk).scope}
-        read = reader.evidence(sorted(mentioned & set(reader.names)))
-        answer = solved(network, Question(joint=True, only=frozenset(discrete)), read, Options(impossible="nan"))
-        result |= np.isneginf(answer.log_norm)
-    if reader.single and risky != discrete:
-        result |= np.isneginf(_log_evidence(network, reader.evidence(), Options()))
-    return result
+    mentioned = {name for risk in discrete for name in network.potential(risk).scope}
+    return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete)
 
 
 def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:

@@ -50,7 +50,7 @@ class Solution:
 def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> list[Solution]:
     """Solve a problem for all rows, in chunks of a size that depends on the problem alone."""
     width = _checked_width(problem, max_bytes)
-    chunk = int(np.clip(CHUNK_BYTES / (8 * max(width, 1.0)), 64, MOST_ROWS))
+    chunk = int(min(max(CHUNK_BYTES / (8 * max(width, 1.0)), 64), MOST_ROWS))
     found = []
     for start in range(0, max(evidence.rows, 1), chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
@@ -190,8 +190,9 @@ def _solve(
     with np.errstate(divide="ignore"):
         log_norm = np.log(total) + scale + problem.static_scale
     tables = [_normalized(table) for table in tables]
-    doubtful = np.flatnonzero(~(total > SUSPICIOUS) | wide)
-    if len(doubtful):
+    doubt = ~(total > SUSPICIOUS) | wide
+    if doubt.any():
+        doubtful = np.flatnonzero(doubt)
         again, log_again = _solve_in_logs(problem, evidence.take(doubtful, len(doubtful)), axes, doubtful)
         log_norm[doubtful] = log_again
         for table, fresh in zip(tables, again, strict=True):

@@ -114,7 +114,9 @@ def _side(widths: Values) -> Side:
     both = WIDTH * spread * collect / widths
     spread_nodes = math.ceil(float((REACH * spread**2 / widths + both).max()) / step)
     collect_nodes = tuple(np.ceil((REACH * collect**2 / widths + both) / step).astype(int).tolist())
-    return Side(step, spread, collect, spread_nodes, collect_nodes, step * widths / (spread * collect) / math.sqrt(2 * math.pi))
+    return Side(
+        step, spread, collect, spread_nodes, collect_nodes, step * widths / (spread * collect) / math.sqrt(2 * math.pi)
+    )
 
 
 def _blocks(lattice: Cells, cell: Any) -> Iterator[Codes]:

@@ -58,7 +58,7 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     Examples
     --------
     >>> leave_one_out(np.array([[0.0], [1.0], [3.0]]), np.ones(3), [np.array([0.5, 1.0, 2.0])]).round(4)
-    array([4.7853, 2.4525, 2.3039])
+    array([4.9181, 2.5126, 2.1335])
     """
     points = np.ascontiguousarray(points, dtype=np.float64)
     weights = weights / weights.mean()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -211,21 +212,26 @@ class _Problem:
         away = parameters[:, 1:] - self.start[:, 1:]
         drift = parameters[:, 0].sum()
         value = -float((self.targets * logs).sum()) + 0.5 * self.ridge * (away**2).sum() + 0.5 * self.pin * drift**2
-        gradient = (self.targets.sum(axis=1, keepdims=True) * shares - self.targets).T @ self.design
+        gradient = (self.weights * shares - self.targets).T @ self.design
         gradient[:, 1:] += self.ridge * away
         gradient[:, 0] += self.pin * drift
         return float(value), gradient.ravel()
 
-    @property
+    @cached_property
+    def weights(self) -> Values:
+        """The weight of each row, as a column."""
+        return np.asarray(self.targets.sum(axis=1, keepdims=True))
+
+    @cached_property
     def pin(self) -> float:
         """Weight of the penalty of the intercepts' sum, of the order of the other curvatures."""
-        return float(self.targets.sum()) / self.targets.shape[1] ** 2
+        return float(self.weights.sum() / len(self.start) ** 2)
 
     def curvature(self, flat: Values) -> Values:
         """Return the matrix of second derivatives."""
         _, shares = self.probabilities(flat.reshape(self.start.shape))
         k, p = self.start.shape
-        weighted = shares * self.targets.sum(axis=1, keepdims=True)
+        weighted = shares * self.weights
         matrix = np.empty((k, p, k, p))
         for c in range(k):
             for d in range(c + 1):

@@ -1,0 +1,265 @@
+"""Kernel conditionals from points, as naive Bayes for regression learns them (Frank, Trigg, Holmes and Witten 1998)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
+from hybridbn.fitting.counts import refuse_too_wide
+from hybridbn.fitting.kernel_bandwidths import search_constants
+from hybridbn.fitting.kernel_groups import Points
+from hybridbn.potentials.base import frozen
+from hybridbn.potentials.kernel import Kernel
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.table import Table
+
+__all__ = ["KernelFitter", "KernelStatistics", "negligible"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class KernelStatistics(Statistics):
+    """The points themselves.
+
+    Attributes
+    ----------
+    points : ndarray (points, numbers)
+        The child, if it is continuous, and the continuous parents in their order.
+    codes : ndarray (points, states)
+        The discrete parents in their order, and the child if it is discrete.
+    weights : ndarray (points,)
+    ranges : ndarray (numbers, 2)
+        The least and the greatest value of each, of all rows that have one.
+    """
+
+    points: Values
+    codes: Codes
+    weights: Values
+    ranges: Values
+
+    def __post_init__(self) -> None:
+        for name in ("points", "codes", "weights", "ranges"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def merged(self, other: Self) -> Self:
+        """Put the points of both together."""
+        ends = np.stack([self.ranges, other.ranges])
+        return replace(
+            self,
+            total=self.total + other.total,
+            points=np.concatenate([self.points, other.points]),
+            codes=np.concatenate([self.codes, other.codes]),
+            weights=np.concatenate([self.weights, other.weights]),
+            ranges=np.stack([ends[..., 0].min(axis=0), ends[..., 1].max(axis=0)], axis=1),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelFitter(Fitter):
+    r"""Learns ratios of Gaussian product-kernel densities: a kernel on every point, bandwidths by leaving one out.
+
+    For each configuration of the discrete parents the joint density of the continuous variables is estimated (equation 4
+    of Frank et al. 1998, or its one-dimensional counterpart for a response without parents), with bandwidths
+
+    .. math:: h_m = r_m \, c_m / \sqrt{n}
+
+    where r is the variable's range in the table (footnote 1), n the number of the configuration's points, and the c minimize
+    the leave-one-out cross-entropy (equation 5). For a discrete child the density of the continuous parents is estimated
+    given each of its states (equation 8), with a constant for each state, and turned around by Bayes' rule (equations 7 and
+    9).
+
+    Parameters
+    ----------
+    bandwidths : "extended", "paper" or float
+        Where the c are searched: "paper" is its grid 0.4, 0.5, ..., 0.8; "extended" moves on from there by octaves while the
+        best is at the grid's edge (see Notes). A number is taken for all c, without search.
+    per_state : bool
+        Divide a state's c by the root of the number of points *in that state*, as the text below equation 8 has it.
+        The paper's results, as far as they can be reproduced, come from the root of the number of all points.
+    unseen : float
+        How many rows of average weight a state of a discrete child counts for that has no point in a configuration; its
+        points are those of the other states, so it says nothing about the continuous parents. With 0 it has
+        probability zero, as in equation 9; footnote 6 of the paper then excludes such an attribute, see `negligible`.
+    max_bytes : int
+        Potentials whose arrays would be larger are refused with `TooWide`.
+
+    Notes
+    -----
+    *Missing values.* Rows lacking the child or a parent are left out (footnote 2), but their other values count for the
+    ranges.
+
+    *Weights.* A row's kernel has its weight, the cross-entropy leaves out and counts each row with its weight, and n is
+    :math:`(\sum w)^2 / \sum w^2`. So weights of zero are as if the row were not there and the scale of the weights doesn't
+    matter; but a weight of 2 is one observation that counts double, not two observations that happen to be equal, which would
+    tell the cross-entropy that kernels should be narrow.
+
+    *Repeated values.* The cross-entropy has no minimum where all values are repeated: with h going to 0 every point is
+    predicted by its copies. So the grid never goes below the paper's 0.4 for a variable with more than a tenth of its
+    values repeated. Bandwidths are always positive.
+
+    *Domains.* The kernels of a variable with a finite domain are truncated to it; the search for bandwidths ignores that.
+
+    *Without points.* A configuration of the discrete parents that has no point gets those of the whole table (at most 1000
+    of them, evenly in the order of the first variable). Where a configuration or state has a single point, none can be
+    left out; it gets the bandwidth of the whole table, widened for the smaller n as :math:`n^{-1/(4 + m)}` for m variables.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.normal(size=500)
+    >>> table = hb.Table({"y": y, "x": np.sin(y) + 0.1 * rng.normal(size=500), "c": np.where(y > 0, "high", "low")})
+    >>> y, x, c = table.variables
+    >>> potential = KernelFitter().fit(table, x, (y,))
+    >>> potential
+    <Kernel x | y: 500 points>
+    >>> KernelFitter().fit(table, c, (y,))(c="high", y=[-1, 0, 1]).round(3)
+    array([0.   , 0.455, 1.   ])
+    """
+
+    name: ClassVar[str] = "kernel"
+
+    bandwidths: Literal["extended", "paper"] | float = "extended"
+    per_state: bool = False
+    unseen: float = 0.5
+    max_bytes: int = 2**31
+
+    def __post_init__(self) -> None:
+        given = self.bandwidths
+        number = not isinstance(given, str | bool) and isinstance(given, int | float | np.number)
+        if not (0 < float(given) < math.inf if number else given in ("extended", "paper")):
+            raise NetworkError(f"bandwidths must be 'extended', 'paper' or a positive number, not {given!r}")
+        if not 0 <= self.unseen < math.inf:
+            raise NetworkError(f"unseen must be a number of rows, finite and not negative, not {self.unseen!r}")
+
+    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> KernelStatistics:
+        """Collect the points where child and parents are observed."""
+        if isinstance(child, Discrete) and not discrete_and_continuous(parents)[1]:
+            raise NetworkError(
+                f"{child.name!r}: kernels need a continuous variable; a MultinomialFitter learns discrete ones alone"
+            )
+        columns, weights, total = observed(table, child, parents)
+        arrays = {variable.name: column for variable, column in zip((child, *parents), columns, strict=True)}
+        numbers, states = _numbers_and_states(child, parents)
+        rows = len(columns[0])
+        counting = slice(None) if weights is None else table.weights > 0
+        codes = [arrays[v.name] for v in states]
+        return KernelStatistics(
+            child=child,
+            parents=tuple(parents),
+            total=total,
+            points=np.stack([arrays[v.name] for v in numbers], axis=1),
+            codes=np.stack(codes, axis=1).astype(np.intp) if codes else np.empty((rows, 0), dtype=np.intp),
+            weights=np.ones(rows) if weights is None else weights,
+            ranges=np.array([_ends(table.coded(v)[counting]) for v in numbers]),
+        )
+
+    def potential(self, statistics: Any) -> Kernel:
+        """Return the kernels with their bandwidths."""
+        refuse_empty(statistics)
+        child, parents = statistics.child, statistics.parents
+        numbers, states = _numbers_and_states(child, parents)
+        sizes = tuple(map(len, states))
+        refuse_too_wide(child, parents, math.prod(sizes) * len(numbers), self.max_bytes, "array of bandwidths")
+        of_child = sizes[-1] if isinstance(child, Discrete) else 1
+        own = (
+            statistics.codes[:, -1] if isinstance(child, Discrete) else np.zeros(len(statistics.points), dtype=np.intp)
+        )
+        outer = sizes[: len(sizes) - isinstance(child, Discrete)]
+        groups = np.zeros(len(own), dtype=np.intp)
+        for column, size in zip(statistics.codes.T, outer, strict=False):
+            groups = groups * size + column
+        kernels = Points(
+            values=_scaled(numbers, statistics.points, statistics.ranges),
+            weights=statistics.weights,
+            groups=groups,
+            states=own,
+            shape=(math.prod(outer), of_child),
+            search=self._search,
+            per_state=self.per_state,
+            unseen=self.unseen,
+        ).kernels()
+        codes = [*np.unravel_index(kernels.groups, outer)] if outer else []
+        if isinstance(child, Discrete):
+            codes.append(kernels.states)
+        low, high = statistics.ranges.T / 2
+        with np.errstate(over="ignore"):
+            # bandwidths are positive numbers, also where ranges are next to the least or the largest
+            widths = np.clip(2 * kernels.widths * (high - low), np.finfo(float).tiny, np.finfo(float).max)
+        return Kernel(
+            child,
+            parents,
+            points=statistics.points[kernels.rows],
+            bandwidths=widths.reshape(*sizes, len(numbers)),
+            weights=kernels.weights,
+            labels={v.name: _labels(v, column) for v, column in zip(states, codes, strict=True)},
+        )
+
+    def _search(self, points: Values, weights: Values, size: float) -> Values:
+        if isinstance(self.bandwidths, str):
+            return np.array(search_constants(points, weights, size, extend=self.bandwidths == "extended"))
+        return np.full(points.shape[1], float(self.bandwidths))
+
+
+def negligible(log_likelihoods: ArrayLike, *, below: float = -700.0) -> NDArray[np.bool_]:
+    r"""Tell in which rows an attribute's likelihood is negligible at every node of the response (footnote 6).
+
+    Frank et al. exclude such attributes from the product over attributes for that row. It happens for values far from
+    all that was seen, and for states that were never seen, whose likelihood is zero for every y if ``unseen=0``.
+
+    Parameters
+    ----------
+    log_likelihoods : array_like (nodes, ...)
+        Logarithms of :math:`\hat p(x \mid y)` over nodes of y, x being measured in units of its range.
+    below : float
+        What is negligible; by default what numbers of double precision can hardly tell from zero.
+
+    Examples
+    --------
+    >>> negligible([[-np.inf, -2.0, -1e4], [-np.inf, -np.inf, -5e3]])
+    array([ True, False,  True])
+    """
+    return np.asarray(np.max(np.asarray(log_likelihoods, dtype=np.float64), axis=0, initial=-np.inf) < below)
+
+
+def _numbers_and_states(
+    child: Variable, parents: tuple[Variable, ...]
+) -> tuple[tuple[Continuous, ...], tuple[Discrete, ...]]:
+    """Return the continuous variables, the child first, and the discrete ones, the child last."""
+    discrete, continuous = discrete_and_continuous(parents)
+    return ((child, *continuous), discrete) if isinstance(child, Continuous) else (continuous, (*discrete, child))
+
+
+def _ends(values: Values) -> tuple[float, float]:
+    """Return the least and the greatest value; an empty range where there is none."""
+    known = values[~np.isnan(values)]
+    return (float(known.min()), float(known.max())) if len(known) else (math.inf, -math.inf)
+
+
+def _scaled(numbers: tuple[Continuous, ...], points: Values, ranges: Values) -> Values:
+    """Return points in units of the ranges."""
+    # halves, because a range may be too large for a double
+    low, high = ranges.T / 2
+    for variable, (least, greatest) in zip(numbers, ranges.tolist(), strict=True):
+        if not least / 2 < greatest / 2:
+            raise TableError(
+                f"column {variable.name!r} has the single value {least!r} in all its rows, so there is no range to measure "
+                "the width of kernels by; leave the column out, or ask for another family"
+            )
+    return np.asarray((points / 2 - low) / (high - low))
+
+
+def _labels(variable: Discrete, codes: Codes) -> NDArray[Any]:
+    """Return codes as `Kernel` takes them: as they are where no state is a number, else the states."""
+    if variable.cuts is None and not any(isinstance(state, int | float) for state in variable.states):
+        return codes
+    states = np.empty(len(variable), dtype=object)
+    states[:] = variable.states
+    return np.asarray(states[codes])

@@ -1,0 +1,245 @@
+"""Log-linear splines: densities whose logarithm is continuous and piecewise linear, many at once, as plain arrays.
+
+``f(z) = exp(sum_k theta_k B_k(z))`` with hat functions B_k at knots; beyond the outermost knots the logarithm goes on in a
+straight line, to the end of the domain or without end. On each piece f is one exponential, so this is an MTE with one
+term a piece: positive everywhere, continuous, with closed-form masses. It is an exponential family too. Its sufficient
+statistics are the means of the hats, and the penalized log-likelihood
+
+    n (stats @ theta - log(integral of f)) - n * strength / 2 * sum_k w_k (third divided difference of theta at k)**2
+
+is concave in the heights theta. The penalty is zero for parabolas: a strong one leaves a normal density (or an exponential,
+a uniform or a truncated normal one, where the spline has ends). It is Silverman's (1982, Annals of Statistics 10, 795-810),
+with every difference measured in units of its own knots' distance, so that it smooths as much as the data are sparse.
+
+Arrays of heights are (rows, knots): several splines on the same knots.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solveh_banded
+
+from hybridbn.variables import Values
+
+__all__ = ["Knots", "degrees_of_freedom", "hat_means", "log_integrals", "maximized", "normalized", "penalty", "spans"]
+
+_SERIES = 10  # terms of the power series below 0.3: 0.3**10 / 10! is 1e-12 of a term that is small itself
+_NEWTON, _HALVINGS = 60, 40
+_DONE = 1e-13  # the Newton decrement, twice the log-likelihood for an observation that is still to be gained
+
+
+class Knots(NamedTuple):
+    """Knots, and how far the outermost straight lines go on beyond them: 0, a distance or inf."""
+
+    places: Values
+    below: float
+    above: float
+
+
+class _Parts(NamedTuple):
+    """The integral of splines and of their products with hats, and with neighboring pairs of hats."""
+
+    total: Values
+    first: Values
+    diagonal: Values
+    beside: Values
+
+
+def _powers(steps: Values) -> tuple[Values, Values, Values]:
+    """Integrate ``t**k exp(step * t - max(step, 0))`` over 0 <= t <= 1 for k = 0, 1, 2."""
+    fall = np.abs(steps)
+    small = fall < 0.3
+    safe, x = np.where(small, 1.0, fall), np.where(small, fall, 0.0)
+    decay = np.exp(-safe)
+    down = [-np.expm1(-safe) / safe, (1.0 - decay * (1.0 + safe)) / safe**2]
+    down.append((2.0 - decay * (2.0 + 2.0 * safe + safe * safe)) / safe**3)
+    if small.any():
+        for k in range(3):
+            series = np.zeros(x.shape)
+            for n in range(_SERIES - 1, -1, -1):
+                series = series * (-x / (n + 1)) + 1.0 / (n + k + 1)
+            down[k] = np.where(small, series, down[k])
+    zeroth, first, second = down
+    rising = steps > 0  # seen from the other end of the interval, it falls
+    return (
+        zeroth,
+        np.where(rising, zeroth - first, first),
+        np.where(rising, np.maximum(zeroth - 2.0 * first + second, 0.0), second),
+    )
+
+
+def _tail(heights: Values, neighbors: Values, step: float, length: float) -> tuple[Values, Values, Values]:
+    """Integrate ``(y / step)**k f`` for k = 0, 1, 2 over the straight line that goes on beyond an outermost knot.
+
+    The heights are those at the knot and at its neighbor, which is `step` away; y is the distance from the knot.
+    """
+    slope = (neighbors - heights) / step
+    if math.isinf(length):
+        with np.errstate(divide="ignore", over="ignore"):
+            mean = np.where(slope > 0, 1.0 / np.where(slope > 0, slope, 1.0), np.inf)
+            zeroth = np.exp(heights) * mean
+            share = mean / step
+            return zeroth, zeroth * share, 2.0 * zeroth * share * share
+    moments = _powers(-slope * length)
+    scale, share = np.exp(np.maximum(heights, heights - slope * length)) * length, length / step
+    return scale * moments[0], scale * moments[1] * share, scale * moments[2] * share * share
+
+
+def spans(heights: Values, knots: Knots) -> tuple[Values, Values, Values]:
+    """Integrate 1, t and t**2 times each piece, t running from 0 to 1 between its knots (rows, knots - 1).
+
+    What lies beyond the outermost knots belongs to the first and the last piece (with t < 0 and t > 1).
+    """
+    widths = np.diff(knots.places)
+    zeroth, first, second = _powers(np.diff(heights, axis=-1))
+    scale = np.exp(np.maximum(heights[..., :-1], heights[..., 1:])) * widths
+    zeroth, first, second = zeroth * scale, first * scale, second * scale
+    if knots.below > 0:
+        a, b, c = _tail(heights[..., 0], heights[..., 1], widths[0], knots.below)
+        zeroth[..., 0] += a
+        first[..., 0] -= b
+        second[..., 0] += c
+    if knots.above > 0:
+        a, b, c = _tail(heights[..., -1], heights[..., -2], widths[-1], knots.above)
+        zeroth[..., -1] += a
+        first[..., -1] += a + b
+        second[..., -1] += a + 2.0 * b + c
+    return zeroth, first, second
+
+
+def _parts(heights: Values, knots: Knots) -> _Parts:
+    zeroth, first, second = spans(heights, knots)
+    means, diagonal = np.zeros(heights.shape), np.zeros(heights.shape)
+    means[..., :-1] += zeroth - first
+    means[..., 1:] += first
+    diagonal[..., :-1] += zeroth - 2.0 * first + second
+    diagonal[..., 1:] += second
+    return _Parts(zeroth.sum(axis=-1), means, diagonal, first - second)
+
+
+def log_integrals(heights: Values, knots: Knots) -> Values:
+    """Return the logarithm of each spline's integral."""
+    top = heights.max(axis=-1)
+    return np.asarray(np.log(spans(heights - top[..., None], knots)[0].sum(axis=-1)) + top)
+
+
+def normalized(heights: Values, knots: Knots) -> Values:
+    """Return the heights of the splines divided by their integrals."""
+    return np.asarray(heights - log_integrals(heights, knots)[..., None])
+
+
+def hat_means(heights: Values, knots: Knots, coarse: Values) -> Values:
+    """Return the means under each spline of the hat functions on some of its knots (both outermost ones among them)."""
+    parts = _parts(heights, knots)
+    return spread(parts.first / parts.total[..., None], knots.places, coarse)
+
+
+def spread(weights: Values, places: Values, knots: Values) -> Values:
+    """Share weights at places out among the hats at knots: every hat gets the sum of the weights times its values."""
+    left = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, len(knots) - 2)
+    share = (places - knots[left]) / (knots[left + 1] - knots[left])
+    matrix = np.zeros((len(places), len(knots)))
+    rows = np.arange(len(places))
+    matrix[rows, left] = 1.0 - share
+    matrix[rows, left + 1] = share
+    return np.asarray(weights @ matrix)
+
+
+def penalty(places: Values) -> Values:
+    """Return the matrix of the penalty on third divided differences, each in units of its own knots' distance."""
+    differences = np.eye(len(places))
+    for order in range(1, 4):
+        differences = order * np.diff(differences, axis=0) / (places[order:] - places[:-order])[:, None]
+    units = (places[3:] - places[:-3]) / 3.0
+    differences *= (units**3)[:, None]
+    return np.asarray(differences.T @ differences)
+
+
+def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values) -> Values:
+    """Maximize ``stats @ theta - integral - strength / 2 theta @ matrix @ theta`` for each row by Newton's method.
+
+    At the maximum the integral is one (the matrix doesn't see constants), so it is that of the log-likelihood too; but the
+    Hessian is a band. The bands of all rows make one long band, which is solved at once.
+
+    Parameters
+    ----------
+    stats : (rows, knots) means of the hats; each row adds up to 1
+    matrix : (knots, knots) with three diagonals on each side
+    strengths : (rows,)
+    start : (rows, knots) heights; the slopes of endless tails must decay
+
+    Returns
+    -------
+    ndarray (rows, knots)
+    """
+    heights = normalized(start, knots)
+    size = heights.shape[1]
+    band = np.zeros((4, *heights.shape))
+    for k in range(min(4, size)):
+        band[k, :, : size - k] = np.diag(matrix, -k) * strengths[:, None]
+    active = np.arange(len(heights))
+    gain, parts = _objective(heights, stats, knots, matrix, strengths)
+    for _ in range(_NEWTON):
+        system = band[:, active].copy()
+        system[0] += parts.diagonal * (1.0 + 1e-13) + 1e-300
+        system[1, :, :-1] += parts.beside
+        now, wanted = heights[active], stats[active]
+        slope = wanted - parts.first - strengths[active, None] * (now @ matrix)
+        step = _solved(system, slope)
+        decrement = (slope * step).sum(axis=1)
+        scale = np.ones(len(active))
+        for _ in range(_HALVINGS):
+            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, knots, matrix, strengths[active])
+            worse = ~(new_gain >= gain - 1e-12 * np.abs(gain))
+            if not worse.any():
+                break
+            scale[worse] *= 0.5
+        else:
+            scale[worse] = 0.0
+            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, knots, matrix, strengths[active])
+        heights[active] = now + scale[:, None] * step
+        on = (decrement > _DONE) & (scale > 0)
+        active, gain, parts = active[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
+        if not len(active):
+            break
+    return normalized(heights, knots)
+
+
+def _objective(
+    heights: Values, stats: Values, knots: Knots, matrix: Values, strengths: Values
+) -> tuple[Values, _Parts]:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        parts = _parts(heights, knots)
+        rough = 0.5 * strengths * ((heights @ matrix) * heights).sum(axis=1)
+        return np.asarray((stats * heights).sum(axis=1) - parts.total - rough), parts
+
+
+def _solved(system: Values, right: Values) -> Values:
+    """Solve the rows' banded systems as one, after scaling its diagonal to one."""
+    _, rows, size = system.shape
+    unit = 1.0 / np.sqrt(system[0])
+    for k in range(min(4, size)):
+        system[k, :, : size - k] *= unit[:, : size - k] * unit[:, k:]
+    system[0] += 1e-13
+    flat = system.reshape(4, rows * size)
+    solution = solveh_banded(flat, (right * unit).ravel(), lower=True, check_finite=False)
+    return np.asarray(solution.reshape(rows, size) * unit)
+
+
+def degrees_of_freedom(heights: Values, knots: Knots, matrix: Values, strengths: Values) -> Values:
+    """Return the effective number of parameters of penalized fits: the trace of (G + P)^-1 G, less one for the mass."""
+    parts = _parts(heights, knots)
+    size = heights.shape[1]
+    gram = np.zeros((*heights.shape, size))
+    i = np.arange(size)
+    gram[:, i, i] = parts.diagonal
+    gram[:, i[:-1], i[1:]] = gram[:, i[1:], i[:-1]] = parts.beside
+    whole = gram + strengths[:, None, None] * matrix
+    unit = 1.0 / np.sqrt(np.maximum(whole[:, i, i], 1e-300))
+    gram *= unit[:, :, None] * unit[:, None, :]
+    whole *= unit[:, :, None] * unit[:, None, :]
+    whole[:, i, i] += 1e-13
+    return np.asarray(np.trace(np.linalg.solve(whole, gram), axis1=1, axis2=2) - 1.0)

@@ -1,0 +1,182 @@
+"""Regressions against numpy's least squares, and what happens where rows are few or columns constant."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hybridbn as hb
+from hybridbn.fitting import GaussianFitter
+
+D = hb.Discrete("d", states=("p", "q", "never"))
+X, Z, Y = (hb.Continuous(name) for name in "xzy")
+
+
+def some_data(rows=80, seed=0):
+    rng = np.random.default_rng(seed)
+    d = np.array(["p", "q"])[rng.integers(0, 2, rows)]
+    x, z = rng.normal(3, 2, rows), rng.normal(-50, 0.1, rows)
+    y = np.where(d == "p", 1 + 2 * x, 5 - x) + 7 * z + rng.normal(0, 0.5, rows)
+    return {"d": d, "x": x, "z": z, "y": y}
+
+
+def table_of(data, weights=None):
+    return hb.Table(data, variables=[D, X, Z, Y], weights=weights)
+
+
+def least_squares(columns, y, weights):
+    """Intercept, slopes and variance by numpy."""
+    design = np.column_stack([np.ones(len(y)), *columns])
+    root = np.sqrt(weights)
+    found = np.linalg.lstsq(design * root[:, None], y * root, rcond=None)[0]
+    return found[0], found[1:], (weights * (y - design @ found) ** 2).sum() / weights.sum()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_regressions_are_those_of_lstsq(weighted):
+    data = some_data()
+    weights = np.random.default_rng(1).random(80) + 0.1 if weighted else np.ones(80)
+    found = GaussianFitter().fit(table_of(data, weights), Y, (X, D, Z))
+    for code, state in enumerate(D.states):
+        rows = data["d"] == state if state != "never" else np.full(80, True)
+        a, b, s2 = least_squares([data["x"][rows], data["z"][rows]], data["y"][rows], weights[rows])
+        np.testing.assert_allclose(found.intercept[code], a, rtol=1e-9)
+        np.testing.assert_allclose(found.coefficients[code], b, rtol=1e-9)
+        np.testing.assert_allclose(found.variance[code], s2, rtol=1e-9)
+
+
+def test_without_parents_it_is_mean_and_variance():
+    data = some_data()
+    found = GaussianFitter().fit(table_of(data), X)
+    np.testing.assert_allclose([found.intercept, found.variance], [data["x"].mean(), data["x"].var()], rtol=1e-14)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 1000),
+    st.sampled_from([1e-6, 1.0, 1e5]),
+    st.sampled_from([-1e4, 0.0, 1e3]),
+    st.sampled_from([0.0, 3.0]),
+)
+def test_units_do_not_matter(seed, scale, shift, ridge):
+    data = some_data(seed=seed)
+    fitter = GaussianFitter(ridge=ridge)
+    before = fitter.fit(table_of(data), Y, (X, D, Z))
+    moved = {**data, "x": data["x"] * scale + shift * scale, "y": data["y"] * 10 - shift}
+    after = fitter.fit(table_of(moved), Y, (X, D, Z))
+    np.testing.assert_allclose(after.coefficients[:, 0] * scale / 10, before.coefficients[:, 0], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(after.coefficients[:, 1] / 10, before.coefficients[:, 1], rtol=1e-7)
+    np.testing.assert_allclose(after.variance / 100, before.variance, rtol=1e-7)
+
+
+def test_a_far_offset_costs_no_digits():
+    """Moments of 1e9 + noise, merged from parts: sums of squares would have no digit left."""
+    rng = np.random.default_rng(0)
+    noise = np.round(rng.normal(size=3000), 3)
+    table = table_of({"y": 1e9 + noise})
+    parts = [GaussianFitter().statistics(table[i : i + 100], Y) for i in range(0, 3000, 100)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    exact = (1e9 + noise - 1e9).var()
+    np.testing.assert_allclose(GaussianFitter().potential(total).variance, exact, rtol=1e-9)
+    np.testing.assert_allclose(GaussianFitter().fit(table, Y).variance, exact, rtol=1e-12)
+
+
+def test_the_ridge_by_hand():
+    data = some_data()
+    ridge = 5.0
+    found = GaussianFitter(ridge=ridge).fit(table_of(data), Y, (X, Z))
+    design = np.column_stack([data["x"], data["z"]])
+    s = design.std(axis=0)
+    standardized = (design - design.mean(axis=0)) / s
+    centered = data["y"] - data["y"].mean()
+    slopes = np.linalg.solve(standardized.T @ standardized + ridge * np.eye(2), standardized.T @ centered)
+    np.testing.assert_allclose(found.coefficients, slopes / s, rtol=1e-10)
+    np.testing.assert_allclose(found.variance, ((centered - standardized @ slopes) ** 2).mean(), rtol=1e-10)
+    np.testing.assert_allclose(found.intercept, data["y"].mean() - (slopes / s) @ design.mean(axis=0), rtol=1e-10)
+
+
+def test_a_strong_ridge_gives_all_configurations_the_common_slopes():
+    data = some_data()
+    common = GaussianFitter().fit(table_of(data), Y, (X,))
+    small = GaussianFitter(ridge=1e-9).fit(table_of(data), Y, (X, D))
+    # the common regression feels the ridge too, so it is compared with its own
+    large = GaussianFitter(ridge=1e3).fit(table_of(data), Y, (X, D))
+    own = GaussianFitter(ridge=1e3).fit(table_of(data), Y, (X,))
+    assert abs(small.coefficients[0, 0] - small.coefficients[1, 0]) > 2.5
+    np.testing.assert_allclose(large.coefficients[:2, 0], own.coefficients[0], atol=0.2)
+    np.testing.assert_allclose(small.coefficients[2], common.coefficients, rtol=1e-8)
+
+
+def test_few_rows_use_the_regression_of_all():
+    data = some_data()
+    data["d"][:] = "p"
+    data["d"][:3] = "q"
+    found = GaussianFitter().fit(table_of(data), Y, (D, X, Z))
+    common = GaussianFitter().fit(table_of(data), Y, (X, Z))
+    for code in (1, 2):
+        np.testing.assert_allclose(found.coefficients[code], common.coefficients)
+        np.testing.assert_allclose(found.intercept[code], common.intercept)
+        np.testing.assert_allclose(found.variance[code], common.variance)
+    four = data | {"d": np.array(["q"] * 4 + ["p"] * 76)}
+    assert GaussianFitter().fit(table_of(four), Y, (D, X, Z)).coefficients[1, 0] != common.coefficients[0]
+
+
+def test_constant_columns():
+    table = table_of({"y": [0.1] * 10, "x": np.arange(10.0)})
+    with pytest.raises(hb.TableError, match=r"column 'y' is constant \(0.1\)"):
+        GaussianFitter().fit(table, Y)
+    with pytest.raises(hb.TableError, match="constant"):
+        GaussianFitter().fit(table, Y, (X,))
+    with pytest.raises(hb.TableError, match="constant"):
+        GaussianFitter().fit(table[:1], X)
+    floored = GaussianFitter(floor=0.01).fit(table, Y)
+    np.testing.assert_allclose([floored.intercept, floored.variance], [0.1, 1e-4], rtol=1e-12)
+    parent = GaussianFitter().fit(table, X, (Y,))
+    np.testing.assert_allclose([parent.coefficients[0], parent.intercept], [0, 4.5], atol=1e-12)
+
+
+def test_collinear_parents_and_exact_relations():
+    data = some_data()
+    data["z"] = 3 * data["x"] - 1
+    data["y"] = 2 * data["x"] + 5
+    found = GaussianFitter().fit(table_of(data), Y, (X, Z))
+    predicted = found.intercept + found.coefficients @ [data["x"], data["z"]]
+    np.testing.assert_allclose(predicted, data["y"], rtol=1e-9)
+    np.testing.assert_allclose(found.variance, 1e-9 * data["y"].var(), rtol=1e-6)
+    assert np.abs(found.coefficients).max() < 3
+
+
+def test_a_constant_within_a_configuration_is_floored():
+    data = some_data()
+    data["y"] = np.where(data["d"] == "p", 4.0, data["y"])
+    found = GaussianFitter().fit(table_of(data), Y, (D,))
+    np.testing.assert_allclose(found.variance[0], 1e-9 * data["y"].var(), rtol=1e-9)
+    assert GaussianFitter(floor=2.0).fit(table_of(data), Y, (D,)).variance[0] == 4.0
+
+
+def test_the_network_recovers_what_it_sampled():
+    truth = hb.LinearGaussian(Y, parents=(D, X), intercept=[1, 2, 3], coefficients=[[1], [-1], [0]], variance=[1, 2, 3])
+    rng = np.random.default_rng(0)
+    d, x = rng.integers(0, 3, 20_000), rng.normal(size=20_000)
+    y = truth.sample({"d": d, "x": x}, rng)
+    table = table_of({"d": np.array(D.states)[d], "x": x, "y": y})
+    found = GaussianFitter().fit(table, Y, (D, X))
+    np.testing.assert_allclose(found.intercept, truth.intercept, atol=0.08)
+    np.testing.assert_allclose(found.coefficients, truth.coefficients, atol=0.08)
+    np.testing.assert_allclose(found.variance, truth.variance, rtol=0.05)
+
+
+def test_refusals():
+    with pytest.raises(hb.NetworkError, match="'d' is discrete"):
+        GaussianFitter().fit(table_of(some_data()), D, (X,))
+    with pytest.raises(hb.NetworkError, match="domain"):
+        GaussianFitter().fit(hb.Table({"s": [0.1, 0.2]}), hb.Continuous("s", domain=(0, 1)))
+    with pytest.raises(hb.NetworkError, match="ridge"):
+        GaussianFitter(ridge=-1)
+    with pytest.raises(hb.NetworkError, match="floor"):
+        GaussianFitter(floor=0)
+    parents = tuple(hb.Discrete(f"p{i}", states=tuple(range(100))) for i in range(5))
+    with pytest.raises(hb.TooWide, match="'y' given 'p0'"):
+        GaussianFitter().fit(table_of(some_data()), Y, parents)
