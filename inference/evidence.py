@@ -92,6 +92,11 @@ class Finding:
         return self.likelihood is None and self.low is None and self.functions is None
 
     @cached_property
+    def pattern(self) -> tuple[bool, bool, bool, bool]:
+        """All that compiling a question needs to know of the finding."""
+        return (self.hard, self.likelihood is not None, self.low is not None, self.functions is not None)
+
+    @cached_property
     def empty(self) -> bool:
         """Whether no row says anything."""
         return self.plain and not self.observed.any()
@@ -217,7 +222,7 @@ def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
         finding = Finding(variable, np.array([value]))
         known = value >= 0 if isinstance(variable, Discrete) else value == value
         # what the cached properties would find out with numpy, at ten times the cost
-        finding.__dict__.update(observed=_ONE[known], hard=known, empty=not known)
+        finding.__dict__.update(observed=_ONE[known], hard=known, empty=not known, pattern=(known, False, False, False))
         return finding
     many = len(cells) > 1
     if isinstance(variable, Continuous):

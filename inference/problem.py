@@ -113,7 +113,7 @@ def problem_of(network: Network, question: Question, evidence: Evidence) -> Prob
     except KeyError:
         network.check()
         raise
-    pattern = tuple(sorted((name, *_pattern(finding)) for name, finding in evidence.findings.items()))
+    pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
     key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
     found = _CACHE.get(key)
     if found is not None:
@@ -130,10 +130,6 @@ def problem_of(network: Network, question: Question, evidence: Evidence) -> Prob
 def status_of(finding: Finding | None) -> Status:
     """Return how a variable with this finding counts for relevance."""
     return "hidden" if finding is None or finding.empty else "hard" if finding.hard else "soft"
-
-
-def _pattern(finding: Finding) -> tuple[bool, bool, bool, bool]:
-    return (finding.hard, finding.likelihood is not None, finding.low is not None, finding.functions is not None)
 
 
 def _sizes(axes: Mapping[str, StateAxis | CellAxis], nodes: Iterable[str]) -> dict[str, int]:

@@ -184,3 +184,14 @@ def test_bad_input():
         equal_width([1, np.inf])
     with pytest.raises(hb.TableError, match="non-negative"):
         equal_width([1, 2], None, [1, -1])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_mdl_is_its_definition_on_larger_samples(seed):
+    rng = np.random.default_rng(seed)
+    values = np.round(rng.normal(size=250), 1 + seed % 3)
+    classes = np.digitize(values + rng.normal(0, 0.3, 250), [-1, -0.2, 0.7][: 1 + seed % 3])
+    weights = rng.random(250) * 3 if seed % 2 else np.ones(250)
+    found = mdl(values, classes, weights)
+    assert len(found) >= 1
+    np.testing.assert_allclose(found, brute_mdl(values, classes, weights), rtol=1e-14)

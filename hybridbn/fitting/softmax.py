@@ -69,14 +69,18 @@ class SoftmaxFitter(Fitter):
 
     With z the continuous parents, standardized by their means and deviations in the whole table, it minimizes
 
-    .. math:: -\sum_i w_i \log P(c_i \mid z_i) - m \sum_c p_c \log P(c \mid z = 0)
-              + \tfrac r2 \sum_{cj} (B_{cj} - B^0_{cj})^2.
+    .. math:: -\sum_i w_i \Bigl(\log P(c_i \mid z_i) + \frac{m}{n k} \sum_c \log P(c \mid z_i)\Bigr)
+              + \frac r2 \sum_{cj} B_{cj}^2
 
-    First all rows together, with :math:`p_c = 1/k` and :math:`B^0 = 0`; where there are discrete parents, then each
-    configuration, with the :math:`P(c \mid z = 0)` and the slopes of all rows as :math:`p` and :math:`B^0`. So a
-    configuration with few rows stays near the regression of all rows, and an empty one is that. The m rows at the mean
-    keep states possible that were not seen, as in `MEstimate`; the ridge keeps slopes finite where the states can be
-    separated. The result does not depend on the parents' units.
+    over all rows, n being their weight and k the number of states: as if m more rows had been seen, spread evenly over
+    the states. Where there are discrete parents, it then minimizes for each configuration d
+
+    .. math:: -\sum_{i \in d} w_i \log P_d(c_i \mid z_i) - m \sum_c P(c \mid 0) \log P_d(c \mid 0)
+              + \frac r2 \sum_{cj} (B_{dcj} - B_{cj})^2,
+
+    so that a configuration with few rows stays near the regression of all rows, and an empty one is that. The m rows keep
+    states possible that were not seen, and without continuous parents make this an `MEstimate`; the ridge keeps slopes
+    finite where the states can be separated. The result does not depend on the parents' units.
 
     Parameters
     ----------
@@ -139,22 +143,27 @@ class SoftmaxFitter(Fitter):
         discrete, continuous = discrete_and_continuous(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
         mean = statistics.weights @ statistics.values / statistics.total
+        # the second pass removes what rounding left in the first
+        mean = mean + statistics.weights @ (statistics.values - mean) / statistics.total
         scale = np.sqrt(statistics.weights @ (statistics.values - mean) ** 2 / statistics.total)
         # what is left of a constant after its mean is taken away is a few units in the last place
         scale = np.where(scale > 4 * np.finfo(float).eps * np.abs(mean), scale, np.inf)
         design = np.column_stack([np.ones(len(statistics.values)), (statistics.values - mean) / scale])
-        start = np.zeros((k, design.shape[1]))
-        prior = np.full(k, self.m / k)
-        common = self._regression(design, statistics.codes, statistics.weights, start, prior)
+        targets = np.zeros((len(design), k))
+        targets[np.arange(len(design)), statistics.codes] = statistics.weights
+        smoothed = targets + (self.m / k / statistics.total) * statistics.weights[:, None]
+        common = self._regression(design, smoothed, np.zeros((k, design.shape[1])))
         found = np.broadcast_to(common, (math.prod(shape), *common.shape)).copy()
         if discrete:
-            prior = self.m * _softmax(common[:, 0])
+            center = np.zeros((1, design.shape[1]))
+            center[0, 0] = 1.0
+            prior = self.m * _softmax(common[:, 0])[None]
             order = np.argsort(statistics.cells, kind="stable")
             ends = np.cumsum(np.bincount(statistics.cells, minlength=len(found)))
             for cell in np.unique(statistics.cells):
                 rows = order[ends[cell - 1] if cell else 0 : ends[cell]]
                 found[cell] = self._regression(
-                    design[rows], statistics.codes[rows], statistics.weights[rows], common, prior
+                    np.concatenate([design[rows], center]), np.concatenate([targets[rows], prior]), common
                 )
         coefficients = found[:, :, 1:] / scale
         intercept = found[:, :, 0] - coefficients @ mean
@@ -165,14 +174,9 @@ class SoftmaxFitter(Fitter):
             coefficients=coefficients.reshape(*shape, k, len(continuous)),
         )
 
-    def _regression(self, design: Values, codes: Codes, weights: Values, start: Values, prior: Values) -> Values:
-        """Return the parameters (states, 1 + parents) of some rows, pulled toward those at the start."""
-        targets = np.zeros((len(design) + 1, len(prior)))
-        targets[np.arange(len(design)), codes] = weights
-        targets[-1] = prior
-        center = np.zeros((1, design.shape[1]))
-        center[0, 0] = 1.0
-        problem = _Problem(np.concatenate([design, center]), targets, start, self.ridge)
+    def _regression(self, design: Values, targets: Values, start: Values) -> Values:
+        """Return the parameters (states, 1 + parents) for rows with weights of states, pulled toward those at the start."""
+        problem = _Problem(design, targets, start, self.ridge)
         if start.size <= _NEWTON:
             return _newton(problem)
         found = minimize(
