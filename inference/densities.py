@@ -341,6 +341,8 @@ def _compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values,
     low = np.where(used, np.take_along_axis(low, order, axis=0), end)
     high = np.where(used, np.take_along_axis(high, order, axis=0), end)
     turned = np.take_along_axis(masses.reshape(len(low), ORDER, -1), order[:, None], axis=0)
+    # a row without cells is an observed value: all its mass stays in the first node
+    used = used | ~used.any(axis=0)
     return low, high, np.where(used[:, None] | np.isnan(turned), turned, 0.0).reshape(masses.shape)
 
 
@@ -438,8 +440,15 @@ class GaussianPosterior(ContinuousPosterior):
         return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
 
     def _standardized(self, x: Values) -> tuple[Values, Values]:
+        """Return standardized points and standard deviations; a part of variance zero is a point of mass one."""
         spread = np.sqrt(self._variances)
-        return (x[:, None] - self._means) / spread, spread
+        gap = x[:, None] - self._means
+        known = spread == 0
+        if not known.any():
+            return gap / spread, spread
+        # mass up to a point counts the point itself
+        jump = np.where(np.isnan(gap), np.nan, np.where(gap >= 0, np.inf, -np.inf))
+        return np.where(known, jump, gap / np.where(known, 1.0, spread)), np.where(known, 1.0, spread)
 
     def _pdf(self, x: Values) -> Values:
         z, spread = self._standardized(x)
@@ -460,6 +469,11 @@ class GaussianPosterior(ContinuousPosterior):
         from scipy.special import ndtr
 
         return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardized(x)[0])))
+
+    def _entropy(self, _: Values) -> Values:
+        found = super()._entropy(_)
+        certain = np.sum(self._weights * (self._variances == 0), axis=0) > 0
+        return np.where(certain, -np.inf, found)
 
     def _knots(self) -> tuple[Values, Values]:
         levels = np.broadcast_to(

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import NodeAxis
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
-from hybridbn.inference.queries import Options, checked_targets
+from hybridbn.inference.queries import Options, checked_targets, impossible_evidence
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
@@ -48,7 +49,10 @@ def most_probable(
     found: dict[str, NDArray[Any]] = {}
     if targets:
         search = _explanation if names is None else _marginal_mode
-        found = search(network, read, targets, options)
+        try:
+            found = search(network, read, targets, options)
+        except ImpossibleEvidence as problem:
+            raise impossible_evidence(problem.rows, read.single) from None
     return _presented(network, read, targets, found)
 
 
@@ -152,16 +156,14 @@ def _searched(
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
     if not problem.nodes:
-        best = [
-            _argmax(_full(table, scope, evidence.rows), evidence.rows)
-            for table, scope in zip(tables(problem.axes, evidence), problem.scopes, strict=True)
-        ]
-        return [(np.arange(evidence.rows), evidence, dict(problem.axes), best)]
+        everywhere = np.arange(evidence.rows)
+        best = _best(problem, tables(problem.axes, evidence), everywhere)
+        return [(everywhere, evidence, dict(problem.axes), best)]
     result = []
     for rows, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
         part = evidence.take(rows, len(rows))
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
-        best = _best(problem, tables(axes, part), part.rows)
+        best = _best(problem, tables(axes, part), rows)
         spread = {name: _first_spread(placed.axes[name]) for name in movable}
         for _ in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
@@ -175,7 +177,7 @@ def _searched(
                     if finding.low is not None and finding.high is not None:
                         moved[name] = np.clip(moved[name], finding.low, finding.high)
             axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
-            best = _best(problem, tables(axes, part), part.rows)
+            best = _best(problem, tables(axes, part), rows)
             fresh = _centers(problem, axes, best, movable, part.rows)
             open_rows = np.zeros(part.rows, dtype=bool)
             for name in movable:
@@ -188,8 +190,13 @@ def _searched(
     return result
 
 
-def _best(problem: Problem, found: Sequence[Values], rows: int) -> list[NDArray[np.intp]]:
-    return [_argmax(_full(table, scope, rows), rows) for table, scope in zip(found, problem.scopes, strict=True)]
+def _best(problem: Problem, found: Sequence[Values], rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the place of the largest cell in each table; refuse rows in which nothing is possible."""
+    full = [_full(table, scope, len(rows)) for table, scope in zip(found, problem.scopes, strict=True)]
+    impossible = np.isneginf(full[0].max(axis=tuple(range(full[0].ndim - 1))))
+    if impossible.any():
+        raise impossible_evidence(rows[impossible].tolist(), single=False)
+    return [_argmax(table, len(rows)) for table in full]
 
 
 def _full(table: Values, scope: Sequence[str], rows: int) -> Values:

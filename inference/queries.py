@@ -121,17 +121,22 @@ class Answer:
         if options.impossible == "nan":
             self.marked = impossible
             return
-        where = "the evidence has" if self.single else f"rows {shorten(bad.tolist())} of the evidence have"
-        raise ImpossibleEvidence(
-            f"{where} probability zero under the network, so there is no posterior; "
-            "ask with impossible='nan' to get NaN there instead",
-            tuple(bad.tolist()),
-        )
+        raise impossible_evidence(bad.tolist(), self.single)
 
     @property
     def error(self) -> Values:
         """The estimated error of each row."""
         return np.concatenate([part.error for part in self.found])[self.places]
+
+
+def impossible_evidence(rows: Sequence[int], single: bool) -> ImpossibleEvidence:
+    """Return the error that names the rows which are impossible."""
+    where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
+    return ImpossibleEvidence(
+        f"{where} probability zero under the network, so there is no posterior; "
+        "ask with impossible='nan' to get NaN there instead",
+        tuple(rows),
+    )
 
 
 def solved(network: Network, question: Question, read: Evidence, options: Options) -> Answer:

@@ -14,9 +14,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import Options, posterior_of, relevant_evidence, solved
+from hybridbn.inference.queries import Options, impossible_evidence, posterior_of, relevant_evidence, solved
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
 from hybridbn.variables import Discrete
@@ -37,7 +38,10 @@ def sample(
     repeated = Evidence(read.take(rows, len(rows)).findings, len(rows), single=False)
     rng = np.random.default_rng(random_state)
     uniforms = rng.random((len(rows), len(network))).T
-    codes = draw(network, repeated, uniforms, options or Options())
+    try:
+        codes = draw(network, repeated, uniforms, options or Options())
+    except ImpossibleEvidence as problem:
+        raise impossible_evidence(sorted({row // n for row in problem.rows}), read.single) from None
     columns = {}
     for name in network:
         variable = network.variable(name)

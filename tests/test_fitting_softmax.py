@@ -45,9 +45,7 @@ def test_it_is_scikit_learns_with_the_rows_of_the_prior(ridge, weighted):
     spread = np.tile(weights * 0.5 / weights.sum(), 3)
     model = linear_model.LogisticRegression(C=1 / ridge, tol=1e-12, max_iter=10_000, solver="newton-cg")
     model.fit(np.tile(z, (4, 1)), classes, sample_weight=np.concatenate([weights, spread]))
-    np.testing.assert_allclose(
-        predicted(found, x=data["x"], y=data["y"]), model.predict_proba(z), rtol=1e-6, atol=1e-9
-    )
+    np.testing.assert_allclose(predicted(found, x=data["x"], y=data["y"]), model.predict_proba(z), rtol=1e-6, atol=1e-9)
     slopes = found.coefficients * scale
     np.testing.assert_allclose(slopes - slopes.mean(axis=0), model.coef_ - model.coef_.mean(axis=0), atol=1e-6)
 

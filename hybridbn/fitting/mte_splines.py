@@ -20,23 +20,32 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solveh_banded
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, solveh_banded
 
-from hybridbn.variables import Values
+from hybridbn.variables import Codes, Values
 
-__all__ = ["Knots", "degrees_of_freedom", "hat_means", "log_integrals", "maximized", "normalized", "penalty", "spans"]
+__all__ = ["Knots", "degrees_of_freedom", "hat_means", "log_integrals", "maximized", "normalized", "penalty", "shares", "spans"]
 
 _SERIES = 10  # terms of the power series below 0.3: 0.3**10 / 10! is 1e-12 of a term that is small itself
 _NEWTON, _HALVINGS = 60, 40
+_RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
 _DONE = 1e-13  # the Newton decrement, twice the log-likelihood for an observation that is still to be gained
 
 
 class Knots(NamedTuple):
-    """Knots, and how far the outermost straight lines go on beyond them: 0, a distance or inf."""
+    """Knots, and how far the outermost straight lines go on beyond them: 0, a distance or inf.
+
+    The places are (knots,), or (rows, knots) where each spline has its own.
+    """
 
     places: Values
     below: float
     above: float
+
+    def of(self, rows: Codes | NDArray[np.bool_]) -> Knots:
+        """Return the knots of some rows."""
+        return self if self.places.ndim == 1 else self._replace(places=self.places[rows])
 
 
 class _Parts(NamedTuple):
@@ -71,7 +80,7 @@ def _powers(steps: Values) -> tuple[Values, Values, Values]:
     )
 
 
-def _tail(heights: Values, neighbors: Values, step: float, length: float) -> tuple[Values, Values, Values]:
+def _tail(heights: Values, neighbors: Values, step: Values, length: float) -> tuple[Values, Values, Values]:
     """Integrate ``(y / step)**k f`` for k = 0, 1, 2 over the straight line that goes on beyond an outermost knot.
 
     The heights are those at the knot and at its neighbor, which is `step` away; y is the distance from the knot.
@@ -93,17 +102,17 @@ def spans(heights: Values, knots: Knots) -> tuple[Values, Values, Values]:
 
     What lies beyond the outermost knots belongs to the first and the last piece (with t < 0 and t > 1).
     """
-    widths = np.diff(knots.places)
+    widths = np.diff(knots.places, axis=-1)
     zeroth, first, second = _powers(np.diff(heights, axis=-1))
     scale = np.exp(np.maximum(heights[..., :-1], heights[..., 1:])) * widths
     zeroth, first, second = zeroth * scale, first * scale, second * scale
     if knots.below > 0:
-        a, b, c = _tail(heights[..., 0], heights[..., 1], widths[0], knots.below)
+        a, b, c = _tail(heights[..., 0], heights[..., 1], widths[..., 0], knots.below)
         zeroth[..., 0] += a
         first[..., 0] -= b
         second[..., 0] += c
     if knots.above > 0:
-        a, b, c = _tail(heights[..., -1], heights[..., -2], widths[-1], knots.above)
+        a, b, c = _tail(heights[..., -1], heights[..., -2], widths[..., -1], knots.above)
         zeroth[..., -1] += a
         first[..., -1] += a + b
         second[..., -1] += a + 2.0 * b + c
@@ -131,21 +140,16 @@ def normalized(heights: Values, knots: Knots) -> Values:
     return np.asarray(heights - log_integrals(heights, knots)[..., None])
 
 
-def hat_means(heights: Values, knots: Knots, coarse: Values) -> Values:
-    """Return the means under each spline of the hat functions on some of its knots (both outermost ones among them)."""
+def hat_means(heights: Values, knots: Knots) -> Values:
+    """Return the mean of each hat function under each spline (rows, knots)."""
     parts = _parts(heights, knots)
-    return spread(parts.first / parts.total[..., None], knots.places, coarse)
+    return np.asarray(parts.first / parts.total[..., None])
 
 
-def spread(weights: Values, places: Values, knots: Values) -> Values:
-    """Share weights at places out among the hats at knots: every hat gets the sum of the weights times its values."""
+def shares(places: Values, knots: Values) -> tuple[Codes, Values]:
+    """Return for each place the knot to its left, and the value there of the next knot's hat (the knot's own has the rest)."""
     left = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, len(knots) - 2)
-    share = (places - knots[left]) / (knots[left + 1] - knots[left])
-    matrix = np.zeros((len(places), len(knots)))
-    rows = np.arange(len(places))
-    matrix[rows, left] = 1.0 - share
-    matrix[rows, left + 1] = share
-    return np.asarray(weights @ matrix)
+    return left, (places - knots[left]) / (knots[left + 1] - knots[left])
 
 
 def penalty(places: Values) -> Values:
@@ -186,20 +190,20 @@ def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, st
         system = band[:, active].copy()
         system[0] += parts.diagonal * (1.0 + 1e-13) + 1e-300
         system[1, :, :-1] += parts.beside
-        now, wanted = heights[active], stats[active]
+        now, wanted, own = heights[active], stats[active], knots.of(active)
         slope = wanted - parts.first - strengths[active, None] * (now @ matrix)
         step = _solved(system, slope)
         decrement = (slope * step).sum(axis=1)
         scale = np.ones(len(active))
         for _ in range(_HALVINGS):
-            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, knots, matrix, strengths[active])
+            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, own, matrix, strengths[active])
             worse = ~(new_gain >= gain - 1e-12 * np.abs(gain))
             if not worse.any():
                 break
             scale[worse] *= 0.5
         else:
             scale[worse] = 0.0
-            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, knots, matrix, strengths[active])
+            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, own, matrix, strengths[active])
         heights[active] = now + scale[:, None] * step
         on = (decrement > _DONE) & (scale > 0)
         active, gain, parts = active[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
@@ -223,10 +227,15 @@ def _solved(system: Values, right: Values) -> Values:
     unit = 1.0 / np.sqrt(system[0])
     for k in range(min(4, size)):
         system[k, :, : size - k] *= unit[:, : size - k] * unit[:, k:]
-    system[0] += 1e-13
-    flat = system.reshape(4, rows * size)
-    solution = solveh_banded(flat, (right * unit).ravel(), lower=True, check_finite=False)
-    return np.asarray(solution.reshape(rows, size) * unit)
+    wanted = (right * unit).ravel()
+    for ridge in _RIDGES:
+        system[0] += ridge
+        try:
+            solution = solveh_banded(system.reshape(4, rows * size), wanted, lower=True, check_finite=False)
+        except LinAlgError:
+            continue
+        return np.asarray(solution.reshape(rows, size) * unit)
+    return np.zeros(right.shape)  # nothing can be improved
 
 
 def degrees_of_freedom(heights: Values, knots: Knots, matrix: Values, strengths: Values) -> Values:

@@ -97,7 +97,7 @@ class SoftmaxFitter(Fitter):
     >>> table = hb.Table({"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "c": ["a", "a", "b", "a", "b", "b"]})
     >>> potential = SoftmaxFitter().fit(table, table.variable("c"), (table.variable("x"),))
     >>> potential(c="b", x=[1.0, 3.5, 6.0]).round(2)
-    array([0.16, 0.5 , 0.84])
+    array([0.21, 0.5 , 0.79])
     """
 
     name: ClassVar[str] = "softmax"
