@@ -177,7 +177,8 @@ def _refuse_identifier(table: Table, name: str) -> None:
         return
     codes = table.column(name)
     seen = codes[codes >= 0]
-    if len(seen) >= _IDENTIFIER_ROWS and len(np.unique(seen)) == len(seen):
+    # comparing lengths first saves sorting long columns
+    if _IDENTIFIER_ROWS <= len(seen) <= len(variable) and len(np.unique(seen)) == len(seen):
         raise TableError(
             f"column {name!r} has a different value in each of the {len(seen)} rows where it has one, as an identifier has: "
             f"{shorten(variable.states, 3)}; leave it out: table.drop({name!r})"

@@ -163,10 +163,11 @@ def penalty(places: Values) -> Values:
 
 
 def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values) -> Values:
-    """Maximize ``stats @ theta - integral - strength / 2 theta @ matrix @ theta`` for each row by Newton's method.
+    """Maximize ``stats @ theta - log(integral) - strength / 2 theta @ matrix @ theta`` for each row by Newton's method.
 
-    At the maximum the integral is one (the matrix doesn't see constants), so it is that of the log-likelihood too; but the
-    Hessian is a band. The bands of all rows make one long band, which is solved at once.
+    Where the integral is one, ``-integral`` has the gradient of ``-log(integral)`` and a Hessian that is a band (Silverman's
+    device); the steps are those of the former, and the splines are divided by their integrals after each of them. The
+    bands of all rows make one long band, which is solved at once.
 
     Parameters
     ----------
@@ -179,46 +180,52 @@ def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, st
     -------
     ndarray (rows, knots)
     """
-    heights = normalized(start, knots)
-    size = heights.shape[1]
-    band = np.zeros((4, *heights.shape))
+    size = start.shape[1]
+    band = np.zeros((4, *start.shape))
     for k in range(min(4, size)):
         band[k, :, : size - k] = np.diag(matrix, -k) * strengths[:, None]
-    active = np.arange(len(heights))
-    gain, parts = _objective(heights, stats, knots, matrix, strengths)
+    result = np.empty(start.shape)
+    active, now = np.arange(len(start)), start
+    now, gain, parts = _normalized_gain(now, stats, knots, matrix, strengths)
+    result[:] = now
     for _ in range(_NEWTON):
-        system = band[:, active].copy()
+        own, wanted, strength = knots.of(active), stats[active], strengths[active]
+        system = band[:, active]
         system[0] += parts.diagonal * (1.0 + 1e-13) + 1e-300
         system[1, :, :-1] += parts.beside
-        now, wanted, own = heights[active], stats[active], knots.of(active)
-        slope = wanted - parts.first - strengths[active, None] * (now @ matrix)
+        slope = wanted - parts.first - strength[:, None] * (now @ matrix)
         step = _solved(system, slope)
         decrement = (slope * step).sum(axis=1)
         scale = np.ones(len(active))
         for _ in range(_HALVINGS):
-            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, own, matrix, strengths[active])
-            worse = ~(new_gain >= gain - 1e-12 * np.abs(gain))
+            new, new_gain, new_parts = _normalized_gain(now + scale[:, None] * step, wanted, own, matrix, strength)
+            worse = ~(new_gain >= gain - 1e-11 * (1.0 + np.abs(gain)))
             if not worse.any():
                 break
             scale[worse] *= 0.5
         else:
             scale[worse] = 0.0
-            new_gain, new_parts = _objective(now + scale[:, None] * step, wanted, own, matrix, strengths[active])
-        heights[active] = now + scale[:, None] * step
+            new, new_gain, new_parts = _normalized_gain(now + scale[:, None] * step, wanted, own, matrix, strength)
+        result[active] = new
         on = (decrement > _DONE) & (scale > 0)
-        active, gain, parts = active[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
+        active, now, gain, parts = active[on], new[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
         if not len(active):
             break
-    return normalized(heights, knots)
+    return result
 
 
-def _objective(
+def _normalized_gain(
     heights: Values, stats: Values, knots: Knots, matrix: Values, strengths: Values
-) -> tuple[Values, _Parts]:
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+) -> tuple[Values, Values, _Parts]:
+    """Return the splines divided by their integrals, what is maximized there, and their parts."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        heights = heights - heights.max(axis=1, keepdims=True)
         parts = _parts(heights, knots)
-        rough = 0.5 * strengths * ((heights @ matrix) * heights).sum(axis=1)
-        return np.asarray((stats * heights).sum(axis=1) - parts.total - rough), parts
+        heights = heights - np.log(parts.total)[:, None]
+        by = 1.0 / parts.total
+        parts = _Parts(parts.total * by, *(array * by[:, None] for array in parts[1:]))
+        gain = (stats * heights).sum(axis=1) - 0.5 * strengths * ((heights @ matrix) * heights).sum(axis=1)
+        return heights, np.asarray(np.where(np.isfinite(gain), gain, -np.inf)), parts
 
 
 def _solved(system: Values, right: Values) -> Values:

@@ -1,0 +1,356 @@
+"""What posteriors promise: scipy's method names and conventions, one case or a batch, slicing, pickling, sampling."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from inference_tools import Bump, crops
+from scipy import integrate, stats
+
+import hybridbn as hb
+from hybridbn.errors import HybridBNError, TableError
+
+
+def mixed() -> hb.Network:
+    """One variable for every kind of continuous posterior, under one discrete cause."""
+    c = hb.Discrete("c", ("a", "b"))
+    cells, nodes, closed = hb.Continuous("cells", (0, 4)), hb.Continuous("nodes"), hb.Continuous("closed")
+    d, s = hb.Discrete("d", (1, 2, 5)), hb.Discrete("s", (False, True))
+    pieces = [
+        hb.Piece({"cells": (0, 1)}, {"c": "a"}, 0.5, [(0.5 / math.expm1(1), {"cells": 1.0})]),
+        hb.Piece({"cells": (1, 3)}, {"c": "a"}, 0.0, []),
+        hb.Piece({"cells": (3, 4)}, {"c": "a"}, 0.0, []),
+        hb.Piece({"cells": (0, 2)}, {"c": "b"}, 0.0, []),
+        hb.Piece({"cells": (2, 4)}, {"c": "b"}, 0.0, [(1 / -math.expm1(-2), {"cells": -1.0}, {"cells": 2.0})]),
+    ]
+    return hb.Network(
+        [
+            hb.Multinomial(c, table=[0.4, 0.6]),
+            hb.MTE(cells, (c,), pieces),
+            hb.Kernel(nodes, (c,), points=[-2.0, 0.0, 1.0, 3.0], bandwidths=0.4, labels={"c": ["a", "a", "b", "b"]}),
+            hb.LinearGaussian(closed, (c,), intercept=[-1, 2], variance=[0.5, 2]),
+            hb.Multinomial(d, (c,), table=[[0.2, 0.3, 0.5], [0.6, 0.4, 0.0]]),
+            hb.Softmax(s, (nodes,), intercept=[0, 1], coefficients=[[0.0], [-1.0]]),
+        ]
+    )
+
+
+EVIDENCE = {"d": 2, "s": True}
+TABLE = pd.DataFrame({"d": [2, None, 5, 1], "s": [True, False, None, None]}, dtype=object)
+NUMBERS = ["cells", "nodes", "closed"]
+
+
+@pytest.fixture(scope="module")
+def net():
+    return mixed()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("evidence", [{}, EVIDENCE, {"c": "b", "s": False}])
+class TestDensities:
+    @pytest.fixture
+    def post(self, net, name, evidence):
+        return net.posterior(name, evidence)
+
+    def integral(self, post, function):
+        ends = (0, 4) if post.variable.name == "cells" else (-9, 14)
+        cuts = [x for x in range(-9, 15) if ends[0] <= x <= ends[1]]
+        nodes, weights = np.polynomial.legendre.leggauss(40)
+        total = 0.0
+        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+            x = (low + high) / 2 + (high - low) / 2 * nodes
+            total += (high - low) / 2 * weights @ function(x)
+        return total
+
+    def test_moments(self, post):
+        assert self.integral(post, post.pdf) == pytest.approx(1, abs=1e-10)
+        mean = self.integral(post, lambda x: x * post.pdf(x))
+        assert post.mean() == pytest.approx(mean, rel=1e-10)
+        variance = self.integral(post, lambda x: (x - mean) ** 2 * post.pdf(x))
+        assert post.var() == pytest.approx(variance, rel=1e-10)
+        assert post.std() == pytest.approx(math.sqrt(variance), rel=1e-10)
+        assert isinstance(post.mean(), float)
+        assert isinstance(post.error, float)
+
+    def test_entropy(self, post):
+        def integrand(x):
+            p = post.pdf(x)
+            return -p * np.log(p, where=p > 0, out=np.zeros_like(p))
+
+        assert post.entropy() == pytest.approx(self.integral(post, integrand), abs=1e-8)
+
+    def test_cdf_and_quantiles(self, post):
+        levels = np.array([1e-6, 0.01, 0.2, 0.37, 0.5, 0.75, 0.999, 1 - 1e-6])
+        x = post.quantile(levels)
+        np.testing.assert_allclose(post.cdf(x), levels, rtol=0, atol=1e-12)
+        # where the cdf is steep enough that the way back is determined
+        inside = x[post.pdf(x) > 1e-3]
+        np.testing.assert_allclose(post.quantile(post.cdf(inside)), inside, rtol=0, atol=1e-9)
+        assert (np.diff(x) > 0).all()
+        assert post.median() == pytest.approx(post.quantile(0.5))
+        low, high = post.interval(0.9)
+        assert [low, high] == pytest.approx(list(post.quantile([0.05, 0.95])))
+        cuts = np.linspace(*post.interval(0.98), 5)
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+            area = integrate.quad(post.pdf, a, b, points=[c for c in (1, 2, 3) if a < c < b] or None)[0]
+            assert post.cdf(b) - post.cdf(a) == pytest.approx(area, abs=1e-8)
+
+    def test_mode(self, post):
+        mode = post.mode()
+        grid = np.linspace(-6, 10, 8001)
+        assert post.pdf(mode) >= post.pdf(grid).max() * (1 - 1e-9)
+
+    def test_outside_the_support(self, post):
+        finite = post.variable.domain != (-math.inf, math.inf)
+        far = [-1e6, 1e6]
+        assert post.pdf(far).tolist() == [0, 0]
+        assert post.cdf(far).tolist() == [0, 1]
+        assert post.cdf([-math.inf, math.inf]).tolist() == [0, 1]
+        assert post.pdf([-math.inf, math.inf]).tolist() == [0, 0]
+        if finite:
+            assert post.log_pdf(far).tolist() == [-math.inf, -math.inf]
+            assert post.pdf([-1e-9, 4 + 1e-9]).tolist() == [0, 0]
+            assert post.quantile(0) >= 0
+            assert post.quantile(1) <= 4
+        assert math.isnan(post.pdf(math.nan))
+        assert math.isnan(post.cdf(math.nan))
+
+    def test_log_pdf(self, post):
+        x = np.linspace(-3, 4, 29)
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(post.log_pdf(x), np.log(post.pdf(x)), rtol=1e-12, atol=1e-12)
+
+    def test_bad_levels(self, post):
+        for level in (-0.1, 1.1, math.nan):
+            with pytest.raises(TableError, match="between 0 and 1"):
+                post.quantile(level)
+        with pytest.raises(TableError, match="between 0 and 1"):
+            post.interval(1.5)
+        with pytest.raises(TableError, match="list of points"):
+            post.pdf(np.zeros((2, 2)))
+
+    def test_shapes(self, post):
+        assert isinstance(post.pdf(1.0), float)
+        assert post.pdf([1.0]).shape == (1,)
+        assert post.cdf(np.arange(3)).shape == (3,)
+        assert post.pdf([]).shape == (0,)
+        with pytest.raises(TypeError):
+            len(post)
+        with pytest.raises(TableError):
+            post[0]
+
+    def test_sampling(self, post):
+        draws = post.sample(20_000, 0)
+        assert draws.shape == (20_000,)
+        u = post.cdf(draws)
+        assert stats.kstest(u, "uniform").pvalue > 1e-6
+        np.testing.assert_array_equal(draws, post.sample(20_000, 0))
+        np.testing.assert_array_equal(draws[:10], post.sample(10, 0))
+        assert isinstance(post.sample(random_state=0), float)
+        assert post.pdf(draws).min() > 0
+
+    def test_pickle(self, post):
+        copy = pickle.loads(pickle.dumps(post))
+        assert copy.mean() == post.mean()
+        assert copy.log_evidence == post.log_evidence
+        np.testing.assert_array_equal(copy.sample(5, 0), post.sample(5, 0))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_batches_of_densities(net, name):
+    post = net.posterior(name, TABLE)
+    assert len(post) == 4
+    x = [0.5, 1.0, 2.5]
+    assert post.pdf(x).shape == (4, 3)
+    assert post.pdf(0.5).shape == (4,)
+    assert post.quantile([0.1, 0.9]).shape == (4, 2)
+    assert post.interval(0.9).shape == (4, 2)
+    assert post.mean().shape == post.mode().shape == post.entropy().shape == post.error.shape == (4,)
+    assert post.sample(7, 0).shape == (4, 7)
+    assert post.sample(random_state=0).shape == (4,)
+    single = [net.posterior(name, {k: v for k, v in row.items() if v is not None}) for row in TABLE.to_dict("records")]
+    for row, alone in enumerate(single):
+        mine = post[row]
+        for method in ("mean", "var", "std", "median", "entropy"):
+            assert getattr(mine, method)() == pytest.approx(getattr(alone, method)(), rel=1e-9), method
+            assert getattr(post, method)()[row] == pytest.approx(getattr(alone, method)(), rel=1e-9), method
+        np.testing.assert_allclose(post.pdf(x)[row], alone.pdf(x), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(post.cdf(x)[row], alone.cdf(x), atol=1e-12)
+        assert alone.pdf(post.mode()[row]) == pytest.approx(alone.pdf(alone.mode()), rel=1e-9)
+        assert mine.log_evidence == pytest.approx(alone.log_evidence, abs=1e-12)
+    # slices, masks, lists, negative numbers
+    np.testing.assert_allclose(post[1:3].mean(), post.mean()[1:3])
+    np.testing.assert_allclose(post[[3, 0]].mean(), post.mean()[[3, 0]])
+    np.testing.assert_allclose(post[np.array([True, False, False, True])].mean(), post.mean()[[0, 3]])
+    assert post[-1].mean() == post.mean()[-1]
+    assert len(post[:0]) == 0
+    assert post[:0].mean().shape == (0,)
+    np.testing.assert_allclose(post[1:][1:].log_evidence, post.log_evidence[2:])
+    assert [p.mean() for p in post] == post.mean().tolist()
+    with pytest.raises(IndexError):
+        post[4]
+    copy = pickle.loads(pickle.dumps(post[1:3]))
+    np.testing.assert_array_equal(copy.mean(), post.mean()[1:3])
+    np.testing.assert_allclose(copy.log_evidence, post.log_evidence[1:3])
+    assert "4 rows" in repr(post)
+    assert "mean" in repr(post[0])
+
+
+def test_soft_evidence_on_the_variable_itself(net):
+    """Asked for all at once, a variable with an interval or a likelihood has a posterior too."""
+    for name in NUMBERS:
+        plain = net.posterior(name, EVIDENCE)
+        inside = net.posteriors({**EVIDENCE, name: hb.Interval(0.5, 2.2)})[name]
+        mass = plain.cdf(2.2) - plain.cdf(0.5)
+        x = np.array([0.7, 1.3, 2.1])
+        np.testing.assert_allclose(inside.cdf(x), (plain.cdf(x) - plain.cdf(0.5)) / mass, atol=1e-10)
+        np.testing.assert_allclose(inside.pdf(x), plain.pdf(x) / mass, rtol=1e-9, atol=1e-9)
+        assert inside.pdf([0.4, 2.3]).tolist() == [0, 0]
+        bump = Bump(1.2, 0.5)
+        tilted = net.posteriors({**EVIDENCE, name: bump})[name]
+        ratio = tilted.pdf(x) / (plain.pdf(x) * bump(x))
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_observed_rows_in_posteriors_of_all(net, name):
+    """A column with holes: where the value is known, the posterior is that value."""
+    table = pd.DataFrame({name: [0.7, np.nan, 3.5], "c": ["a", None, "b"] if name != "cells" else ["a", None, "b"]})
+    found = net.posteriors(table)
+    post = found[name]
+    alone = net.posterior(name)
+    assert post.mean()[1] == pytest.approx(alone.mean(), rel=1e-9)
+    assert post.var()[1] == pytest.approx(alone.var(), rel=1e-9)
+    np.testing.assert_allclose(post.mean()[[0, 2]], [0.7, 3.5], rtol=1e-9)
+    np.testing.assert_allclose(post.var()[[0, 2]], 0, atol=1e-9)
+    np.testing.assert_allclose(post.cdf([0.6, 0.8, 3.4, 3.6])[[0, 2]], [[0, 1, 1, 1], [0, 0, 0, 1]], atol=1e-9)
+    np.testing.assert_allclose(post.sample(3, 0)[[0, 2]], [[0.7] * 3, [3.5] * 3], rtol=1e-9)
+    assert found["c"].probabilities[0] == pytest.approx([1, 0])
+
+
+# -- discrete -----------------------------------------------------------------------------------------------------
+
+
+def test_discrete_posteriors(net):
+    post = net.posterior("d", {"closed": 1.0})
+    p = post.probabilities
+    assert p.sum() == pytest.approx(1)
+    assert post.states == (1, 2, 5)
+    assert post.probability(5) == p[2]
+    assert post.mean() == pytest.approx(p @ [1, 2, 5])
+    assert post.var() == pytest.approx(p @ np.square([1, 2, 5]) - post.mean() ** 2)
+    assert post.std() == pytest.approx(math.sqrt(post.var()))
+    assert post.entropy() == pytest.approx(stats.entropy(p))
+    assert post.mode() == (1, 2, 5)[p.argmax()]
+    assert net.posterior("c", {"closed": 1.0})["a"] == net.posterior("c", {"closed": 1.0}).probability("a")
+    draws = post.sample(20_000, 1)
+    counts = [(draws == s).sum() for s in (1, 2, 5)]
+    assert stats.chisquare(counts, 20_000 * p).pvalue > 1e-6
+    assert type(post.sample(random_state=0)) is int
+    np.testing.assert_array_equal(post.sample(5, 1), draws[:5])
+    copy = pickle.loads(pickle.dumps(post))
+    np.testing.assert_array_equal(copy.probabilities, p)
+    assert copy.log_evidence == pytest.approx(net.log_evidence({"closed": 1.0}))
+    with pytest.raises(HybridBNError):
+        post.probability(3)
+    with pytest.raises(TableError, match="not numbers"):
+        net.posterior("c").mean()
+
+
+def test_batches_of_discrete_posteriors(net):
+    table = pd.DataFrame({"closed": [1.0, None, -2.0]})
+    post = net.posterior("c", table)
+    assert post.probabilities.shape == (3, 2)
+    assert post["a"].shape == (3,)
+    np.testing.assert_allclose(post["a"] + post["b"], 1)
+    np.testing.assert_array_equal(post[1:]["a"], post["a"][1:])
+    assert post.mode().tolist() == [post[i].mode() for i in range(3)]
+    assert post.sample(4, 0).shape == (3, 4)
+    assert len(post[post["a"] > 0.5]) == (post["a"] > 0.5).sum()
+    assert post[0].probabilities.shape == (2,)
+    np.testing.assert_allclose(post.log_evidence, net.log_evidence(table))
+    assert net.posterior("d", table).mean().shape == (3,)
+
+
+def test_draws_never_have_probability_zero(net):
+    post = net.posterior("d", {"c": "b"})
+    assert post.probability(5) == 0
+    assert set(post.sample(5000, 0)) == {1, 2}
+    assert post.entropy() == pytest.approx(stats.entropy([0.6, 0.4]))
+
+
+# -- joint --------------------------------------------------------------------------------------------------------
+
+
+def test_joint_of_numbers():
+    net = crops()
+    joint = net.posterior(["C", "P"], {"B": False})
+    single = net.posteriors({"B": False})
+    np.testing.assert_allclose(joint.mean(), [single["C"].mean(), single["P"].mean()], rtol=1e-9)
+    np.testing.assert_allclose(np.diag(joint.cov()), [single["C"].var(), single["P"].var()], rtol=1e-9)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    c, p = 5 + 9 * nodes, 5 + 12 * nodes
+    grid_c, grid_p = (g.ravel() for g in np.meshgrid(c, p, indexing="ij"))
+    density = np.array([float(d) for d in joint.pdf(C=grid_c, P=grid_p)]).reshape(60, 60)
+    w = np.outer(9 * weights, 12 * weights)
+    assert (w * density).sum() == pytest.approx(1, abs=1e-6)
+    cov = (w * density * np.outer(c - joint.mean()[0], p - joint.mean()[1])).sum()
+    assert joint.cov()[0, 1] == pytest.approx(cov, abs=1e-6)
+    assert joint.marginal("P").mean() == pytest.approx(single["P"].mean(), rel=1e-12)
+    assert joint.log_pdf(C=5.0, P=4.0) == pytest.approx(math.log(joint.pdf(C=5.0, P=4.0)))
+    assert joint.log_evidence == pytest.approx(net.log_evidence({"B": False}))
+    with pytest.raises(TableError, match="continuous"):
+        joint.probabilities  # noqa: B018
+    draws = joint.sample(5, 0)
+    assert list(draws.columns) == ["C", "P"]
+    assert len(draws) == 5
+
+
+def test_joint_of_states_and_numbers(net):
+    joint = net.posterior(["c", "nodes"], {"d": 2})
+    single = net.posteriors({"d": 2})
+    for state in "ab":
+        for x in (-1.5, 0.2, 2.0):
+            given = net.posterior("nodes", {"d": 2, "c": state}).pdf(x)
+            assert joint.pdf(c=state, nodes=x) == pytest.approx(single["c"][state] * given, rel=1e-8)
+    assert joint.marginal("c")["a"] == pytest.approx(single["c"]["a"], abs=1e-12)
+    np.testing.assert_allclose(joint.mean(), [single["nodes"].mean()], rtol=1e-10)
+    with pytest.raises(HybridBNError):
+        joint.marginal("d")
+    with pytest.raises(HybridBNError):
+        joint.pdf(c="a")
+
+
+def test_joint_of_states_in_a_batch(net):
+    joint = net.posterior(["c", "d"], TABLE[["s"]])
+    assert joint.probabilities.shape == (4, 2, 3)
+    assert len(joint) == 4
+    np.testing.assert_allclose(joint.probabilities.sum(axis=(1, 2)), 1)
+    np.testing.assert_allclose(joint.probability(c="a", d=2), joint.probabilities[:, 0, 1])
+    single = net.posterior(["c", "d"], {"s": True})
+    np.testing.assert_allclose(joint.probabilities[0], single.probabilities, atol=1e-12)
+    np.testing.assert_allclose(joint.marginal("d").probabilities, joint.probabilities.sum(axis=1), atol=1e-12)
+    one_way = net.posterior(["d", "c"], {"s": True})
+    np.testing.assert_allclose(one_way.probabilities, single.probabilities.T, atol=1e-14)
+    pickle.loads(pickle.dumps(single))
+
+
+def test_joint_moments_in_a_batch(net):
+    joint = net.posterior(["nodes", "closed"], TABLE)
+    assert joint.mean().shape == (4, 2)
+    assert joint.cov().shape == (4, 2, 2)
+    for row, values in enumerate(TABLE.to_dict("records")):
+        alone = net.posterior(["nodes", "closed"], {k: v for k, v in values.items() if v is not None})
+        np.testing.assert_allclose(joint.mean()[row], alone.mean(), rtol=1e-10)
+        np.testing.assert_allclose(joint.cov()[row], alone.cov(), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(joint.mean()[:, 0], net.posterior("nodes", TABLE).mean(), rtol=1e-10)
+
+
+def test_plots(net):
+    pytest.importorskip("matplotlib").use("Agg")
+    for name in ("cells", "closed", "nodes", "d"):
+        net.posterior(name, {"c": "a"}).plot()
