@@ -57,7 +57,10 @@ def cell_posterior(
     low, high, shapes = _shapes(potential, points, axis)
     weights = table.reshape(-1, table.shape[-1])
     closed_form = _ClosedForm(potential, axis.edges, points)
-    return CellPosterior(child, low[:, None], high[:, None], shapes, weights, closed_form, single, error, log_evidence)
+    own = evidence.findings.get(name)
+    observed = own.values if own is not None and own.observed.any() else None
+    low, high = low[:, None], high[:, None]
+    return CellPosterior(child, low, high, shapes, weights, closed_form, single, error, log_evidence, observed)
 
 
 @dataclass(frozen=True)

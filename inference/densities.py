@@ -1,4 +1,4 @@
-"""Posteriors of continuous variables: piecewise polynomials, mixtures of shared shapes, and mixtures of normals."""
+"""Posteriors of continuous variables: what all can do, piecewise polynomials, and mixtures of shared shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hybridbn.inference.posterior import Posterior
 from hybridbn.potentials.mte import MTE
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["CellPosterior", "ContinuousPosterior", "GaussianPosterior", "PiecewisePosterior"]
+__all__ = ["CellPosterior", "ContinuousPosterior", "PiecewisePosterior"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
@@ -95,15 +95,17 @@ class ContinuousPosterior(Posterior):
         x = self._grid()
         best = np.argmax(self._pdf(x), axis=0)
         columns = np.arange(x.shape[1])
-        low = x[np.maximum(best - 1, 0), columns]
-        high = x[np.minimum(best + 1, len(x) - 1), columns]
+        # between the neighbors that differ from it: the grid has points more than once where cells meet
+        chosen = x[best, columns]
+        low = np.where(x < chosen, x, -np.inf).max(axis=0)
+        high = np.where(x > chosen, x, np.inf).min(axis=0)
+        low, high = np.where(np.isfinite(low), low, chosen), np.where(np.isfinite(high), high, chosen)
         golden = (math.sqrt(5) - 1) / 2
         for _round in range(60):
             a, b = high - golden * (high - low), low + golden * (high - low)
             lower = self._pdf(a[None])[0] >= self._pdf(b[None])[0]
             low, high = np.where(lower, low, a), np.where(lower, b, high)
         middle = (low + high) / 2
-        chosen = x[best, columns]
         better = self._pdf(middle[None])[0] >= self._pdf(chosen[None])[0]
         return np.asarray(np.where(better, middle, chosen))[None]
 
@@ -131,6 +133,8 @@ class ContinuousPosterior(Posterior):
         points = np.asarray(x, dtype=float)
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
+        if not points.size:
+            return self._out(np.empty((0, len(self._error))))
         values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, len(self._error))))
         return self._out(values if points.ndim else values[0])
 
@@ -276,6 +280,9 @@ class PiecewisePosterior(ContinuousPosterior):
         beyond = x >= self._high[cell, columns]
         partial = before[cell, columns] + _integral(self._local(cell), place)
         found = np.where(beyond, before[cell + 1, columns], partial)
+        # the sum of all masses is 1 but for rounding
+        ends = np.where(np.isnan(before[-1]), np.nan, x >= self._high[-1])
+        found = np.where(beyond & ~(ends == 0), ends, found)
         return np.where(x < self._low[0], 0.0, np.clip(found, 0.0, 1.0))
 
     def _quantile(self, levels: Values) -> Values:
@@ -326,7 +333,7 @@ def _points(low: Values, high: Values) -> Values:
     """Gauss-Legendre nodes of all cells."""
     nodes, _, _ = legendre()
     half = (high - low) / 2
-    return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(-1, low.shape[1]))
+    return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(low.shape[0] * ORDER, -1))
 
 
 def _compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
@@ -357,6 +364,8 @@ class CellPosterior(PiecewisePosterior):
     weights : ndarray (shapes, rows)
     closed_form : function
         From the weights of one row to the density as an MTE, or None if it is none.
+    values : ndarray (rows,), optional
+        Observed values of rows that have one, NaN elsewhere.
     """
 
     def __init__(
@@ -370,9 +379,11 @@ class CellPosterior(PiecewisePosterior):
         single: bool,
         error: Values,
         log_evidence: Any,
+        values: Values | None = None,
     ):
         ContinuousPosterior.__init__(self, variable, single, error, log_evidence)
         self._shared_low, self._shared_high, self._shapes, self._weights = low, high, shapes, weights
+        self._values = values
         self._closed_form = closed_form
 
     def _as_mte(self, **options: Any) -> MTE:
@@ -382,7 +393,12 @@ class CellPosterior(PiecewisePosterior):
     def _take(self, rows: NDArray[np.intp]) -> Self:
         clone = ContinuousPosterior._take(self, rows)
         clone._weights = self._weights[:, rows]
+        clone._values = None if self._values is None else self._values[rows]
         return clone
+
+    def _with_values(self, array: Values) -> Values:
+        """Give rows with an observed value that value."""
+        return array if self._values is None else np.where(np.isnan(self._values), array, self._values)
 
     @property
     def _width(self) -> int:
@@ -390,15 +406,21 @@ class CellPosterior(PiecewisePosterior):
 
     @property
     def _low(self) -> Values:  # type: ignore[override]
-        return np.broadcast_to(self._shared_low, (len(self._shared_low), self._weights.shape[1]))
+        return self._with_values(np.broadcast_to(self._shared_low, (len(self._shared_low), self._weights.shape[1])))
 
     @property
     def _high(self) -> Values:  # type: ignore[override]
-        return np.broadcast_to(self._shared_high, (len(self._shared_high), self._weights.shape[1]))
+        return self._with_values(np.broadcast_to(self._shared_high, (len(self._shared_high), self._weights.shape[1])))
 
     @property
     def _masses(self) -> Values:  # type: ignore[override]
-        return np.asarray(self._shapes @ self._weights)
+        masses = np.asarray(self._shapes @ self._weights)
+        if self._values is not None:
+            # a row without cells has all its mass in the first node
+            known = ~np.isnan(self._values) & ~np.isnan(masses[0])
+            masses[:, known] = 0.0
+            masses[0, known] = 1.0
+        return masses
 
     def _moments(self) -> tuple[Values, Values]:
         points = _points(self._shared_low, self._shared_high)
@@ -410,104 +432,6 @@ class CellPosterior(PiecewisePosterior):
         variance = within @ self._weights
         for weight, place in zip(self._weights, means - middle, strict=True):
             variance += weight * (place - mean) ** 2
-        return mean + middle, variance
-
-
-class GaussianPosterior(ContinuousPosterior):
-    """A mixture of normal distributions: weights, means and variances (components, rows)."""
-
-    def __init__(
-        self,
-        variable: Continuous,
-        weights: Values,
-        means: Values,
-        variances: Values,
-        single: bool,
-        error: Values,
-        log_evidence: Any,
-    ):
-        super().__init__(variable, single, error, log_evidence)
-        self._weights, self._means, self._variances = weights, means, variances
-
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = super()._take(rows)
-        for name in ("_weights", "_means", "_variances"):
-            setattr(clone, name, getattr(self, name)[:, rows])
-        return clone
-
-    def _moments(self) -> tuple[Values, Values]:
-        mean = np.sum(self._weights * self._means, axis=0)
-        return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
-
-    def _standardized(self, x: Values) -> tuple[Values, Values]:
-        """Return standardized points and standard deviations; a part of variance zero is a point of mass one."""
-        spread = np.sqrt(self._variances)
-        gap = x[:, None] - self._means
-        known = spread == 0
-        if not known.any():
-            return gap / spread, spread
-        # mass up to a point counts the point itself
-        jump = np.where(np.isnan(gap), np.nan, np.where(gap >= 0, np.inf, -np.inf))
-        return np.where(known, jump, gap / np.where(known, 1.0, spread)), np.where(known, 1.0, spread)
-
-    def _pdf(self, x: Values) -> Values:
-        z, spread = self._standardized(x)
-        return np.asarray(np.einsum("kr,mkr->mr", self._weights, np.exp(-0.5 * z * z) / (spread * np.sqrt(2 * np.pi))))
-
-    def _log_pdf(self, x: Values) -> Values:
-        from scipy.special import logsumexp
-
-        z, spread = self._standardized(x)
-        logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
-        return np.asarray(logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
-
-    @property
-    def _width(self) -> int:
-        return 4 * len(self._weights)
-
-    def _cdf(self, x: Values) -> Values:
-        from scipy.special import ndtr
-
-        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardized(x)[0])))
-
-    def _entropy(self, _: Values) -> Values:
-        found = super()._entropy(_)
-        certain = np.sum(self._weights * (self._variances == 0), axis=0) > 0
-        return np.where(certain, -np.inf, found)
-
-    def _knots(self) -> tuple[Values, Values]:
-        levels = np.broadcast_to(
-            np.array([1e-300, 1e-12, 1e-4, 0.1, 0.5, 0.9, 1 - 1e-4, 1 - 1e-12])[:, None], (8, self._weights.shape[1])
-        )
-        low, high = self._brackets(levels)
-        knots = low[0] + (high[-1] - low[0]) * np.linspace(0, 1, 129)[:, None]
-        return knots, self._cdf(knots)
-
-    def _brackets(self, levels: Values) -> tuple[Values, Values]:
-        from scipy.special import ndtri
-
-        # a quantile of a mixture lies between the quantiles of its parts
-        with np.errstate(invalid="ignore"):
-            parts = self._means + ndtri(levels)[:, None] * np.sqrt(self._variances)
-        used = self._weights > 0
-        return np.where(used, parts, np.inf).min(axis=1), np.where(used, parts, -np.inf).max(axis=1)
-
-    def _quantile(self, levels: Values) -> Values:
-        inner = np.clip(levels, 1e-300, 1 - 1e-16)
-        result = super()._quantile(inner)
-        return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
-
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
-        """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
-        from scipy.special import ndtri
-
-        upper = np.cumsum(self._weights, axis=0)
-        result = np.empty(uniforms.shape)
-        columns = np.arange(uniforms.shape[1])
-        for i, level in enumerate(uniforms * upper[-1]):
-            part = np.minimum((level >= upper).sum(axis=0), len(upper) - 1)
-            share = self._weights[part, columns]
-            inside = (level - (upper[part, columns] - share)) / share
-            spread = np.sqrt(self._variances[part, columns])
-            result[i] = self._means[part, columns] + spread * ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
-        return result
+        if self._values is not None:
+            variance = np.where(np.isnan(self._values), variance, variance * 0.0)
+        return self._with_values(mean + middle), variance

@@ -20,9 +20,11 @@ from hybridbn.inference.sources import Axis
 from hybridbn.potentials.base import Interval, Potential
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["Look", "Placed", "look", "place", "prior_ranges"]
+__all__ = ["Look", "Placed", "look", "place", "prior_ranges", "start_cells"]
 
 START_CELLS = 24
+FEWER_CELLS = 10
+"""Where three or more variables with nodes meet in one table."""
 MOST_CELLS = 1024
 NEGLIGIBLE = 46.0
 """Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
@@ -177,8 +179,8 @@ def _refined(
     over = np.zeros(len(left), dtype=bool)
     for count in capacity.values():
         over |= count > MOST_CELLS
-    for factor in problem.factors:
-        inside = [name for name in factor.names if name in capacity]
+    for names in [problem.order.clique, *(factor.names for factor in problem.factors)]:
+        inside = [name for name in names if name in capacity]
         if len(inside) > 1:
             over |= np.prod([capacity[name] * float(ORDER) for name in inside], axis=0) > budget
     if over.any():
@@ -216,6 +218,12 @@ def _split_cells(cells: tuple[Values, Values], look: Look, rows: NDArray[np.intp
 # -- where to look first ------------------------------------------------------------------------------------------
 
 
+def start_cells(problem: Problem) -> int:
+    """Return the number of cells to start with."""
+    together = sum(name in problem.nodes for name in problem.order.clique)
+    return START_CELLS if together <= 2 else FEWER_CELLS
+
+
 def _first_cells(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
     """Lay the first cells: what prior and likelihood together may reach, cut at all breaks."""
     ranges = _ranges(problem, evidence)
@@ -224,7 +232,7 @@ def _first_cells(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values
     for name in problem.nodes:
         low, high = ranges[name]
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
-        points = [np.linspace(low, high, START_CELLS + 1)]
+        points = [np.linspace(low, high, start_cells(problem) + 1)]
         for potential in touching:
             others = {n: within[n] for n in potential.scope if n in within and n != name}
             found = potential.breaks(name, others)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.axes import CellAxis, NodeAxis
 from hybridbn.inference.cells import cell_posterior
-from hybridbn.inference.densities import GaussianPosterior, PiecewisePosterior
+from hybridbn.inference.densities import PiecewisePosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.mixtures import GaussianPosterior
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TooWide
 from hybridbn.inference.axes import ORDER, NodeAxis
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.placement import STRICTER, place
+from hybridbn.inference.placement import STRICTER, place, start_cells
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.shared import SharedGrid, shared_grid, touches_nodes
 from hybridbn.inference.sources import Axis
@@ -20,6 +20,7 @@ from hybridbn.variables import Values, shorten
 __all__ = ["Solution", "solutions"]
 
 CHUNK_BYTES = 1 << 20
+MOST_BYTES = 1 << 26
 MOST_ROWS = 1 << 14
 LINEAR_SPAN = 600.0
 SUSPICIOUS = 1e-250
@@ -50,7 +51,8 @@ class Solution:
 def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> list[Solution]:
     """Solve a problem for all rows, in chunks of a size that depends on the problem alone."""
     width = _checked_width(problem, max_bytes)
-    chunk = int(min(max(CHUNK_BYTES / (8 * max(width, 1.0)), 64), MOST_ROWS))
+    row = 8 * max(width, 1.0)
+    chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
     found = []
     for start in range(0, max(evidence.rows, 1), chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
@@ -146,11 +148,15 @@ def _taken(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
 
 def _checked_width(problem: Problem, max_bytes: float) -> float:
     order = problem.order
+    cells = order.largest
+    if problem.nodes:
+        first = ORDER * start_cells(problem)
+        cells = float(np.prod([float(first if n in problem.nodes else problem.axes[n].size) for n in order.clique]))
     # while a table is made, what it is made from may be of the same size
-    needed = 16 * order.largest
-    if not problem.nodes and needed > max_bytes:
+    needed = 16 * cells
+    if needed > max_bytes:
         raise TooWide(
-            f"exact inference needs a table of {order.largest:.3g} cells ({needed / 2**30:.3g} GiB to work with) over "
+            f"exact inference needs a table of {cells:.3g} cells ({needed / 2**30:.3g} GiB to work with) over "
             f"{shorten(order.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of these variables, ask for "
             "fewer targets at once, or raise max_bytes"
         )

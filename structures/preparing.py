@@ -1,29 +1,22 @@
-"""What all builders do first and last: read the data, and learn the potentials of the structure that they found."""
+"""What all builders do first: read the data, and refuse what nothing can be learned from."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
-from hybridbn.fitting.counts import single_counts
-from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
-from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.table import Table
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["Counts", "Prepared", "fitted", "prepared"]
-
-Counts: TypeAlias = Mapping[tuple[str, ...], Values]
-"""Tables of counts by the names of their dimensions, over the rows where all of these are observed."""
+__all__ = ["Prepared", "prepared"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +53,13 @@ class Prepared:
     def codes(self, name: str) -> Any:
         """Return a column as codes or values of its variable."""
         return self.table.coded(self.variable(name))
+
+    def states(self, name: str) -> int:
+        """Return the number of states of a discrete variable."""
+        variable = self.variable(name)
+        if not isinstance(variable, Discrete):
+            raise NetworkError(f"{name!r} is continuous and has no states")
+        return len(variable)
 
     def fitter(self, child: str, parents: Sequence[str]) -> Fitter:
         """Return the fitter of a column given others."""
@@ -125,62 +125,6 @@ def _check_target(data: Prepared, name: str) -> None:
                 "predict; choose another target"
             )
     if not len(occurring):
-        raise TableError(f"the target {name!r} has no observed value in the rows of positive weight; choose another target")
-
-
-def fitted(data: Prepared, parents: Mapping[str, Sequence[str]], counts: Counts | None = None) -> Network:
-    """Return the network with these parents, its potentials learned from the data.
-
-    Parameters
-    ----------
-    data : Prepared
-    parents : mapping from column to its parents
-        A family that lacks a column is left out of the network.
-    counts : mapping, optional
-        Tables that are known already. A table of probabilities is made of one with the same names, in whatever order;
-        the tables of columns with nothing but the discrete target are counted together in one pass.
-
-    Notes
-    -----
-    Each potential is learned from the rows in which its child and parents are all observed (available cases).
-    """
-    known: dict[tuple[str, ...], Values] = dict(counts or {})
-    known.update(_counted_with_target(data, parents, known))
-    by_names = {tuple(sorted(names)): names for names in known}
-    learned: list[Potential] = []
-    for child, given in parents.items():
-        fitter = data.fitter(child, given)
-        names = by_names.get(tuple(sorted((*given, child))))
-        if names is not None and _counts_are_enough(fitter):
-            order = [names.index(name) for name in (*given, child)]
-            table = np.ascontiguousarray(known[names].transpose(order))
-            variables = tuple(map(data.variable, given))
-            statistics = MultinomialStatistics(
-                child=data.variable(child), parents=variables, total=float(table.sum()), counts=table
-            )
-            learned.append(fitter.potential(statistics))
-        else:
-            learned.append(data.fit(child, given))
-    return Network(learned)
-
-
-def _counts_are_enough(fitter: Fitter) -> bool:
-    """Tell whether a fitter is the one whose statistics are plain counts; a subclass may look at more."""
-    return type(fitter) is MultinomialFitter
-
-
-def _counted_with_target(data: Prepared, parents: Mapping[str, Sequence[str]], known: Counts) -> dict[tuple[str, ...], Values]:
-    """Return the tables of columns whose only parent is the discrete target."""
-    target = data.target
-    if target is None or isinstance(data.variable(target), Continuous):
-        return {}
-    columns = [
-        child
-        for child, given in parents.items()
-        if list(given) == [target] and (target, child) not in known and _countable(data, child)
-    ]
-    sizes = [len(variable) for variable in map(data.variable, columns) if isinstance(variable, Discrete)]
-    states = data.variable(target)
-    assert isinstance(states, Discrete)
-    tables = single_counts([data.codes(name) for name in columns], sizes, data.codes(target), len(states), data.weights)
-    return {(target, name): table for name, table in zip(columns, tables, strict=True)}
+        raise TableError(
+            f"the target {name!r} has no observed value in the rows of positive weight; choose another target"
+        )

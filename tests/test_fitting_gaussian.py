@@ -180,3 +180,22 @@ def test_refusals():
     parents = tuple(hb.Discrete(f"p{i}", states=tuple(range(100))) for i in range(5))
     with pytest.raises(hb.TooWide, match="'y' given 'p0'"):
         GaussianFitter().fit(table_of(some_data()), Y, parents)
+
+
+def test_a_parent_that_rounding_keeps_from_being_constant_tells_nothing():
+    data = some_data(90)
+    for constant in (0.1, 1e9 / 3, -7.3):
+        found = GaussianFitter().fit(table_of(data | {"z": np.full(90, constant)}), Y, (D, X, Z))
+        without = GaussianFitter().fit(table_of(data), Y, (D, X))
+        np.testing.assert_allclose(found.coefficients[:, 1], 0, atol=1e-12)
+        np.testing.assert_allclose(found.coefficients[:, 0], without.coefficients[:, 0], rtol=1e-9)
+
+
+def test_a_parent_that_is_constant_within_a_configuration_keeps_the_common_slope():
+    data = some_data()
+    data["x"] = np.where(data["d"] == "p", 0.1, data["x"])
+    found = GaussianFitter().fit(table_of(data), Y, (D, X))
+    common = GaussianFitter().fit(table_of(data), Y, (X,))
+    np.testing.assert_allclose(found.coefficients[0], common.coefficients, rtol=1e-9)
+    at = found.intercept[0] + found.coefficients[0, 0] * 0.1
+    np.testing.assert_allclose(at, data["y"][data["d"] == "p"].mean(), rtol=1e-9)

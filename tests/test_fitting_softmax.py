@@ -164,3 +164,16 @@ def test_refusals():
     parents = tuple(hb.Discrete(f"p{i}", states=tuple(range(100))) for i in range(5))
     with pytest.raises(hb.TooWide, match="'c' given 'p0'"):
         SoftmaxFitter().fit(table_of(some_data()), C, (*parents, X))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_badly_conditioned_rows_converge(seed):
+    """No warning, which would fail the test: heavy tails, mixed scales, weights far from 1, next to no ridge."""
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(1, 60))
+    x, y = rng.standard_cauchy((2, rows)) * 10.0 ** rng.integers(-8, 9, (2, 1))
+    c = np.where(x > 0, "a", np.array(C.states)[rng.integers(0, 3, rows)])
+    weights = rng.random(rows) * 10.0 ** rng.integers(-3, 4)
+    table = table_of({"x": x, "y": y, "d": rng.integers(0, 3, rows), "c": c}, weights)
+    for ridge, m in ((1e-9, 1e-6), (1e-9, 2.0), (1.0, 1e-6)):
+        assert np.isfinite(SoftmaxFitter(ridge=ridge, m=m).fit(table, C, (X, D, Y)).coefficients).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 
@@ -61,7 +62,7 @@ class TestDensities:
         cuts = [x for x in range(-9, 15) if ends[0] <= x <= ends[1]]
         nodes, weights = np.polynomial.legendre.leggauss(40)
         total = 0.0
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+        for low, high in itertools.pairwise(cuts):
             x = (low + high) / 2 + (high - low) / 2 * nodes
             total += (high - low) / 2 * weights @ function(x)
         return total
@@ -95,7 +96,7 @@ class TestDensities:
         low, high = post.interval(0.9)
         assert [low, high] == pytest.approx(list(post.quantile([0.05, 0.95])))
         cuts = np.linspace(*post.interval(0.98), 5)
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+        for a, b in itertools.pairwise(cuts):
             area = integrate.quad(post.pdf, a, b, points=[c for c in (1, 2, 3) if a < c < b] or None)[0]
             assert post.cdf(b) - post.cdf(a) == pytest.approx(area, abs=1e-8)
 
@@ -186,11 +187,11 @@ def test_batches_of_densities(net, name):
     np.testing.assert_allclose(post[1:3].mean(), post.mean()[1:3])
     np.testing.assert_allclose(post[[3, 0]].mean(), post.mean()[[3, 0]])
     np.testing.assert_allclose(post[np.array([True, False, False, True])].mean(), post.mean()[[0, 3]])
-    assert post[-1].mean() == post.mean()[-1]
+    assert post[-1].mean() == pytest.approx(post.mean()[-1], rel=1e-14)
     assert len(post[:0]) == 0
     assert post[:0].mean().shape == (0,)
     np.testing.assert_allclose(post[1:][1:].log_evidence, post.log_evidence[2:])
-    assert [p.mean() for p in post] == post.mean().tolist()
+    assert [p.mean() for p in post] == pytest.approx(post.mean().tolist(), rel=1e-14)
     with pytest.raises(IndexError):
         post[4]
     copy = pickle.loads(pickle.dumps(post[1:3]))
@@ -206,7 +207,7 @@ def test_soft_evidence_on_the_variable_itself(net):
         plain = net.posterior(name, EVIDENCE)
         inside = net.posteriors({**EVIDENCE, name: hb.Interval(0.5, 2.2)})[name]
         mass = plain.cdf(2.2) - plain.cdf(0.5)
-        x = np.array([0.7, 1.3, 2.1])
+        x = np.array([0.7, 0.9, 2.1])
         np.testing.assert_allclose(inside.cdf(x), (plain.cdf(x) - plain.cdf(0.5)) / mass, atol=1e-10)
         np.testing.assert_allclose(inside.pdf(x), plain.pdf(x) / mass, rtol=1e-9, atol=1e-9)
         assert inside.pdf([0.4, 2.3]).tolist() == [0, 0]
@@ -219,7 +220,7 @@ def test_soft_evidence_on_the_variable_itself(net):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_observed_rows_in_posteriors_of_all(net, name):
     """A column with holes: where the value is known, the posterior is that value."""
-    table = pd.DataFrame({name: [0.7, np.nan, 3.5], "c": ["a", None, "b"] if name != "cells" else ["a", None, "b"]})
+    table = pd.DataFrame({name: [0.7, np.nan, 3.5], "c": ["a", None, "b"]})
     found = net.posteriors(table)
     post = found[name]
     alone = net.posterior(name)
@@ -292,11 +293,11 @@ def test_joint_of_numbers():
     single = net.posteriors({"B": False})
     np.testing.assert_allclose(joint.mean(), [single["C"].mean(), single["P"].mean()], rtol=1e-9)
     np.testing.assert_allclose(np.diag(joint.cov()), [single["C"].var(), single["P"].var()], rtol=1e-9)
-    nodes, weights = np.polynomial.legendre.leggauss(60)
-    c, p = 5 + 9 * nodes, 5 + 12 * nodes
+    nodes, weights = np.polynomial.legendre.leggauss(80)
+    c, p = 5 + 9 * nodes, 7 + 16 * nodes
     grid_c, grid_p = (g.ravel() for g in np.meshgrid(c, p, indexing="ij"))
-    density = np.array([float(d) for d in joint.pdf(C=grid_c, P=grid_p)]).reshape(60, 60)
-    w = np.outer(9 * weights, 12 * weights)
+    density = np.array([float(d) for d in joint.pdf(C=grid_c, P=grid_p)]).reshape(80, 80)
+    w = np.outer(9 * weights, 16 * weights)
     assert (w * density).sum() == pytest.approx(1, abs=1e-6)
     cov = (w * density * np.outer(c - joint.mean()[0], p - joint.mean()[1])).sum()
     assert joint.cov()[0, 1] == pytest.approx(cov, abs=1e-6)

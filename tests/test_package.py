@@ -120,6 +120,8 @@ def test_no_module_imports_upward() -> None:
         for imported, at_import in imports(path):
             if name in CONVENIENT and not at_import:
                 continue
+            if imported == "hybridbn" and level(name) == len(LAYERS) - 1:
+                continue  # for its version
             if name == "hybridbn" or room(imported) is None or level(imported) > level(name):
                 faults.append(f"{name} imports {imported}")
     assert not faults

@@ -23,7 +23,9 @@ __all__ = ["GaussianFitter", "GaussianStatistics"]
 _FLOOR = 1e-9
 """Least residual variance relative to the child's variance, where no floor is given."""
 _RANK = 1e-12
-"""Directions of the parents with less than this share of the greatest variance count as combinations of the others."""
+"""A direction of the parents with less than this share of their variance is not told apart from a constant."""
+_ROUNDING = 4 * float(np.finfo(float).eps)
+"""Deviation, relative to the mean, of what rounding leaves of a constant after its mean is taken away."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -136,14 +138,18 @@ class GaussianFitter(Fitter):
         mean, products = statistics.pooled()
         scales = np.sqrt(np.diag(products) / statistics.total)
         least = self._least_variance(child.name, float(mean[0]), float(scales[0]))
-        scales = np.where(scales > 0, scales, 1.0)
+        # a constant parent tells nothing; a constant child only gets here with a floor
+        scales[1:][scales[1:] <= _ROUNDING * np.abs(mean[1:])] = np.inf
+        scales[0] = scales[0] or 1.0
         outer = scales[:, None] * scales
-        slopes, variance = _regressions((products / outer)[None], np.zeros(len(continuous)), self.ridge)
+        slopes, variance = _regressions(
+            (products / outer)[None], statistics.total, np.zeros(len(continuous)), self.ridge
+        )
         variance, means = variance / statistics.total, mean[None]
         # without discrete parents the only configuration is all rows
         if discrete:
             enough = statistics.weights >= 2 + len(continuous)
-            own, residual = _regressions(statistics.products / outer, slopes[0], self.ridge)
+            own, residual = _regressions(statistics.products / outer, statistics.weights, slopes[0], self.ridge)
             residual /= np.where(enough, statistics.weights, 1.0)
             slopes = np.where(enough[:, None], own, slopes)
             variance = np.where(enough, residual, variance)
@@ -162,8 +168,7 @@ class GaussianFitter(Fitter):
     def _least_variance(self, name: str, mean: float, deviation: float) -> float:
         if self.floor is not None:
             return self.floor**2
-        # what is left of a constant after its mean is taken away is a few units in the last place
-        if deviation <= 4 * np.finfo(float).eps * abs(mean) or not deviation**2 * _FLOOR > 0:
+        if deviation <= _ROUNDING * abs(mean) or not deviation**2 * _FLOOR > 0:
             raise TableError(
                 f"column {name!r} is constant ({mean:g}) in the rows that count, and a normal density needs some variance; "
                 f"leave it out, or give a least standard deviation: GaussianFitter(floor=...)"
@@ -194,15 +199,14 @@ def _moments(values: list[Values], cells: Codes, size: int, weights: Values | No
     return n, means, products
 
 
-def _regressions(products: Values, start: Values, ridge: float) -> tuple[Values, Values]:
+def _regressions(products: Values, weights: Values | float, start: Values, ridge: float) -> tuple[Values, Values]:
     """Return slopes (cells, parents) and residual sums of squares (cells,) from standardized products, child first.
 
     The slopes stay at `start` in directions that the rows say nothing about.
     """
     within, across, own = products[:, 1:, 1:], products[:, 1:, 0], products[:, 0, 0]
     values, vectors = np.linalg.eigh(within)
-    top = values[:, -1:] if values.shape[1] else np.zeros((len(values), 1))
-    told = values > _RANK * top
+    told = values > _RANK * np.reshape(np.maximum(values.max(axis=1, initial=0.0), weights), (-1, 1))
     gradient = np.einsum("dji,dj->di", vectors, across - np.einsum("dij,j->di", within, start))
     inverse = np.where(told, 1 / np.where(told, values + ridge, 1.0), 0.0)
     slopes = start + np.einsum("dij,dj->di", vectors, inverse * gradient)

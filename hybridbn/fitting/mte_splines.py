@@ -30,7 +30,6 @@ __all__ = ["Knots", "degrees_of_freedom", "hat_means", "log_integrals", "maximiz
 _SERIES = 10  # terms of the power series below 0.3: 0.3**10 / 10! is 1e-12 of a term that is small itself
 _NEWTON, _HALVINGS = 60, 40
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
-_DONE = 1e-13  # the Newton decrement, twice the log-likelihood for an observation that is still to be gained
 
 
 class Knots(NamedTuple):
@@ -162,7 +161,9 @@ def penalty(places: Values) -> Values:
     return np.asarray(differences.T @ differences)
 
 
-def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values) -> Values:
+def maximized(
+    stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values, within: float = 1e-13
+) -> Values:
     """Maximize ``stats @ theta - log(integral) - strength / 2 theta @ matrix @ theta`` for each row by Newton's method.
 
     Where the integral is one, ``-integral`` has the gradient of ``-log(integral)`` and a Hessian that is a band (Silverman's
@@ -175,6 +176,7 @@ def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, st
     matrix : (knots, knots) with three diagonals on each side
     strengths : (rows,)
     start : (rows, knots) heights; the slopes of endless tails must decay
+    within : largest gain in log-likelihood for an observation that may be missed
 
     Returns
     -------
@@ -207,7 +209,7 @@ def maximized(stats: Values, knots: Knots, matrix: Values, strengths: Values, st
             scale[worse] = 0.0
             new, new_gain, new_parts = _normalized_gain(now + scale[:, None] * step, wanted, own, matrix, strength)
         result[active] = new
-        on = (decrement > _DONE) & (scale > 0)
+        on = (decrement > 2.0 * within) & (scale > 0)
         active, now, gain, parts = active[on], new[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
         if not len(active):
             break

@@ -33,6 +33,7 @@ __all__ = ["Smooth", "fitted", "ladder", "placed", "scores", "thinned"]
 
 PRICE = 1.5  # of a degree of freedom: between AIC's 1 and BIC's log(n) / 2
 _STRENGTHS = 10.0 ** np.arange(3.0, -6.5, -0.75)
+_ROUGHLY = 1e-3  # of the log-likelihood: enough to compare fits
 _NORMAL = 1e4  # strong enough to leave nothing but a parabola
 _FEW = 8  # with fewer distinct values there is no shape to be seen
 _MOST_SPLITS, _RATIO, _GRADES = 6, 8.0, 12
@@ -70,7 +71,7 @@ def fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smoo
         strengths = ladder(len(values), total)
         matrix = penalty(knots.places)
         rows = np.repeat(stats[None], len(strengths), axis=0)
-        heights = maximized(rows, knots, matrix, strengths, started(rows, knots))
+        heights = maximized(rows, knots, matrix, strengths, started(rows, knots, total), _ROUGHLY / max(total, 1.0))
         freedom = degrees_of_freedom(heights, knots, matrix, strengths)
         score = scores(rows, heights, freedom, total, size)
         jumps = sum(edges)
@@ -113,12 +114,14 @@ def stats_at(values: Values, weights: Values, knots: Values) -> Values:
     return np.asarray(means / weights.sum())
 
 
-def started(stats: Values, knots: Knots) -> Values:
-    """Return the heights of normal densities with the statistics' means and variances."""
-    places = knots.places
-    mean = stats @ places
-    variance = np.maximum((stats * (places - mean[:, None]) ** 2).sum(axis=1), 1e-12 * (places[-1] - places[0]) ** 2)
-    return np.asarray(-0.5 * (places - mean[:, None]) ** 2 / variance[:, None])
+def started(stats: Values, knots: Knots, total: Values | float) -> Values:
+    """Return the heights of histograms, with a third of an observation added to each cell, that decay at endless ends."""
+    steps = np.diff(knots.places)
+    areas = 0.5 * (np.append(steps, steps[-1]) + np.append(steps[0], steps))
+    heights = np.log((stats * np.asarray(total)[..., None] + 1 / 3) / areas)
+    heights[:, 0] = np.minimum(heights[:, 0], heights[:, 1] - 0.5)
+    heights[:, -1] = np.minimum(heights[:, -1], heights[:, -2] - 0.5)
+    return np.asarray(heights)
 
 
 # -- knots --------------------------------------------------------------------------------------------------------

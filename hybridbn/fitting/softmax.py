@@ -26,6 +26,7 @@ __all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
 _NEWTON = 200
 """Most parameters for Newton's method, whose matrix has their square; more are left to a quasi-Newton method."""
 _MOST_STEPS = 200
+_MOST_QUASI_STEPS = 10_000
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -184,8 +185,16 @@ class SoftmaxFitter(Fitter):
             start.ravel(),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-8},
+            options={
+                "maxiter": _MOST_QUASI_STEPS,
+                "maxfun": 2 * _MOST_QUASI_STEPS,
+                "maxcor": 30,
+                "ftol": 0.0,
+                "gtol": 1e-8,
+            },
         )
+        if found.nit >= _MOST_QUASI_STEPS:
+            _warn()
         return np.asarray(found.x.reshape(start.shape))
 
 
@@ -252,22 +261,30 @@ def _newton(problem: _Problem) -> Values:
     """Minimize by damped Newton steps; the objective is strictly convex."""
     flat = problem.start.ravel().copy()
     value, gradient = problem.objective(flat)
+    before = math.inf
     for _ in range(_MOST_STEPS):
         step = -np.linalg.solve(problem.curvature(flat), gradient)
-        slope = float(gradient @ step)
-        if -slope <= 1e-20 * (1 + abs(value)):
+        promised = -float(gradient @ step)
+        # the sums have as many terms as there is weight, and so much rounding even where they are small
+        size = abs(value) + float(problem.weights.sum())
+        if promised <= 1e-20 * size:
             return (flat + step).reshape(problem.start.shape)
+        if promised <= 1e-13 * size and promised > 0.5 * before:
+            return flat.reshape(problem.start.shape)
         length = 1.0
         while True:
             tried = flat + length * step
             new_value, new_gradient = problem.objective(tried)
-            # the allowance is for rounding of the sums, which must not stop the last steps
-            if new_value <= value + 1e-4 * length * slope + 1e-13 * abs(value) or length < 1e-8:
+            if new_value <= value - 1e-4 * length * promised + 1e-15 * size or length < 1e-8:
                 break
             length /= 2
-        flat, value, gradient = tried, new_value, new_gradient
-    warnings.warn("a logistic regression did not converge; a larger ridge would help", RuntimeWarning, stacklevel=2)
+        flat, value, gradient, before = tried, new_value, new_gradient, promised
+    _warn()
     return flat.reshape(problem.start.shape)
+
+
+def _warn() -> None:
+    warnings.warn("a logistic regression did not converge; a larger ridge would help", RuntimeWarning, stacklevel=5)
 
 
 def _softmax(logits: Values) -> Values:

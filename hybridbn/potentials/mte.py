@@ -271,10 +271,7 @@ class MTE(Univariate, Potential):
         low, high = support(self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name)
         return (low, high) if low < high else variable.domain
 
-    @property
-    def has_zeros(self) -> bool:
-        """Whether the density may be zero: outside the pieces it is."""
-        return True
+    has_zeros = True
 
     def cellwise(self, name: str) -> bool:
         """Tell whether no exponent mentions this continuous parent."""
