@@ -144,7 +144,8 @@ def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance:
     small = width <= 1e-13 * np.maximum(np.abs(axis.low), np.abs(axis.high))
     split &= ~small
     error = (tail * used).sum(axis=0)
-    settled = ~split.any(axis=0) | known | nothing
+    steep = (split & (slope > 200)).any(axis=0)
+    settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | known | nothing
     return Look(keep, split, np.where(known | nothing, 0.0, error), settled)
 
 
