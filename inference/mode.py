@@ -8,15 +8,16 @@ narrower than the cells that hold the posterior's mass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import NodeAxis
-from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
@@ -30,6 +31,8 @@ __all__ = ["most_probable"]
 GRID = np.arange(-4, 5) / 4.0
 SHRINK = 2.5
 CLOSE = 1e-10
+TIE = 1e-11
+"""Log probabilities that differ by less (relative to their size, if that is above 1) are the same."""
 ROUNDS = 120
 MAP_CELLS = 6
 """Cells of each continuous MAP variable in the first table; the joint table grows with their product."""
@@ -91,9 +94,10 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
                 arrays[number] = source.peaks(axes, part)
             else:
                 arrays[number] = source.logs(axes, part)
-        return problem.program.run_log(arrays, "max")
+        return problem.machine.program.run_log(arrays, "max")
 
-    for rows, part, axes, best in _searched(problem, batch, options, tables):
+    first_tied = np.full(read.rows, len(targets))
+    for rows, part, axes, best, tied in _searched(problem, batch, options, tables):
         for number, name in enumerate(targets):
             if name in problem.component_of:
                 component = problem.component_of[name]
@@ -103,7 +107,18 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
                 values = axes[name].points[best[number][0], np.arange(part.rows)]
             else:
                 values = best[number][0]
+                first_tied[rows] = np.minimum(first_tied[rows], np.where(tied[number], number, len(targets)))
             result.setdefault(name, np.empty(read.rows, dtype=values.dtype))[rows] = values
+    for number in np.unique(first_tied[first_tied < len(targets)]):
+        # several completions are best, and each variable may have picked another one of them: settle one variable
+        name, again = targets[number], np.flatnonzero(first_tied == number)
+        left = [other for other in targets if other != name]
+        if left:
+            part = read.take(again, len(again))
+            settled = {**part.findings, name: Finding(network.variable(name), result[name][again])}
+            rest = _explanation(network, Evidence(settled, len(again), single=False), left, options)
+            for other in left:
+                result[other][again] = rest[other]
     return result
 
 
@@ -124,9 +139,9 @@ def _marginal_mode(
                 arrays[number] = np.zeros((axes[source.name].size, part.rows))
             else:
                 arrays[number] = source.logs(axes, part)
-        return problem.program.run_log(arrays)
+        return problem.machine.program.run_log(arrays)
 
-    for rows, part, axes, best in _searched(problem, batch, options, tables, moving=numbers):
+    for rows, part, axes, best, _ in _searched(problem, batch, options, tables, moving=numbers):
         for place_in_scope, name in enumerate(scope):
             code = best[0][place_in_scope]
             values = axes[name].points[code, np.arange(part.rows)] if name in numbers else code
@@ -138,12 +153,29 @@ def _picked(array: Values, index: NDArray[np.intp]) -> Values:
     return np.asarray(array[(*index, np.arange(array.shape[-1]))])
 
 
-def _argmax(table: Values, rows: int) -> NDArray[np.intp]:
+def _argmax(table: Values) -> NDArray[np.intp]:
     """Return the place of the largest cell of each row: (dimensions, rows)."""
-    if table.ndim == 0 or table.shape[-1] != rows:
-        table = np.broadcast_to(table[..., None], (*table.shape, rows))
-    flat = table.reshape(-1, rows).argmax(axis=0)
-    return np.array(np.unravel_index(flat, table.shape[:-1])).reshape(table.ndim - 1, rows)
+    if table.ndim == 1:
+        return np.empty((0, len(table)), dtype=np.intp)
+    flat = table.reshape(math.prod(table.shape[:-1]), -1).argmax(axis=0)
+    return np.array(np.unravel_index(flat, table.shape[:-1]))
+
+
+def _tied(table: Values) -> NDArray[np.bool_]:
+    """Tell the rows in which two cells are the largest, but for rounding."""
+    over = tuple(range(table.ndim - 1))
+    top = table.max(axis=over)
+    return np.asarray((table >= top - TIE * (1 + np.abs(top))).sum(axis=over) > 1)
+
+
+class _Found(NamedTuple):
+    """Some rows, their evidence and axes, and in the table over each scope the best place and whether it is one of several."""
+
+    rows: NDArray[np.intp]
+    part: Evidence
+    axes: dict[str, Any]
+    best: list[NDArray[np.intp]]
+    tied: list[NDArray[np.bool_]]
 
 
 def _searched(
@@ -152,18 +184,18 @@ def _searched(
     options: Options,
     tables: Callable[[Mapping[str, Axis], Evidence], list[Values]],
     moving: frozenset[str] | None = None,
-) -> list[tuple[NDArray[np.intp], Evidence, dict[str, Any], list[NDArray[np.intp]]]]:
+) -> list[_Found]:
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
     if not problem.nodes:
         everywhere = np.arange(evidence.rows)
-        best = _best(problem, tables(problem.axes, evidence), everywhere)
-        return [(everywhere, evidence, dict(problem.axes), best)]
+        best, tied = _best(problem, tables(problem.axes, evidence), everywhere)
+        return [_Found(everywhere, evidence, dict(problem.axes), best, tied)]
     result = []
     for rows, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
         part = evidence.take(rows, len(rows))
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
-        best = _best(problem, tables(axes, part), rows)
+        best, tied = _best(problem, tables(axes, part), rows)
         spread = {name: _first_spread(placed.axes[name]) for name in movable}
         for _ in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
@@ -177,7 +209,7 @@ def _searched(
                     if finding.low is not None and finding.high is not None:
                         moved[name] = np.clip(moved[name], finding.low, finding.high)
             axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
-            best = _best(problem, tables(axes, part), rows)
+            best, tied = _best(problem, tables(axes, part), rows)
             fresh = _centers(problem, axes, best, movable, part.rows)
             open_rows = np.zeros(part.rows, dtype=bool)
             for name in movable:
@@ -186,17 +218,19 @@ def _searched(
                 open_rows |= spread[name] > CLOSE * (1 + np.abs(fresh[name]))
             if not open_rows.any():
                 break
-        result.append((rows, part, axes, best))
+        result.append(_Found(rows, part, axes, best, tied))
     return result
 
 
-def _best(problem: Problem, found: Sequence[Values], rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return the place of the largest cell in each table; refuse rows in which nothing is possible."""
+def _best(
+    problem: Problem, found: Sequence[Values], rows: NDArray[np.intp]
+) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
+    """Return the place of the largest cell in each table, and whether others tie; refuse rows in which all is impossible."""
     full = [_full(table, scope, len(rows)) for table, scope in zip(found, problem.scopes, strict=True)]
     impossible = np.isneginf(full[0].max(axis=tuple(range(full[0].ndim - 1))))
     if impossible.any():
         raise impossible_evidence(rows[impossible].tolist(), single=False)
-    return [_argmax(table, len(rows)) for table in full]
+    return [_argmax(table) for table in full], [_tied(table) for table in full]
 
 
 def _full(table: Values, scope: Sequence[str], rows: int) -> Values:

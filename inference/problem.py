@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hybridbn.inference.axes import CellAxis, StateAxis
 from hybridbn.inference.elimination import Factor, Program, compile_program, order_of
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian import GaussianComponent
+from hybridbn.inference.machine import Machine
 from hybridbn.inference.ordering import Order
 from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.sources import LikelihoodSource, PotentialSource, Source, WeightSource
@@ -31,6 +33,7 @@ NODE_SIZE = 384
 
 _CACHE: OrderedDict[Any, tuple[Problem, tuple[Potential, ...]]] = OrderedDict()
 _CACHE_SIZE = 128
+_CACHE_LOCK = Lock()
 
 
 @dataclass
@@ -59,21 +62,21 @@ class Problem:
     factors: tuple[Factor, ...]
     order: Order
     shared: tuple[Source, ...] | None
-    static_scale: float = 0.0
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
     """Potentials outside the problem that can make evidence impossible, by the names observed."""
     grids: dict[float, Any] = field(default_factory=dict, repr=False)
     """Shared grids by tolerance; None where there can be none."""
-    _program: Program | None = field(default=None, repr=False)
+    _machine: Machine | None = field(default=None, repr=False)
     _placement: Program | None = field(default=None, repr=False)
 
     @property
-    def program(self) -> Program:
-        """The program that gives the tables over the scopes; compiled when it is known not to be too wide."""
-        if self._program is None:
+    def machine(self) -> Machine:
+        """The machine that gives the tables over the scopes; compiled when it is known not to be too wide."""
+        if self._machine is None:
             sizes = _sizes(self.axes, self.nodes)
-            self._program = compile_program(self.factors, self.scopes or ((),), sizes, self.order)
-        return self._program
+            program = compile_program(self.factors, self.scopes or ((),), sizes, self.order)
+            self._machine = Machine(self.sources, program, frozenset(self.nodes))
+        return self._machine
 
     @property
     def placement(self) -> Program:
@@ -115,16 +118,18 @@ def problem_of(network: Network, question: Question, evidence: Evidence) -> Prob
         raise
     pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
     key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
-    found = _CACHE.get(key)
-    if found is not None:
-        _CACHE.move_to_end(key)
-        return found[0]
+    with _CACHE_LOCK:
+        found = _CACHE.get(key)
+        if found is not None:
+            _CACHE.move_to_end(key)
+            return found[0]
     problem = _compile(potentials, question, evidence)
-    # the potentials are kept with the entry, so that their identities stay theirs
-    _CACHE[key] = (problem, tuple(potentials.values()))
-    if len(_CACHE) > _CACHE_SIZE:
-        _CACHE.popitem(last=False)
-    return problem
+    with _CACHE_LOCK:
+        # the potentials are kept with the entry, so that their identities stay theirs
+        kept, _ = _CACHE.setdefault(key, (problem, tuple(potentials.values())))
+        while len(_CACHE) > _CACHE_SIZE:
+            _CACHE.popitem(last=False)
+    return kept
 
 
 def status_of(finding: Finding | None) -> Status:

@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import NodeAxis, node_axis
-from hybridbn.inference.elimination import Factor, Program, compile_program
+from hybridbn.inference.elimination import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.machine import Machine
 from hybridbn.inference.placement import look, prior_ranges
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.sources import Axis, PotentialSource, Source
+from hybridbn.inference.sources import Axis, Source
 from hybridbn.variables import Values
 
-__all__ = ["SharedGrid", "shared_grid", "touches_nodes"]
+__all__ = ["SharedGrid", "shared_grid"]
 
 START_CELLS = 12
 MOST_CELLS = 96
@@ -40,14 +41,12 @@ class SharedGrid:
     ----------
     axes : all axes; those of nodes have points (nodes,)
     open_ends : for each variable with nodes, whether density may go on below and above the grid
-    program : gives the tables over the problem's scopes, then the marginals of the variables with nodes
+    machine : gives the tables over the problem's scopes, then the marginals of the variables with nodes
     """
 
     axes: dict[str, Axis]
     open_ends: dict[str, tuple[bool, bool]]
-    sources: tuple[Source, ...]
-    program: Program
-    static_scale: float = 0.0
+    machine: Machine
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -61,7 +60,7 @@ class SharedGrid:
         )
 
     def judged(
-        self, problem: Problem, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float
+        self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float
     ) -> tuple[NDArray[np.bool_], Values]:
         """Tell for which rows the grid is fine enough, and the error estimated."""
         fine = np.ones(evidence.rows, dtype=bool)
@@ -110,7 +109,8 @@ def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
     factors = [Factor(source.names, source.rows, source.static) for source in problem.shared]
     scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
     sizes = {name: axis.size for name, axis in axes.items()}
-    return SharedGrid(axes, open_ends, problem.shared, compile_program(factors, scopes, sizes))
+    program = compile_program(factors, scopes, sizes)
+    return SharedGrid(axes, open_ends, Machine(problem.shared, program, frozenset(problem.nodes)))
 
 
 def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values:
@@ -158,8 +158,3 @@ def _refined(
         changed |= bool(split.any())
         fresh[name] = np.sort(np.concatenate([edges, ((edges[:-1] + edges[1:]) / 2)[split]]))
     return fresh if changed else None
-
-
-def touches_nodes(source: Source, problem: Problem) -> bool:
-    """Tell whether a potential is looked at on nodes, where it may span more than a double holds."""
-    return isinstance(source, PotentialSource) and any(name in problem.nodes for name in source.names)

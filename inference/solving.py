@@ -13,7 +13,7 @@ from hybridbn.inference.axes import ORDER, NodeAxis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.placement import STRICTER, place, start_cells
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.shared import SharedGrid, shared_grid, touches_nodes
+from hybridbn.inference.shared import SharedGrid, shared_grid
 from hybridbn.inference.sources import Axis
 from hybridbn.variables import Values, shorten
 
@@ -22,8 +22,6 @@ __all__ = ["Solution", "solutions"]
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 26
 MOST_ROWS = 1 << 14
-LINEAR_SPAN = 600.0
-SUSPICIOUS = 1e-250
 
 
 @dataclass
@@ -91,38 +89,12 @@ def _solve_on_grid(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
 ) -> tuple[Solution, NDArray[np.bool_]]:
     """Solve all rows on a shared grid, and tell for which it is good enough."""
-    count = evidence.rows
-    arrays: dict[int, Values] = {}
-    scale: Values | float = 0.0
-    fine = np.ones(count, dtype=bool)
-    warm = grid.program.warm
-    for number, source in enumerate(grid.sources):
-        if warm and source.static:
-            continue
-        if source.rows and touches_nodes(source, problem):
-            array, top, lost = _guarded(source.logs(grid.axes, evidence))
-            log_scale: Values | float = top
-            fine &= ~lost
-        else:
-            array, log_scale = source.values(grid.axes, evidence)
-        arrays[number] = array
-        if source.static:
-            grid.static_scale += float(np.max(log_scale))
-        else:
-            scale = scale + log_scale
-    tables = grid.program.run(arrays)
-    scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
-    tables = [_with_rows(table, scope, count) for table, scope in zip(tables, scopes, strict=True)]
-    total = tables[0].sum(axis=tuple(range(tables[0].ndim - 1)))
-    with np.errstate(divide="ignore"):
-        log_norm = np.log(total) + scale + grid.static_scale
-    tables = [_normalized(table) for table in tables]
-    fine &= total > SUSPICIOUS
+    run = grid.machine.run(grid.axes, evidence)
     kept = len(problem.scopes)
-    marginals = dict(zip(problem.nodes, tables[kept:], strict=True))
-    settled, error = grid.judged(problem, marginals, evidence, tolerance)
-    axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, count) for name in problem.nodes}}
-    return Solution(rows, evidence, axes, tables[:kept], log_norm, error), fine & settled
+    marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
+    settled, error = grid.judged(marginals, evidence, tolerance)
+    axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
+    return Solution(rows, evidence, axes, run.tables[:kept], run.log_norm, error), settled & ~run.doubtful
 
 
 def _chosen(solution: Solution, rows: NDArray[np.intp]) -> Solution:
@@ -170,80 +142,14 @@ def _solve(
     count = evidence.rows
     if not problem.sources:
         return Solution(rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
-    arrays: dict[int, Values] = {}
-    scale: Values | float = 0.0
-    wide = np.zeros(count, dtype=bool)
-    warm = problem.program.warm
-    for number, source in enumerate(problem.sources):
-        if warm and source.static:
-            continue
-        if nodes and touches_nodes(source, problem):
-            array, top, lost = _guarded(source.logs(axes, evidence))
-            log_scale: Values | float = top
-            wide |= lost
-        else:
-            array, log_scale = source.values(axes, evidence)
-        arrays[number] = array
-        if not source.static:
-            scale = scale + log_scale
-        else:
-            problem.static_scale += float(np.max(log_scale))
-    tables = [
-        _with_rows(table, scope, count)
-        for table, scope in zip(problem.program.run(arrays), problem.scopes, strict=True)
-    ]
-    total = tables[0].sum(axis=tuple(range(tables[0].ndim - 1)))
-    with np.errstate(divide="ignore"):
-        log_norm = np.log(total) + scale + problem.static_scale
-    tables = [_normalized(table) for table in tables]
-    doubt = ~(total > SUSPICIOUS) | wide
-    if doubt.any():
-        doubtful = np.flatnonzero(doubt)
-        again, log_again = _solve_in_logs(problem, evidence.take(doubtful, len(doubtful)), axes, doubtful)
-        log_norm[doubtful] = log_again
-        for table, fresh in zip(tables, again, strict=True):
-            table[..., doubtful] = fresh
-    return Solution(rows, evidence, axes, tables, log_norm, error)
-
-
-def _guarded(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """Exponentiate logarithms (rows last); tell the rows in which they span too much for that."""
-    over = tuple(range(logs.ndim - 1))
-    top = logs.max(axis=over, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    low = np.where(np.isneginf(logs), np.inf, logs).min(axis=over, initial=np.inf)
-    return np.exp(logs - top), top, low < top - LINEAR_SPAN
-
-
-def _with_rows(table: Values, scope: Sequence[str], count: int) -> Values:
-    if table.ndim == len(scope):
-        table = table[..., None]
-    return np.array(np.broadcast_to(table, (*table.shape[:-1], count)))
-
-
-def _normalized(table: Values) -> Values:
-    total = table.sum(axis=tuple(range(table.ndim - 1)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(table / total)
-
-
-def _solve_in_logs(
-    problem: Problem, evidence: Evidence, axes: Mapping[str, Axis], rows: NDArray[np.intp]
-) -> tuple[list[Values], Values]:
-    taken = _taken(axes, rows)
-    arrays = {number: source.logs(taken, evidence) for number, source in enumerate(problem.sources)}
-    tables: list[Values] = []
-    log_norm = np.full(len(rows), -np.inf)
-    for logs, scope in zip(problem.program.run_log(arrays), problem.scopes, strict=True):
-        logs = _with_rows(logs, scope, len(rows))
-        top = logs.max(axis=tuple(range(logs.ndim - 1)))
-        shifted = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-        total = shifted.sum(axis=tuple(range(logs.ndim - 1)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if not tables:
-                log_norm = np.log(total) + np.where(np.isfinite(top), top, 0.0)
-            tables.append(shifted / total)
-    return tables, log_norm
+    run = problem.machine.run(axes, evidence)
+    if run.doubtful.any():
+        again = np.flatnonzero(run.doubtful)
+        fresh = problem.machine.run_in_logs(_taken(axes, again), evidence.take(again, len(again)))
+        run.log_norm[again] = fresh.log_norm
+        for table, better in zip(run.tables, fresh.tables, strict=True):
+            table[..., again] = better
+    return Solution(rows, evidence, axes, run.tables, run.log_norm, error)
 
 
 def padded(axes: Sequence[NodeAxis], tables: Sequence[Values]) -> tuple[Values, Values, list[Values]]:

@@ -6,6 +6,10 @@ Part of the package ``hybridbn``; import it as ``hybridbn.structures``.
 if __name__ != "hybridbn.structures":
     raise ImportError("import hybridbn.structures, not structures")
 
+from hybridbn.structures.chow_liu import chow_liu
+from hybridbn.structures.kdb import kdb
 from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.structures.selective import selective_naive_bayes
+from hybridbn.structures.tan import tan
 
-__all__ = ["naive_bayes"]
+__all__ = ["chow_liu", "kdb", "naive_bayes", "selective_naive_bayes", "tan"]

@@ -22,7 +22,12 @@ Counts: TypeAlias = Mapping[tuple[str, ...], Values]
 """Tables of counts by the names of their dimensions, over the rows in which all of these are observed."""
 
 
-def fitted(data: Prepared, parents: Mapping[str, Sequence[str]], counts: Counts | None = None) -> Network:
+def fitted(
+    data: Prepared,
+    parents: Mapping[str, Sequence[str]],
+    counts: Counts | None = None,
+    potentials: Mapping[tuple[str, ...], Potential] | None = None,
+) -> Network:
     """Return the network with these parents, its potentials learned from the data.
 
     Parameters
@@ -32,6 +37,8 @@ def fitted(data: Prepared, parents: Mapping[str, Sequence[str]], counts: Counts 
         Columns that are no keys are left out of the network.
     counts : mapping, optional
         Tables that are known already. A table of probabilities is made of one with the same names, in whatever order.
+    potentials : mapping, optional
+        Potentials that are learned already, by child and parents in their order.
 
     Notes
     -----
@@ -57,6 +64,10 @@ def fitted(data: Prepared, parents: Mapping[str, Sequence[str]], counts: Counts 
     known |= {frozenset(names): (names, table) for names, table in counted(data, alone).items()}
     learned: list[Potential] = []
     for child, given in parents.items():
+        ready = (potentials or {}).get((child, *given))
+        if ready is not None:
+            learned.append(ready)
+            continue
         names, table = known.get(frozenset((child, *given)), ((), None))
         if table is None or not _is_counted(data, child, given):
             learned.append(data.fit(child, given))

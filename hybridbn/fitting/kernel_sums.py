@@ -13,17 +13,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hybridbn.fitting.kernel_lattice import REACH, cells_of, lattice_sums
+from hybridbn.potentials.kernel_lattice import lattice_sums
 from hybridbn.variables import Codes, Values
 
 __all__ = ["leave_one_out", "nearest_log_sums", "pair_sums"]
 
 NUMBERS = 1 << 20
 """Temporary arrays hold about this many numbers."""
+REACH = 9.0
+"""How far kernels are summed at first, in bandwidths of the largest."""
 FEW = 200
 """For so few points sums over pairs are faster than a lattice."""
-CROWDED = 3.0
-"""A lattice pays where its cells hold this many points on average."""
 DIGITS = 25.0
 """What is left out of a sum is less than exp(-DIGITS), 1e-11, of it."""
 OWN = 0.01
@@ -69,14 +69,15 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     # a point's sum must dwarf all that may be missing from it
     least = np.maximum(OWN * weights, len(points) * math.exp(DIGITS - REACH**2 / 2))
     total = np.zeros(tuple(map(len, widths)))
-    lonely = []
-    for rows, sums in _all_sums(points, weights, widths):
+    lonely = np.ones(len(points), dtype=bool)
+    crowd = len(points) > FEW and len(widths) <= 2
+    for rows, sums in (lattice_sums if crowd else pair_sums)(points, weights, widths, REACH):
         others = sums - weights[rows].reshape(-1, *(1,) * len(widths))
         fine = others.reshape(len(rows), -1).min(axis=1) >= least[rows]
         kept = rows[fine]
         total += np.tensordot(weights[kept], np.log(others[fine]), 1)
-        lonely.append(rows[~fine])
-    for rows, logs in nearest_log_sums(points, weights, widths, np.concatenate(lonely)):
+        lonely[kept] = False
+    for rows, logs in nearest_log_sums(points, weights, widths, np.flatnonzero(lonely)):
         total += np.tensordot(weights[rows], logs, 1)
     entropy = (float(weights @ np.log(rest)) - total) / len(points) + len(widths) * math.log(2 * math.pi) / 2
     for j, h in enumerate(widths):
@@ -84,27 +85,16 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     return np.asarray(entropy)
 
 
-def _all_sums(points: Values, weights: Values, widths: Sequence[Values]) -> Iterator[tuple[Codes, Values]]:
-    """Yield rows and sums of kernels at them in whatever way is fastest."""
-    if len(points) > FEW and len(widths) <= 2:
-        lattice = cells_of(points, widths)
-        if len(points) >= CROWDED * len(lattice.cells):
-            yield from lattice_sums(points, weights, lattice)
-        else:
-            # kernels so narrow that all points are lonely
-            yield np.arange(len(points)), np.zeros((len(points), *map(len, widths)))
-    else:
-        yield from pair_sums(points, weights, widths)
-
-
-def pair_sums(points: Values, weights: Values, widths: Sequence[Values]) -> Iterator[tuple[Codes, Values]]:
+def pair_sums(
+    points: Values, weights: Values, widths: Sequence[Values], reach: float
+) -> Iterator[tuple[Codes, Values]]:
     """Yield rows and the sum of all kernels at each of them, its own included, over the pairs of points.
 
-    Pairs are left out that are `REACH` of the largest bandwidth apart along the first variable.
+    Pairs are left out that are `reach` of the largest bandwidth apart along the first variable.
     """
     order = np.argsort(points[:, 0], kind="stable")
     ordered, sorted_weights = points[order], weights[order]
-    reach = REACH * float(widths[0][-1])
+    reach *= float(widths[0][-1])
     outer = math.prod(map(len, widths[:-1]))
     start = 0
     while start < len(points):

@@ -27,8 +27,8 @@ from hybridbn.variables import Codes, Values
 
 __all__ = ["Knots", "degrees_of_freedom", "hat_means", "log_integrals", "maximized", "normalized", "penalty", "shares", "spans"]
 
-_SERIES = 10  # terms of the power series below 0.3: 0.3**10 / 10! is 1e-12 of a term that is small itself
-_NEWTON, _HALVINGS = 60, 40
+_SERIES = np.array([2.0 / math.factorial(n + 3) for n in range(16)])  # of exp(x) times the integral of t**2 exp(-x t)
+_HALVINGS = 24
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
 
 
@@ -59,18 +59,15 @@ class _Parts(NamedTuple):
 def _powers(steps: Values) -> tuple[Values, Values, Values]:
     """Integrate ``t**k exp(step * t - max(step, 0))`` over 0 <= t <= 1 for k = 0, 1, 2."""
     fall = np.abs(steps)
-    small = fall < 0.3
-    safe, x = np.where(small, 1.0, fall), np.where(small, fall, 0.0)
-    decay = np.exp(-safe)
-    down = [-np.expm1(-safe) / safe, (1.0 - decay * (1.0 + safe)) / safe**2]
-    down.append((2.0 - decay * (2.0 + 2.0 * safe + safe * safe)) / safe**3)
-    if small.any():
-        for k in range(3):
-            series = np.zeros(x.shape)
-            for n in range(_SERIES - 1, -1, -1):
-                series = series * (-x / (n + 1)) + 1.0 / (n + k + 1)
-            down[k] = np.where(small, series, down[k])
-    zeroth, first, second = down
+    decay = np.exp(-fall)
+    small = fall < 1.0
+    safe = np.where(small, 1.0, fall)
+    second = (2.0 - decay * (2.0 + safe * (2.0 + safe))) / safe**3
+    x = fall[small]
+    second[small] = decay[small] * np.polynomial.polynomial.polyval(x, _SERIES)
+    # downward, where nothing cancels
+    first = 0.5 * (fall * second + decay)
+    zeroth = fall * first + decay
     rising = steps > 0  # seen from the other end of the interval, it falls
     return (
         zeroth,
@@ -152,19 +149,19 @@ def shares(places: Values, knots: Values) -> tuple[Codes, Values]:
 
 
 def penalty(places: Values) -> Values:
-    """Return the matrix of the penalty on third divided differences, each in units of its own knots' distance."""
+    """Return the matrix of third divided differences, each in units of its own knots' distance (knots - 3, knots)."""
     differences = np.eye(len(places))
     for order in range(1, 4):
         differences = order * np.diff(differences, axis=0) / (places[order:] - places[:-order])[:, None]
     units = (places[3:] - places[:-3]) / 3.0
-    differences *= (units**3)[:, None]
-    return np.asarray(differences.T @ differences)
+    return np.asarray(differences * (units**3)[:, None])
 
 
 def maximized(
-    stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values, within: float = 1e-13
+    stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values, within: float = 1e-11,
+    steps: int = 60,
 ) -> Values:
-    """Maximize ``stats @ theta - log(integral) - strength / 2 theta @ matrix @ theta`` for each row by Newton's method.
+    """Maximize ``stats @ theta - log(integral) - strength / 2 sum((matrix @ theta)**2)`` for each row by Newton's method.
 
     Where the integral is one, ``-integral`` has the gradient of ``-log(integral)`` and a Hessian that is a band (Silverman's
     device); the steps are those of the former, and the splines are divided by their integrals after each of them. The
@@ -173,10 +170,11 @@ def maximized(
     Parameters
     ----------
     stats : (rows, knots) means of the hats; each row adds up to 1
-    matrix : (knots, knots) with three diagonals on each side
+    matrix : (differences, knots), of up to four neighbors
     strengths : (rows,)
     start : (rows, knots) heights; the slopes of endless tails must decay
     within : largest gain in log-likelihood for an observation that may be missed
+    steps : most Newton steps
 
     Returns
     -------
@@ -184,30 +182,33 @@ def maximized(
     """
     size = start.shape[1]
     band = np.zeros((4, *start.shape))
+    products = matrix.T @ matrix
     for k in range(min(4, size)):
-        band[k, :, : size - k] = np.diag(matrix, -k) * strengths[:, None]
+        band[k, :, : size - k] = np.diag(products, -k) * strengths[:, None]
     result = np.empty(start.shape)
-    active, now = np.arange(len(start)), start
-    now, gain, parts = _normalized_gain(now, stats, knots, matrix, strengths)
+    active = np.arange(len(start))
+    now, gain, parts = _normalized_gain(start, stats, knots, matrix, strengths)
     result[:] = now
-    for _ in range(_NEWTON):
+    for _ in range(steps):
         own, wanted, strength = knots.of(active), stats[active], strengths[active]
         system = band[:, active]
         system[0] += parts.diagonal * (1.0 + 1e-13) + 1e-300
         system[1, :, :-1] += parts.beside
-        slope = wanted - parts.first - strength[:, None] * (now @ matrix)
+        slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T) @ matrix)
         step = _solved(system, slope)
         decrement = (slope * step).sum(axis=1)
         scale = np.ones(len(active))
-        for _ in range(_HALVINGS):
-            new, new_gain, new_parts = _normalized_gain(now + scale[:, None] * step, wanted, own, matrix, strength)
-            worse = ~(new_gain >= gain - 1e-11 * (1.0 + np.abs(gain)))
-            if not worse.any():
+        new, new_gain, new_parts = _normalized_gain(now + step, wanted, own, matrix, strength)
+        for halving in range(_HALVINGS):
+            worse = np.flatnonzero(~(new_gain >= gain - 1e-11 * (1.0 + np.abs(gain))))
+            if not len(worse):
                 break
-            scale[worse] *= 0.5
-        else:
-            scale[worse] = 0.0
-            new, new_gain, new_parts = _normalized_gain(now + scale[:, None] * step, wanted, own, matrix, strength)
+            scale[worse] *= 0.3 if halving < _HALVINGS - 1 else 0.0
+            tried = now[worse] + scale[worse, None] * step[worse]
+            again = _normalized_gain(tried, wanted[worse], own.of(worse), matrix, strength[worse])
+            new[worse], new_gain[worse] = again[:2]
+            for array, values in zip(new_parts, again[2], strict=True):
+                array[worse] = values
         result[active] = new
         on = (decrement > 2.0 * within) & (scale > 0)
         active, now, gain, parts = active[on], new[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
@@ -226,7 +227,7 @@ def _normalized_gain(
         heights = heights - np.log(parts.total)[:, None]
         by = 1.0 / parts.total
         parts = _Parts(parts.total * by, *(array * by[:, None] for array in parts[1:]))
-        gain = (stats * heights).sum(axis=1) - 0.5 * strengths * ((heights @ matrix) * heights).sum(axis=1)
+        gain = (stats * heights).sum(axis=1) - 0.5 * strengths * ((heights @ matrix.T) ** 2).sum(axis=1)
         return heights, np.asarray(np.where(np.isfinite(gain), gain, -np.inf)), parts
 
 
@@ -255,7 +256,7 @@ def degrees_of_freedom(heights: Values, knots: Knots, matrix: Values, strengths:
     i = np.arange(size)
     gram[:, i, i] = parts.diagonal
     gram[:, i[:-1], i[1:]] = gram[:, i[1:], i[:-1]] = parts.beside
-    whole = gram + strengths[:, None, None] * matrix
+    whole = gram + strengths[:, None, None] * (matrix.T @ matrix)
     unit = 1.0 / np.sqrt(np.maximum(whole[:, i, i], 1e-300))
     gram *= unit[:, :, None] * unit[:, None, :]
     whole *= unit[:, :, None] * unit[:, None, :]

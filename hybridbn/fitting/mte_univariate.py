@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -29,11 +29,10 @@ from hybridbn.fitting.mte_splines import (
 )
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Smooth", "fitted", "ladder", "placed", "scores", "thinned"]
+__all__ = ["Smooth", "fitted", "ladder", "normal_scores", "roughly", "scores", "started", "thinned"]
 
 PRICE = 1.5  # of a degree of freedom: between AIC's 1 and BIC's log(n) / 2
-_STRENGTHS = 10.0 ** np.arange(3.0, -6.5, -0.75)
-_ROUGHLY = 1e-3  # of the log-likelihood: enough to compare fits
+_STRENGTHS = 10.0 ** np.arange(3.0, -6.5, -1.0)
 _NORMAL = 1e4  # strong enough to leave nothing but a parabola
 _FEW = 8  # with fewer distinct values there is no shape to be seen
 _MOST_SPLITS, _RATIO, _GRADES = 6, 8.0, 12
@@ -48,14 +47,12 @@ class Smooth(NamedTuple):
     heights : (knots,)
     edges : whether there is an edge on the left, on the right
     slack : mass of the tail beyond each edge
-    freedom : effective number of parameters
     """
 
     knots: Knots
     heights: Values
     edges: tuple[bool, bool]
     slack: float
-    freedom: float
 
 
 def fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smooth:
@@ -64,25 +61,27 @@ def fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smoo
     size = min(total, float(len(values)))
     places = placed(values, weights, size)
     slack = 1.0 / (total + 1.0)
-    best, best_score = None, -math.inf
+    strengths = ladder(len(values), total)
+    best: tuple[float, tuple[bool, bool], Knots, int, Values] | None = None
     for edges in _edges_to_try(values, size, domain):
         knots = extended(places, values, weights, domain, edges)
-        stats = stats_at(values, weights, knots.places)
-        strengths = ladder(len(values), total)
+        stats = np.repeat(stats_at(values, weights, knots.places)[None], len(strengths), axis=0)
         matrix = penalty(knots.places)
-        rows = np.repeat(stats[None], len(strengths), axis=0)
-        heights = maximized(rows, knots, matrix, strengths, started(rows, knots, total), _ROUGHLY / max(total, 1.0))
+        heights = maximized(stats, knots, matrix, strengths, started(stats, knots, total), **roughly(total))
         freedom = degrees_of_freedom(heights, knots, matrix, strengths)
-        score = scores(rows, heights, freedom, total, size)
         jumps = sum(edges)
-        score += jumps * (total * math.log1p(-min(jumps * slack, 0.5)) / max(jumps, 1) - 0.5 * math.log(max(total, 2.0)))
+        score = scores(stats, heights, freedom, total, size)
+        score += total * math.log1p(-min(jumps * slack, 0.5)) - 0.5 * jumps * math.log(max(total, 2.0))
         winner = int(np.argmax(score))
-        if best is None or score[winner] > best_score:
-            best = Smooth(knots, heights[winner], edges, slack, float(freedom[winner]))
-            best_score = float(score[winner])
+        if best is None or score[winner] > best[0]:
+            best = float(score[winner]), edges, knots, winner, heights
     if best is None:
-        raise AssertionError("there is always the fit without edges")
-    return best
+        raise AssertionError("the fit without edges is always tried")
+    _, edges, knots, winner, heights = best
+    stats = stats_at(values, weights, knots.places)[None]
+    row = slice(winner, winner + 1)
+    exact = maximized(stats, knots, penalty(knots.places), strengths[row], heights[row])
+    return Smooth(knots, exact[0], edges, slack)
 
 
 def _edges_to_try(values: Values, size: float, domain: tuple[float, float]) -> list[tuple[bool, bool]]:
@@ -96,6 +95,11 @@ def _edges_to_try(values: Values, size: float, domain: tuple[float, float]) -> l
 def ladder(distinct: int, total: float) -> Values:
     """Return the smoothing strengths that a number of distinct values allows."""
     return _STRENGTHS if distinct >= _FEW and total >= _FEW else np.array([_NORMAL])
+
+
+def roughly(total: float) -> dict[str, Any]:
+    """Return the options of `maximized` that suffice for comparing fits."""
+    return {"within": 1e-2 / max(total, 1.0), "steps": 12}
 
 
 def scores(stats: Values, heights: Values, freedom: Values, total: Values | float, size: Values | float) -> Values:
@@ -241,7 +245,7 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
         size = kept.shape[1]
         stats[row] = np.bincount(left, means[row] * (1.0 - share), size) + np.bincount(left + 1, means[row] * share, size)
     start = np.take_along_axis(heights, kept, axis=1)
-    nothing = np.zeros((kept.shape[1], kept.shape[1]))
+    nothing = np.zeros((0, kept.shape[1]))
     return coarse, maximized(stats, coarse, nothing, np.zeros(len(heights)), start)
 
 

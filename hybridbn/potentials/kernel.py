@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +26,8 @@ from hybridbn.potentials.kernel_mixtures import (
     log_inside_domain,
     masses_at,
     parents_at,
-    values_at,
 )
+from hybridbn.potentials.kernel_places import log_values
 from hybridbn.potentials.multinomial import Side, cell_name, number_array, parameter_array, split
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
@@ -146,7 +147,7 @@ class Kernel(Potential):
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; minus infinity only outside the child's domain and for states without points."""
-        return self._evaluate(axes, axes[self.child.name], values_at)
+        return self._evaluate(axes, axes[self.child.name], log_values)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, kernel by kernel."""
@@ -160,7 +161,7 @@ class Kernel(Potential):
             which = numbers.astype(np.intp)
             return masses_at(group, ends[0][which], ends[1][which])
 
-        logs = self._evaluate(axes, cells, cells_at)
+        logs = self._evaluate(axes, cells, partial(log_conditional, columns=cells_at))
         top = np.max(logs, axis=tuple(range(len(self.scope))), initial=-np.inf)
         scale = np.where(np.isfinite(top), top, 0.0)
         return np.exp(logs - scale), scale if scale.ndim else float(scale)
@@ -170,7 +171,9 @@ class Kernel(Potential):
         """Masses are exact for a continuous child."""
         return isinstance(self.child, Continuous)
 
-    def _evaluate(self, axes: Axes, child: NDArray[Any], columns: Callable[[Mixture, NDArray[Any]], Columns]) -> Values:
+    def _evaluate(
+        self, axes: Axes, child: NDArray[Any], logs: Callable[[Mixture, Sequence[Values], NDArray[Any]], Values]
+    ) -> Values:
         discrete = [axes[p.name] for p in self.parents if isinstance(p, Discrete)]
         continuous = [axes[p.name] for p in self.parents if isinstance(p, Continuous)]
         by_row = [axis.shape[1] for axis in (*discrete, *continuous, child) if axis.ndim == 2]
@@ -182,13 +185,13 @@ class Kernel(Potential):
         out = np.empty((len(groups), rows, math.prod(map(len, continuous)), len(child)))
         for d, codes in enumerate(groups):
             if len(codes) == 1:
-                out[d] = log_conditional(self._group(int(codes[0])), parents, nodes, columns)
+                out[d] = logs(self._group(int(codes[0])), parents, nodes)
                 continue
             for code in np.unique(codes):
                 some = codes == code
                 mine = [p if len(p) == 1 else p[some] for p in parents]
                 ours = nodes if len(nodes) == 1 else nodes[some]
-                out[d, some] = log_conditional(self._group(int(code)), mine, ours, columns)
+                out[d, some] = logs(self._group(int(code)), mine, ours)
         shape = (*map(len, discrete), rows, *map(len, continuous), len(child))
         return np.asarray(self._in_scope_order(out.reshape(shape), bool(by_row)))
 
@@ -272,7 +275,9 @@ class Kernel(Potential):
             step = max(1, CELLS // len(group.points))
             for start in range(0, len(mine), step):
                 some = mine[start : start + step]
-                logs = parents_at(group, [values[some] for values in continuous], len(some))(slice(None), slice(None))
+                logs = parents_at(group, [values[some] for values in continuous], len(some))[0](
+                    slice(None), slice(None)
+                )
                 weights = np.exp(logs - logs.max(axis=0))
                 yield group, some, weights / weights.sum(axis=0)
 

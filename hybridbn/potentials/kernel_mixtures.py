@@ -99,7 +99,7 @@ def _exponents(points: Values, widths: Values, values: Values) -> Columns:
         )
 
         def relative(some: Any, columns: Any) -> Values:
-            p, v, closest = points[some][:, None], values[columns], near[columns]
+            p, v, closest = _taken(points, some), values[columns], near[columns]
             with np.errstate(over="ignore"):
                 return np.asarray(-0.5 * ((closest - p) / h) * (((v - closest) + (v - p)) / h))
 
@@ -107,27 +107,31 @@ def _exponents(points: Values, widths: Values, values: Values) -> Columns:
 
     def direct(some: Any, columns: Any) -> Values:
         with np.errstate(over="ignore"):
-            return np.asarray(-0.5 * ((values[columns] - points[some][:, None]) / widths[some][:, None]) ** 2)
+            return np.asarray(-0.5 * ((values[columns] - _taken(points, some)) / _taken(widths, some)) ** 2)
 
     return direct, np.zeros(len(values))
 
 
-def parents_at(group: Mixture, values: Sequence[Values], columns: int) -> Callable[[Any, Any], Values]:
-    """Return the logarithms of the kernels' weights given the continuous parents, up to a constant for each column."""
+def _taken(array: NDArray[Any], some: Any) -> NDArray[Any]:
+    """Return chosen numbers as a column, or as they are where they are chosen for each place on its own."""
+    taken: NDArray[Any] = array[some]
+    return taken[:, None] if taken.ndim == 1 else taken
+
+
+def parents_at(group: Mixture, values: Sequence[Values], columns: int) -> Columns:
+    """Return the logarithms of the kernels' weights given the continuous parents."""
     parts = [
-        _exponents(group.points[:, j], group.widths[:, j], value)[0]
-        for j, value in enumerate(values, start=group.first)
+        _exponents(group.points[:, j], group.widths[:, j], value) for j, value in enumerate(values, start=group.first)
     ]
 
     def logs(some: Any, chosen: Any) -> Values:
-        total = np.broadcast_to(
-            group.log_weights[some][:, None], (len(group.points[some]), len(np.arange(columns)[chosen]))
-        )
-        for part in parts:
+        total = _taken(group.log_weights, some)
+        total = np.broadcast_to(total, (len(total), len(np.arange(columns)[chosen])))
+        for part, _ in parts:
             total = total + part(some, chosen)
         return np.asarray(total)
 
-    return logs
+    return logs, np.asarray(sum((top for _, top in parts), start=np.zeros(columns)))
 
 
 def values_at(group: Mixture, values: NDArray[Any]) -> Columns:
@@ -135,13 +139,13 @@ def values_at(group: Mixture, values: NDArray[Any]) -> Columns:
     if group.first == 0:
 
         def matches(some: Any, columns: Any) -> Values:
-            return np.where(group.labels[some][:, None] == values[columns], 0.0, -np.inf)
+            return np.where(_taken(group.labels, some) == values[columns], 0.0, -np.inf)
 
         return matches, np.zeros(len(values))
     low, high = group.domain
     relative, top = _exponents(group.points[:, 0], group.widths[:, 0], values)
     top = np.where((values >= low) & (values <= high), top - (math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI), -np.inf)
-    return lambda some, columns: relative(some, columns) - group.log_inside[some][:, None], top
+    return lambda some, columns: relative(some, columns) - _taken(group.log_inside, some), top
 
 
 def masses_at(group: Mixture, low: Values, high: Values) -> Columns:
@@ -191,7 +195,7 @@ def log_conditional(
     rows, shared = len(parents[0]) if parents else 1, len(child) == 1
     grid, nodes = parents[0].shape[1] if parents else 1, child.shape[1]
     kernels, top = columns(group, child.reshape(-1))
-    weights = parents_at(group, [values.reshape(-1) for values in parents], rows * grid)
+    weights, _ = parents_at(group, [values.reshape(-1) for values in parents], rows * grid)
     if rows > 1 and not shared:
         logs = _log_mixtures(weights, kernels, len(group.points), (rows, grid, nodes))
     else:

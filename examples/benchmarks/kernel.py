@@ -1,0 +1,129 @@
+"""Time kernel densities of hybridbn and scikit-learn on the same work, in one process, and compare their answers.
+
+    python examples/benchmarks/kernel.py [--points 1000 10000 100000] [--rows 1000] [--grid 100] [--peer-rows 10]
+
+*Prediction*: log p(x | y) for every row's x at every node of a grid of y, which is what one attribute of a naive Bayes regression
+costs. `Kernel.on` does all rows; `KernelDensity` (exact, and with rtol=1e-6) scores as many as `--peer-rows` of them, whose time
+is scaled up. Once with a grid that all rows share, and once with a grid of its own for every row.
+*Bandwidths*: leave-one-out cross-entropy on the paper's 5 x 5 grid and with the grid extended, against the direct sum over all
+pairs of points, which is done for a few rows and scaled up.
+
+Times are seconds of the process; ratios are peer over hybridbn. Restrict BLAS to one thread for times of one core.
+"""
+
+import argparse
+import time
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.neighbors import KernelDensity
+
+import hybridbn as hb
+from hybridbn.fitting import KernelFitter
+from hybridbn.fitting.kernel_bandwidths import PAPER, search_constants
+from hybridbn.fitting.kernel_sums import leave_one_out
+
+
+def seconds(action, repeat=1):
+    """Return the least time, and the result."""
+    times = []
+    for _ in range(repeat):
+        start = time.process_time()
+        result = action()
+        times.append(time.process_time() - start)
+    return min(times), result
+
+
+def sample(size, rng):
+    y = rng.normal(size=size)
+    return np.sin(2 * y) + 0.3 * rng.normal(size=size), y
+
+
+def peer_logs(points, widths, rows, grids, tolerance):
+    """Return the logarithm of the conditional by two of scikit-learn's densities, (grid, rows)."""
+    joint = KernelDensity(rtol=tolerance).fit(points / widths)
+    marginal = KernelDensity(rtol=tolerance).fit(points[:, 1:] / widths[1])
+    places = np.stack([np.broadcast_to(rows, grids.shape), grids], axis=-1) / widths
+    logs = joint.score_samples(places.reshape(-1, 2)).reshape(grids.shape)
+    shared = np.ptp(grids, axis=1).max() == 0
+    nodes = grids[:, :1] if shared else grids
+    below = marginal.score_samples((nodes / widths[1]).reshape(-1, 1)).reshape(nodes.shape)
+    return logs - below - np.log(widths[0])
+
+
+def prediction(size, options, rng):
+    x, y = sample(size, rng)
+    x_variable, y_variable = hb.Continuous("x"), hb.Continuous("y")
+    widths = 0.6 / np.sqrt(size) * np.array([np.ptp(x), np.ptp(y)])
+    points = np.column_stack([x, y])
+    potential = hb.Kernel(x_variable, (y_variable,), points=points, bandwidths=widths)
+    rows, own = sample(options.rows, rng)
+    grid = np.linspace(y.min(), y.max(), options.grid)
+    near = own + np.linspace(-0.5, 0.5, options.grid)[:, None]
+    for kind, axis in (("shared", grid), ("per row", near)):
+        ours, logs = seconds(lambda axis=axis: potential.log_on({"y": axis, "x": rows[None]}), 3)
+        some = slice(options.peer_rows)
+        grids = np.broadcast_to(axis.reshape(options.grid, -1), (options.grid, options.rows))[:, some]
+        scale = options.rows / options.peer_rows
+        print(f"{size:>8} {kind:<8}{ours:>9.3f} |", end="")
+        for tolerance in (0.0, 1e-6):
+            theirs, expected = seconds(lambda t=tolerance, g=grids: peer_logs(points, widths, rows[some], g, t))
+            # far from all points the peer underflows
+            seen = expected > -300
+            worst = np.abs(logs[:, 0, some] - expected)[seen].max()
+            print(f"{theirs * scale:>9.2f}{theirs * scale / ours:>8.0f}{worst:>9.0e} |", end="")
+        print(flush=True)
+
+
+def direct_entropy(points, widths, some):
+    """Return each chosen row's part of the cross-entropy for all pairs of bandwidths."""
+    squares = [(points[some, j, None] - points[:, j]) ** 2 for j in (0, 1)]
+    parts = np.empty((len(some), len(widths[0]), len(widths[1])))
+    for a, first in enumerate(widths[0]):
+        for b, second in enumerate(widths[1]):
+            logs = -0.5 * (squares[0] / first**2 + squares[1] / second**2)
+            logs[np.arange(len(some)), some] = -np.inf
+            parts[:, a, b] = logsumexp(logs, axis=1) - np.log((len(points) - 1) * 2 * np.pi * first * second)
+    return -parts.mean(axis=0)
+
+
+def bandwidths(size, rng):
+    x, y = sample(size, rng)
+    points = np.column_stack([(x - x.min()) / np.ptp(x), (y - y.min()) / np.ptp(y)])
+    weights, widths = np.ones(size), [np.array(PAPER) / np.sqrt(size)] * 2
+    paper, entropy = seconds(lambda: leave_one_out(points, weights, widths), 2)
+    extended, chosen = seconds(lambda: search_constants(points, weights, size))
+    table = hb.Table({"x": x, "y": y})
+    fit, _ = seconds(lambda: KernelFitter().fit(table, table.variable("x"), (table.variable("y"),)))
+    rows = size if size <= 2000 else 20
+    direct, expected = seconds(lambda: direct_entropy(points, widths, np.arange(rows)))
+    direct *= size / rows
+    difference = f"{np.abs(entropy - expected).max():.0e}" if rows == size else "-"
+    print(
+        f"{size:>8}{paper:>9.3f}{extended:>10.3f}{fit:>9.3f} |{direct:>10.2f}{direct / paper:>8.0f}{difference:>9}",
+        end="",
+    )
+    print(f"   c = {chosen[0]:.2f}, {chosen[1]:.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--points", type=int, nargs="+", default=[1000, 10000, 100000])
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--grid", type=int, default=100)
+    parser.add_argument("--peer-rows", type=int, default=10)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    print(f"prediction: {options.rows} rows x {options.grid} nodes")
+    print(f"{'points':>8} {'grid':<8}{'hybridbn':>9} |{'exact':>9}{'ratio':>8}{'differ':>9} |{'rtol 1e-6':>9}", end="")
+    print(f"{'ratio':>8}{'differ':>9} |")
+    for size in options.points:
+        prediction(size, options, rng)
+    print("\nbandwidths: leave-one-out cross-entropy, 5 x 5")
+    print(f"{'points':>8}{'paper':>9}{'extended':>10}{'fit':>9} |{'direct':>10}{'ratio':>8}{'differ':>9}")
+    for size in options.points:
+        bandwidths(size, rng)
+
+
+if __name__ == "__main__":
+    main()

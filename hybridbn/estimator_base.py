@@ -1,0 +1,218 @@
+"""What the classifier and the regressor share: from features and targets to a network, and from features to posteriors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypeAlias
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimator_input import (
+    choose_target,
+    column_names,
+    constant_columns,
+    opened_features,
+    read_against,
+    read_features,
+)
+from hybridbn.estimator_streaming import Stream
+from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.network import fit
+from hybridbn.network import Network
+from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.table import Table
+from hybridbn.variables import Values, shorten
+
+__all__ = ["Build", "HybridEstimator", "built", "structure"]
+
+Build: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]]"
+"""A builder such as `tan` or a partial of one; or a structure that is kept: a Network, any directed graph or a list of arcs."""
+
+
+class HybridEstimator(BaseEstimator):  # type: ignore[misc]
+    """The common part of `HybridClassifier` and `HybridRegressor`.
+
+    Parameters are those of the subclasses, which store them and nothing else.
+    """
+
+    build: Build
+    potentials: Potentials
+    discrete: str | Iterable[str]
+    continuous: str | Iterable[str]
+    target: str | None
+    handle_unknown: Any
+    tolerance: float
+    max_bytes: float
+
+    network_: Network
+    target_name_: str
+    constant_features_: NDArray[Any]
+    n_features_in_: int
+    _stream: Stream
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # --- learning ---------------------------------------------------------------------------------------------------
+
+    def _opened(self, X: Any, y: Any, read_target: Callable[[Any], NDArray[Any]], weights: Any, *, reset: bool) -> Any:
+        """Return features, targets and weights of the rows that count, all checked."""
+        if self.handle_unknown not in ("missing", "error"):
+            raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
+        features = opened_features(X)
+        validate_data(self, features, y, reset=reset, skip_check_array=True)
+        if reset:
+            self.target_name_ = choose_target(self.target, y, column_names(features), structure(self.build) or ())
+        targets = read_target(y)
+        check_consistent_length(features, targets)
+        if weights is None:
+            return features, targets, None
+        weights = _check_sample_weight(weights, features, dtype=np.float64, ensure_non_negative=True)
+        kept = weights > 0
+        if not kept.all():
+            # as if the others had never been there: no states, cut points or ranges of theirs
+            features = _safe_indexing(features, np.flatnonzero(kept))
+            targets, weights = targets[kept], weights[kept]
+        return features, targets, weights
+
+    def _table(self, features: Any, weights: Values | None) -> Table:
+        """Read the features of `fit`, or of the first call of `partial_fit`."""
+        table = read_features(features, self.discrete, self.continuous)
+        return table if weights is None else table.with_weights(weights)
+
+    def _learn(self, table: Table) -> Network:
+        """Return the network of a table that holds the target; columns that say nothing are left out with a warning."""
+        graph, target = structure(self.build), self.target_name_
+        if graph is not None:
+            if target not in graph:
+                raise NetworkError(
+                    f"the structure given as build has no node {target!r}, as y is called; its nodes are {shorten(graph)}: say "
+                    "which of them y is with target="
+                )
+            table = _as_declared(table, graph)
+        names = [name for name in table.names if name != target]
+        if len(table) == 1 and not all(map(table.is_discrete, names)):
+            raise TableError(
+                "X has 1 sample that counts; columns of numbers need two different values at least, to tell how they vary"
+            )
+        left_out = constant_columns(table.require_values(names), names)
+        if left_out:
+            warnings.warn(
+                f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing about the "
+                "target and are left out of the network",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.constant_features_ = np.array(left_out, dtype=object)
+        potentials = self.potentials
+        if isinstance(potentials, Mapping):
+            potentials = {name: spec for name, spec in potentials.items() if name not in left_out}
+        if graph is None:
+            return built(self.build, table.drop(left_out), target, potentials)
+        graph.remove_nodes_from(left_out)
+        return built(graph, table.drop(left_out), target, potentials)
+
+    def _streams(self) -> bool:
+        """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
+        return self.build is naive_bayes
+
+    def _batch(self, features: Any, weights: Values | None) -> Table:
+        """Read the features of a later call of `partial_fit`."""
+        stream = self._stream
+        names = [name for name in stream.variables if name != self.target_name_]
+        table = read_against(features, [stream.variables[name] for name in names], self.handle_unknown)
+        return table if weights is None else table.with_weights(weights)
+
+    def _is_first_batch(self) -> bool:
+        if hasattr(self, "_stream"):
+            return False
+        if hasattr(self, "network_"):
+            raise NetworkError(
+                "partial_fit can't go on from fit, which keeps no statistics; call partial_fit from the start, on a clone of "
+                "this estimator"
+            )
+        return True
+
+    def _keep(self, network: Network, stream: Stream | None = None) -> Self:
+        """Keep what was learned, and what `partial_fit` goes on from."""
+        self.network_ = network
+        if stream is not None:
+            self.constant_features_ = np.array(stream.constant, dtype=object)
+            self._stream = stream
+        elif hasattr(self, "_stream"):
+            del self._stream
+        return self
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _evidence(self, X: Any) -> Table:
+        check_is_fitted(self, "network_")
+        features = opened_features(X)
+        validate_data(self, features, reset=False, skip_check_array=True)
+        names = [name for name in column_names(features) if name in self.network_]
+        return read_against(features, [self.network_.variable(name) for name in names], self.handle_unknown)
+
+    def _posterior(self, X: Any) -> Any:
+        check_is_fitted(self, "network_")
+        return self.network_.posterior(
+            self.target_name_, self._evidence(X), tolerance=self.tolerance, max_bytes=self.max_bytes
+        )
+
+
+def built(build: Build, table: Table, target: str, potentials: Potentials) -> Network:
+    """Return the network that a builder or a structure makes of a table.
+
+    Examples
+    --------
+    >>> table = Table({"a": ["n", "y", "y"], "b": ["p", "p", "q"], "c": ["u", "v", "v"]})
+    >>> list(built(naive_bayes, table, "c", "auto").edges), list(built([("a", "c")], table, "c", "auto").edges)
+    ([('c', 'a'), ('c', 'b')], [('a', 'c')])
+    """
+    graph = structure(build)
+    if graph is not None:
+        return fit(graph, table, potentials)
+    # a partial of a builder may have its own choice, which "auto" leaves alone
+    options = {} if isinstance(potentials, str) and potentials == "auto" else {"potentials": potentials}
+    made = build(table, target, **options)  # type: ignore[operator]
+    if not isinstance(made, Network) or target not in made:
+        raise NetworkError(f"build={build!r} returned {made!r:.80}, not a Network that has the target {target!r}")
+    return made
+
+
+def structure(build: Any) -> Network | None:
+    """Return a structure that is to be kept as a graph of its own, None for a builder.
+
+    Examples
+    --------
+    >>> structure([("y", "x")]), structure(naive_bayes)
+    (<Network: 2 nodes (2 without variable), 1 arc>, None)
+    """
+    if isinstance(build, nx.Graph):
+        return Network(build)
+    if isinstance(build, list | tuple):
+        arcs = [tuple(arc) if isinstance(arc, list | tuple) else () for arc in build]
+        if all(len(arc) == 2 and all(isinstance(name, str) for name in arc) for arc in arcs):
+            return Network(arcs)
+    elif callable(build):
+        return None
+    raise NetworkError(
+        f"build must be a builder such as hybridbn.structures.tan (the function, or a partial of it), a Network or a list of "
+        f"arcs (from, to), not {build!r:.80}"
+    )
+
+
+def _as_declared(table: Table, graph: Network) -> Table:
+    """Read the columns as the variables that the graph's nodes carry, where they carry any."""
+    known = {name: attributes["variable"] for name, attributes in graph.nodes.items() if attributes.get("variable")}
+    if known.keys().isdisjoint(table.names):
+        return table
+    return Table(table, variables=[known.get(name) or table.variable(name) for name in table.names])

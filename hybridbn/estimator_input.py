@@ -1,0 +1,286 @@
+"""What the scikit-learn estimators are given, checked and read: features, targets, weights, values never seen before."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from numbers import Number
+from typing import Any, Literal, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from hybridbn.columns import state_kind
+from hybridbn.errors import TableError
+from hybridbn.table import Table
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+
+__all__ = [
+    "HandleUnknown",
+    "choose_target",
+    "column_names",
+    "constant_columns",
+    "is_constant",
+    "labels_of",
+    "number_targets",
+    "opened_features",
+    "read_against",
+    "read_features",
+    "values_of",
+    "with_labels",
+]
+
+HandleUnknown: TypeAlias = Literal["missing", "error"]
+
+_ROUNDING = 8 * float(np.finfo(float).eps)
+"""Numbers that differ by less than this share of the largest are what rounding makes of a constant."""
+
+
+class _StrangeCell(TableError, TypeError):
+    """A cell of an array that is neither text nor a number; scikit-learn's own encoders raise a TypeError there."""
+
+
+# --- features -------------------------------------------------------------------------------------------------------
+
+
+def opened_features(X: Any) -> Any:
+    """Return features as a frame with columns or as a two-dimensional array; refuse what is neither.
+
+    Numbers in a list of rows that holds text as well stay numbers.
+
+    Examples
+    --------
+    >>> opened_features([[1.5, "a"], [2.5, None]])
+    array([[1.5, 'a'],
+           [2.5, None]], dtype=object)
+    """
+    if isinstance(X, Table):
+        X = X.to_pandas()
+    if nw.dependencies.is_into_dataframe(X):
+        if len(X) == 0:
+            raise TableError("X has 0 rows (0 samples); at least 1 is needed")
+        return X
+    if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
+        X = np.asarray(X, dtype=object)
+    # infinite cells are left to the table, which names column and row
+    return check_array(X, dtype=None, ensure_all_finite=False)
+
+
+def column_names(X: Any) -> list[str]:
+    """Return the names that the columns have in the network: those of the frame, or x0, x1, ...
+
+    Examples
+    --------
+    >>> column_names(np.zeros((1, 2))), column_names(pd.DataFrame({"a": [1], "b": [2]}))
+    (['x0', 'x1'], ['a', 'b'])
+    """
+    if isinstance(X, np.ndarray):
+        return [f"x{place}" for place in range(X.shape[1])]
+    names = list(nw.from_native(X).columns)
+    if all(isinstance(name, int | np.integer) for name in names):
+        return [f"x{place}" for place in range(len(names))]
+    return names
+
+
+def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()) -> Table:
+    """Read what `opened_features` returned by the columns' own types, or as they are declared.
+
+    Examples
+    --------
+    >>> read_features(np.array([[1.5, 2], [2.5, 3]]), discrete=["x1"])
+    Table: 2 rows, 2 columns
+      x0  continuous            0 missing
+      x1  discrete    2 states  0 missing  2, 3
+    """
+    try:
+        return Table(_named_columns(X), discrete, continuous)
+    except TableError as error:
+        _refuse_strange_cells(X, error)
+        raise
+
+
+def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUnknown) -> Table:
+    """Read what `opened_features` returned as a model's variables.
+
+    A value that is no state is missing, with one warning for all columns, or refused. One of another type (text where the
+    states are numbers) is always refused, as is text in a column of numbers.
+    """
+    table = Table(_named_columns(X), variables=variables, unknown="missing")
+    messages = []
+    for variable in variables:
+        # reading is lazy: asking for the cells is what finds the faults
+        cells = table.column(variable.name)
+        if isinstance(variable, Discrete) and variable.cuts is None:
+            message = _unknown_states(variable, cells, table)
+            if message:
+                messages.append(message)
+    if messages and handle_unknown == "error":
+        raise TableError(f"{'; '.join(messages)}; handle_unknown='missing' would treat such cells as missing")
+    if messages:
+        warnings.warn(f"{'; '.join(messages)}; such cells are treated as missing", UserWarning, stacklevel=5)
+    return table
+
+
+def constant_columns(table: Table, names: Iterable[str]) -> list[str]:
+    """Return the columns of numbers that have the same value in all rows.
+
+    Examples
+    --------
+    >>> constant_columns(Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]}), ["x", "y", "c"])
+    ['x']
+    """
+    found = []
+    for name in names:
+        if table.is_discrete(name):
+            continue
+        seen = table.column(name)
+        seen = seen[~np.isnan(seen)]
+        if seen.size and is_constant(float(seen.min()), float(seen.max())):
+            found.append(name)
+    return found
+
+
+def is_constant(low: float, high: float) -> bool:
+    """Tell whether numbers between these two are the same up to rounding; of no numbers at all, give (inf, -inf).
+
+    Examples
+    --------
+    >>> is_constant(0.3, 0.1 + 0.2), is_constant(0.0, 1e-300)
+    (True, False)
+    """
+    # halves, so that the difference of the largest floats is finite
+    return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
+
+
+def _named_columns(X: Any) -> Any:
+    names = column_names(X)
+    if isinstance(X, np.ndarray):
+        return {name: X[:, place] for place, name in enumerate(names)}
+    if isinstance(X, pd.DataFrame) and list(X.columns) != names:
+        return X.set_axis(names, axis=1)
+    return X
+
+
+def _refuse_strange_cells(X: Any, error: TableError) -> None:
+    """Say so where an array of objects holds what can't be a cell; run only on the way to an error."""
+    if not isinstance(X, np.ndarray) or X.dtype != object:
+        return
+    for (row, column), cell in np.ndenumerate(X):
+        if not isinstance(cell, str | Number | np.bool_) and not (pd.api.types.is_scalar(cell) and pd.isna(cell)):
+            raise _StrangeCell(
+                f"column 'x{column}', row {row}: {str(cell)[:60]!r} is a {type(cell).__name__}; each cell of the argument must "
+                "be a string or a number"
+            ) from error
+
+
+def _unknown_states(variable: Discrete, codes: Codes, table: Table) -> str | None:
+    holes = np.flatnonzero(codes < 0)
+    if not holes.size:
+        return None
+    raw = table.raw(variable.name)[holes]
+    strange = np.flatnonzero(pd.notna(raw))
+    if not strange.size:
+        return None
+    name, value, row = variable.name, raw[strange[0]], int(holes[strange[0]])
+    known = {state_kind(state) for state in variable.states}
+    if state_kind(value) not in known:
+        raise TableError(
+            f"column {name!r}, row {row}: {value!r} is of type {state_kind(value)}, but the states seen in fit are of type "
+            f"{', '.join(sorted(known))}: {shorten(variable.states)}; give the column the type that it had in fit"
+        )
+    values = pd.unique(raw[strange])
+    return (
+        f"column {name!r}: {shorten(values.tolist(), 3)} (first in row {row}, {strange.size} cells in all) "
+        f"{'is no state' if len(values) == 1 else 'are no states'} seen in fit; the known ones are {shorten(variable.states)}"
+    )
+
+
+# --- targets --------------------------------------------------------------------------------------------------------
+
+
+def choose_target(wanted: str | None, y: Any, names: Sequence[str], nodes: Iterable[str] = ()) -> str:
+    """Return the name of the target in the network, one that no feature has.
+
+    It is the one asked for; else the only node of a given structure that is no feature; else the name of y; else "y".
+
+    Examples
+    --------
+    >>> choose_target(None, pd.Series([1, 2], name="price"), ["x0"]), choose_target(None, [1, 2], ["y"])
+    ('price', 'y_')
+    """
+    if wanted is not None:
+        if not isinstance(wanted, str) or not wanted:
+            raise TableError(f"target must be the name that y gets in the network, or None, not {wanted!r}")
+        if wanted in names:
+            raise TableError(
+                f"target={wanted!r} is the name of a column of X; leave that column out, or choose another name"
+            )
+        return wanted
+    others = [node for node in nodes if node not in names]
+    if len(others) == 1:
+        return others[0]
+    own = getattr(y, "name", None)
+    if isinstance(own, str) and own and own not in names:
+        return own
+    name = "y"
+    while name in names:
+        name += "_"
+    return name
+
+
+def labels_of(y: Any) -> NDArray[Any]:
+    """Return the targets of a classifier as a one-dimensional array without holes.
+
+    Examples
+    --------
+    >>> labels_of([1, 0, None])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: y, row 2: the class is missing (1 such rows); leave these rows out
+    """
+    labels = column_or_1d(y, warn=True)
+    bad = np.asarray(pd.isna(labels))
+    if labels.dtype.kind == "f":
+        bad |= np.isinf(labels)
+    if bad.any():
+        row = int(np.argmax(bad))
+        what = "missing" if pd.isna(labels[row]) else "infinite"
+        raise TableError(f"y, row {row}: the class is {what} ({int(bad.sum())} such rows); leave these rows out")
+    if labels.dtype == object:
+        # numbers and truth values that came in as objects
+        labels = np.asarray(pd.Series(labels, dtype=object).infer_objects())
+        kinds = {state_kind(label) for label in pd.unique(labels)} if labels.dtype == object else set()
+        if len(kinds) > 1:
+            raise TableError(
+                f"Unknown label type: y mixes classes of several types ({', '.join(sorted(kinds))}); convert them all to text, "
+                "or all to numbers"
+            )
+    check_classification_targets(labels)
+    return np.asarray(labels)
+
+
+def values_of(y: Any) -> Values:
+    """Return the targets of a regressor as a one-dimensional array of finite numbers."""
+    flat = column_or_1d(y, warn=True)
+    return np.asarray(check_array(flat, ensure_2d=False, dtype=np.float64, input_name="y"), dtype=np.float64)
+
+
+def with_labels(table: Table, name: str, codes: Codes, classes: NDArray[Any]) -> Table:
+    """Return the table with a column of classes, whose states are all of them in their order.
+
+    Examples
+    --------
+    >>> table = with_labels(Table({"x": [1.5, 2.5]}), "y", np.array([1, 1]), np.array(["no", "yes"]))
+    >>> table.variable("y").states, table["y"]
+    (('no', 'yes'), array([1, 1]))
+    """
+    return table.with_column(name, pd.Categorical.from_codes(codes, categories=pd.Index(classes, dtype=object)))
+
+
+def number_targets(table: Table, name: str, values: Values) -> Table:
+    """Return the table with a column of numbers."""
+    return table.with_column(name, values, Continuous(name))

@@ -1,0 +1,373 @@
+"""scikit-learn estimators: a Bayesian network as classifier and as regressor that tells the whole distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import unique_labels
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimator_base import Build, HybridEstimator, structure
+from hybridbn.estimator_input import HandleUnknown, labels_of, number_targets, values_of, with_labels
+from hybridbn.estimator_streaming import Stream
+from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.network import Network
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.table import Table
+from hybridbn.variables import Continuous, Discrete, Values, shorten
+
+__all__ = ["HybridClassifier", "HybridRegressor"]
+
+
+class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
+    """A Bayesian network as a classifier: any structure, any families, text and numbers, holes where they are.
+
+    Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers are
+    continuous, None and NaN are missing. The columns of an array are called x0, x1, ...
+
+    Parameters
+    ----------
+    build : callable, Network, directed graph or list of arcs
+        A builder of `hybridbn.structures` or a partial of one, such as ``partial(kdb, k=1)``, or any function of a `Table`, the
+        target's name and ``potentials=`` that returns a `Network`. Of a Network, graph or list of arcs the structure is kept
+        and the potentials are learned; a Network's nodes keep their variables, and their families where `potentials` leaves that
+        open.
+    potentials : "auto", "mte", "kernel", "gaussian", "multinomial", a Fitter, or a mapping from columns to these
+        See `hybridbn.fit`. "auto" leaves a partial of a builder its own choice.
+    priors : sequence or mapping of float, optional
+        Probabilities of the classes, in the order of `classes_` or by class, in the place of the learned ones. The target must
+        not have parents.
+    discrete, continuous : str or iterable of str
+        Columns whose type does not say what they are, such as integer codes for categories.
+    target : str, optional
+        What y is called in the network. By default the node of a given structure that is no column of X, else the name of y if
+        it has one, else "y" (with underscores while a column of X is called so).
+    handle_unknown : {"missing", "error"}
+        What to do with a category that was not seen in `fit`: treat the cell as missing, with a warning, or refuse it.
+    tolerance, max_bytes : float
+        As in `Network.posterior`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes in sorted order.
+    network_ : Network
+        Saves, explains, samples, plots: see there.
+    target_name_ : str
+        The target's node in `network_`.
+    constant_features_ : ndarray of str
+        Columns of numbers with a single value, which are left out of the network with a warning.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only where X has column names that are all text.
+
+    Notes
+    -----
+    Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is marginalized in
+    prediction, and in `fit` left out of what is learned about its column. Rows without a class are refused.
+    `partial_fit` exists for ``build=naive_bayes`` only: its structure doesn't depend on the data, so statistics add up.
+    With a given structure `classes_` are the states of its target where it has some.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({
+    ...     "wind": ["weak", "strong", "strong", None, "weak", "strong"],
+    ...     "heat": [21.0, 25.5, None, 18.0, 30.5, 19.0],
+    ... })
+    >>> y = pd.Series(["yes", "no", "no", "yes", "yes", "no"], name="play")
+    >>> model = HybridClassifier(potentials="gaussian").fit(X, y)
+    >>> model.classes_, list(model.network_.edges)
+    (array(['no', 'yes'], dtype=object), [('play', 'wind'), ('play', 'heat')])
+    >>> model.predict(pd.DataFrame({"wind": ["strong", None], "heat": [None, 29.0]}))
+    array(['no', 'yes'], dtype=object)
+    """
+
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        build: Build = naive_bayes,
+        *,
+        potentials: Potentials = "auto",
+        priors: Sequence[float] | Mapping[Any, float] | None = None,
+        discrete: str | Iterable[str] = (),
+        continuous: str | Iterable[str] = (),
+        target: str | None = None,
+        handle_unknown: HandleUnknown = "missing",
+        tolerance: float = 1e-9,
+        max_bytes: float = 2.0 * 2**30,
+    ) -> None:
+        self.build = build
+        self.potentials = potentials
+        self.priors = priors
+        self.discrete = discrete
+        self.continuous = continuous
+        self.target = target
+        self.handle_unknown = handle_unknown
+        self.tolerance = tolerance
+        self.max_bytes = max_bytes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the network from features and classes.
+
+        Parameters
+        ----------
+        X : DataFrame or array (rows, columns)
+        y : sequence of str, int or bool (rows,)
+        sample_weight : sequence of float (rows,), optional
+        """
+        features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=True)
+        classes, codes = np.unique(labels, return_inverse=True)
+        table = with_labels(self._table(features, weights), self.target_name_, codes, classes)
+        network = self._network_of(table, classes)
+        states = _discrete(network, self.target_name_).states
+        # a given structure may know of classes that no row has
+        self.classes_ = classes if len(states) == len(classes) else np.unique(_like(labels, states))
+        return self._keep(self._with_priors(network))
+
+    @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more rows; all batches together give what `fit` gives from all rows at once.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        classes : sequence
+            All classes that may ever come. The first call needs them.
+
+        Notes
+        -----
+        The first rows fix each column's type, the states of discrete columns (declare more of them by a category type) and cut
+        points where number columns are to be discretized. Later categories are handled as in prediction.
+        """
+        first = self._is_first_batch()
+        if first and classes is None:
+            raise TableError("classes must be passed on the first call to partial_fit")
+        features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=first)
+        known = np.asarray(unique_labels(classes) if first else self.classes_)
+        if not first and classes is not None and not np.array_equal(unique_labels(classes), known):
+            raise TableError(f"classes={classes!r:.80} are not those of the first call, {shorten(known.tolist())}")
+        strange = ~np.isin(labels, known)
+        if strange.any():
+            row = int(np.argmax(strange))
+            raise TableError(f"y, row {row}: {labels[row]!r} is not among the classes {shorten(known.tolist())}")
+        table = self._table(features, weights) if first else self._batch(features, weights)
+        table = with_labels(table, self.target_name_, np.searchsorted(known, labels), known)
+        stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
+        self.classes_ = known
+        return self._keep(self._with_priors(stream.network()), stream)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        return np.asarray(self.classes_[np.argmax(self._probabilities(self._posterior(X)), axis=1)])
+
+    def predict_proba(self, X: Any) -> Values:
+        """Return the probabilities of the classes (rows, classes), in the order of `classes_`."""
+        return self._probabilities(self._posterior(X))
+
+    def predict_log_proba(self, X: Any) -> Values:
+        """Return the logarithms of the probabilities of the classes; -inf where one is zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(self._probabilities(self._posterior(X)))
+
+    def predict_distribution(self, X: Any) -> DiscretePosterior:
+        """Return the posterior of the class: probabilities, entropy, mode, samples of all rows."""
+        posterior: DiscretePosterior = self._posterior(X)
+        return posterior
+
+    def _probabilities(self, posterior: DiscretePosterior) -> Values:
+        states = posterior.states
+        if len(states) < 2 or list(states) == self.classes_.tolist():
+            return posterior.probabilities
+        place = {state: code for code, state in enumerate(states)}
+        return posterior.probabilities[:, [place[state] for state in self.classes_.tolist()]]
+
+    def _network_of(self, table: Table, classes: NDArray[Any]) -> Network:
+        if len(classes) > 1 or structure(self.build) is not None:
+            return self._learn(table)
+        # nothing can be told apart, and builders would warn of it
+        self.constant_features_ = np.array([], dtype=object)
+        return Network([MultinomialFitter().fit(table, table.variable(self.target_name_))])
+
+    def _with_priors(self, network: Network) -> Network:
+        if self.priors is None:
+            return network
+        classes, priors = self.classes_.tolist(), self.priors
+        if isinstance(priors, Mapping):
+            if set(priors) != set(classes):
+                raise TableError(
+                    f"priors names {shorten(priors)}, but the classes are {shorten(classes)}; give one for each"
+                )
+            priors = [priors[label] for label in classes]
+        array = np.asarray(priors, dtype=np.float64)
+        if array.shape != (len(classes),) or not (array >= 0).all() or not abs(array.sum() - 1) <= 1e-6:
+            raise TableError(
+                f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of {shorten(classes)}, not "
+                f"{self.priors!r}"
+            )
+        if any(network.predecessors(self.target_name_)):
+            parents = shorten(network.predecessors(self.target_name_))
+            raise NetworkError(
+                f"priors can't be set: {self.target_name_!r} has the parents {parents}; leave priors out, or choose a structure in "
+                "which the target has none"
+            )
+        variable = _discrete(network, self.target_name_)
+        place = {label: position for position, label in enumerate(classes)}
+        changed: Network = network.copy()
+        changed.add(Multinomial(variable, table=array[[place[state] for state in variable.states]], normalize=True))
+        return changed
+
+
+class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
+    """A Bayesian network as a regressor that tells the whole distribution of the target: any structure, any families.
+
+    Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers are
+    continuous, None and NaN are missing. The columns of an array are called x0, x1, ...
+
+    Parameters
+    ----------
+    build, potentials, discrete, continuous, target, handle_unknown, tolerance, max_bytes
+        As in `HybridClassifier`. The target itself can't be discretized.
+    point : {"mean", "median"}
+        What `predict` returns: the mean has the least squared error, the median the least absolute one.
+
+    Attributes
+    ----------
+    network_, target_name_, constant_features_, n_features_in_, feature_names_in_
+        As in `HybridClassifier`.
+
+    Notes
+    -----
+    As in `HybridClassifier`. A target that is the same in all rows is refused.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"kind": ["flat", "flat", "house", "house", None], "size": [50.0, 70.0, 90.0, 140.0, None]})
+    >>> y = pd.Series([100.0, 150.0, 210.0, 290.0, 180.0], name="price")
+    >>> model = HybridRegressor(potentials="gaussian").fit(X, y)
+    >>> new = pd.DataFrame({"kind": ["house", None], "size": [None, 60.0]})
+    >>> model.predict(new).round(1)
+    array([209.6, 130.2])
+    >>> model.predict_interval(new, level=0.5).round(1)
+    array([[169.9, 249.1],
+           [123.1, 137.2]])
+    """
+
+    def __init__(
+        self,
+        build: Build = naive_bayes,
+        *,
+        potentials: Potentials = "auto",
+        point: Literal["mean", "median"] = "mean",
+        discrete: str | Iterable[str] = (),
+        continuous: str | Iterable[str] = (),
+        target: str | None = None,
+        handle_unknown: HandleUnknown = "missing",
+        tolerance: float = 1e-9,
+        max_bytes: float = 2.0 * 2**30,
+    ) -> None:
+        self.build = build
+        self.potentials = potentials
+        self.point = point
+        self.discrete = discrete
+        self.continuous = continuous
+        self.target = target
+        self.handle_unknown = handle_unknown
+        self.tolerance = tolerance
+        self.max_bytes = max_bytes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the network from features and targets.
+
+        Parameters
+        ----------
+        X : DataFrame or array (rows, columns)
+        y : sequence of float (rows,)
+        sample_weight : sequence of float (rows,), optional
+        """
+        self._check_point()
+        features, values, weights = self._opened(X, y, values_of, sample_weight, reset=True)
+        table = number_targets(self._table(features, weights), self.target_name_, values)
+        return self._keep(self._checked(self._learn(table)))
+
+    @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from more rows; all batches together give what `fit` gives from all rows at once.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            The first rows must have two different targets at least.
+
+        Notes
+        -----
+        The first rows fix each column's type, the states of discrete columns (declare more of them by a category type) and cut
+        points where number columns are to be discretized. Later categories are handled as in prediction.
+        """
+        self._check_point()
+        first = self._is_first_batch()
+        features, values, weights = self._opened(X, y, values_of, sample_weight, reset=first)
+        table = self._table(features, weights) if first else self._batch(features, weights)
+        table = number_targets(table, self.target_name_, values)
+        stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
+        return self._keep(self._checked(stream.network()), stream)
+
+    def predict(self, X: Any) -> Values:
+        """Return the mean or the median of the target for each row, as `point` says."""
+        posterior = self._posterior(X)
+        return np.asarray(posterior.mean() if self.point == "mean" else posterior.median())
+
+    def predict_quantile(self, X: Any, q: ArrayLike) -> Values:
+        """Return the value below which the target is with probability q: (rows,), or (rows, levels) for several levels."""
+        return np.asarray(self._posterior(X).quantile(q))
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> Values:
+        """Return the ends (rows, 2) of the central interval that holds the target with this probability."""
+        return np.asarray(self._posterior(X).interval(level))
+
+    def predict_distribution(self, X: Any) -> ContinuousPosterior:
+        """Return the posterior of the target: density, cdf, moments, quantiles, samples of all rows."""
+        posterior: ContinuousPosterior = self._posterior(X)
+        return posterior
+
+    def predict_log_density(self, X: Any, y: Any) -> Values:
+        """Return the logarithm of the predicted density at the true target of each row; its mean is a score to compare by."""
+        known = self._evidence(X)
+        both = number_targets(known, self.target_name_, values_of(y))
+        options = {"tolerance": self.tolerance, "max_bytes": self.max_bytes}
+        return np.asarray(self.network_.log_density(both, **options) - self.network_.log_density(known, **options))
+
+    def _check_point(self) -> None:
+        if self.point not in ("mean", "median"):
+            raise TableError(f"point must be 'mean' or 'median', not {self.point!r}")
+
+    def _checked(self, network: Network) -> Network:
+        if not isinstance(network.variable(self.target_name_), Continuous):
+            raise NetworkError(
+                f"the target {self.target_name_!r} was discretized or is declared discrete, so there is no number to predict; ask "
+                "for another family for it: potentials={'column': 'multinomial', ...} for the other columns, or use HybridClassifier"
+            )
+        return network
+
+
+def _discrete(network: Network, name: str) -> Discrete:
+    variable = network.variable(name)
+    if not isinstance(variable, Discrete):
+        raise NetworkError(f"the target {name!r} is declared continuous; use HybridRegressor for numbers")
+    return variable
+
+
+def _like(labels: NDArray[Any], states: Sequence[Any]) -> NDArray[Any]:
+    """Return states as an array of the type that the labels have; text may be longer than theirs."""
+    return np.array(states, dtype=None if labels.dtype.kind == "U" else labels.dtype)

@@ -1,0 +1,210 @@
+"""Learning mixtures of truncated exponentials: `MTEFitter`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
+from hybridbn.fitting.mte_conditional import cell_heights, cell_probabilities
+from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of
+from hybridbn.fitting.mte_trees import Cell, class_judges, cuts_of, grown, value_judges
+from hybridbn.fitting.mte_univariate import fitted, normal_scores, thinned
+from hybridbn.potentials.mte import MTE
+from hybridbn.table import Table
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+
+__all__ = ["MTEFitter", "MTEStatistics"]
+
+_PIECE = 0.2  # of an observation's log-likelihood: what a piece more has to be worth
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MTEStatistics(Statistics):
+    """The distinct rows and their weights.
+
+    Attributes
+    ----------
+    columns : tuple of ndarray (rows,)
+        Codes or values of the child, then of the parents; sorted, the child's last.
+    weights : ndarray (rows,)
+    """
+
+    columns: tuple[NDArray[Any], ...]
+    weights: Values
+
+    def merged(self, other: Self) -> Self:
+        """Return the statistics of the rows of both."""
+        columns = [np.concatenate(pair) for pair in zip(self.columns, other.columns, strict=True)]
+        return type(self)._of(self.child, self.parents, columns, np.concatenate([self.weights, other.weights]))
+
+    @classmethod
+    def _of(cls, child: Variable, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values) -> Self:
+        order = np.lexsort(columns[1:] + columns[:1]) if len(columns) > 1 else np.argsort(columns[0], kind="stable")
+        columns, weights = [column[order] for column in columns], weights[order]
+        new = np.ones(len(weights), dtype=bool)
+        if len(weights):
+            new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        if not new.all():
+            first = np.flatnonzero(new)
+            columns, weights = [column[first] for column in columns], np.add.reduceat(weights, first)
+        return cls(child=child, parents=parents, total=float(weights.sum()), columns=tuple(columns), weights=weights)
+
+
+@dataclass(frozen=True)
+class MTEFitter(Fitter):
+    """Learns mixtures of truncated exponentials, with any mix of discrete and continuous parents.
+
+    A density is one exponential on each of a few pieces, continuous, with exponential tails beyond the data (within the
+    variable's domain): positive everywhere, of mass one, and the same whatever the units and the origin of the variable.
+    A conditional density divides the parents' ranges into cells and has such a density, or class probabilities, in each. It
+    depends on a continuous parent only through its cell, and outer cells reach to the end of the parent's domain.
+
+    Parameters
+    ----------
+    max_pieces : int
+        Most exponential pieces of a density of up to 1000 observations (their number grows as the fourth root beyond
+        that). p pieces have 2 p - 1 free parameters: p - 1 cuts, p slopes, and nothing for the levels, since pieces are
+        continuous and have mass one together.
+    max_cells : int
+        Most cells of a continuous parent.
+    min_weight : float
+        Least weight of the rows in a cell.
+    prior : float
+        How many observations the density of the cell above counts for in a cell.
+    floor : float or None
+        What to do with a column that has only one value: an error (None), or a density of this standard deviation about
+        it.
+
+    Notes
+    -----
+    The sum of the weights counts as the number of observations, so that a weight of two is the same as a row that occurs
+    twice. Rows where child or parents are missing are left out.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rng = np.random.default_rng(0)
+    >>> table = hb.Table({"x": rng.exponential(size=500)})
+    >>> f = MTEFitter().fit(table, table.variable("x"))
+    >>> len(f.pieces), bool(abs(f.integral() - 1) < 1e-12), round(f.mean(), 2)
+    (2, True, 0.98)
+    """
+
+    name: ClassVar[str] = "mte"
+
+    max_pieces: int = 10
+    max_cells: int = 12
+    min_weight: float = 8.0
+    prior: float = 1.0
+    floor: float | None = None
+
+    def __post_init__(self) -> None:
+        for option, least in (("max_pieces", 2), ("max_cells", 1)):
+            value = getattr(self, option)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise TableError(f"{option} must be a whole number, at least {least}, not {value!r}")
+        for option in ("min_weight", "prior", "floor"):
+            value = getattr(self, option)
+            if option == "floor" and value is None:
+                continue
+            if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
+                raise TableError(f"{option} must be a positive number, not {value!r}")
+
+    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> MTEStatistics:
+        """Read what there is to know about the rows of a table; see `Fitter.statistics`."""
+        columns, weights, _ = observed(table, child, parents)
+        given = np.ones(len(columns[0])) if weights is None else weights
+        return MTEStatistics._of(child, tuple(parents), list(columns), given)
+
+    def potential(self, statistics: MTEStatistics) -> MTE:
+        """Return the potential that the statistics speak for."""
+        refuse_empty(statistics)
+        child, parents = statistics.child, statistics.parents
+        terms = assembled(parents, child, self._parts(statistics))
+        return MTE._of((*parents, child), (terms,), mass_error=0.0)
+
+    def _parts(self, statistics: MTEStatistics) -> list[Any]:
+        child, parents, weights = statistics.child, statistics.parents, statistics.weights
+        own, *others = statistics.columns
+        if isinstance(child, Discrete):
+            columns, sizes, cuts = self._cells(parents, others, weights)
+            judges = class_judges(own, len(child))
+            cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+            contents = list(cell_probabilities(own, weights, len(child), cells, leaves, self.prior))
+            return self._placed(parents, cuts, [cells[i] for i in leaves], contents)
+        distinct, place = np.unique(own, return_inverse=True) if others else (own, np.arange(len(own)))
+        summed = np.bincount(place, weights)
+        if len(distinct) == 1:
+            line = self._narrow(child, float(distinct[0]))
+            everywhere = [Cell(tuple(np.ones(1, dtype=bool) for _ in parents), np.arange(0), -1)]
+            none = [np.empty(0) if isinstance(p, Continuous) else None for p in parents]
+            return self._placed(parents, none, everywhere, [line])
+        scale = scale_of(distinct, summed)
+        standardized = scale.standardized(distinct)
+        low, high = scale.standardized(np.array(child.domain))
+        whole = fitted(standardized, summed, (float(low), float(high)))
+        total = float(summed.sum())
+        most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25))
+        if not others:
+            knots, heights = thinned(whole.heights[None], whole.knots, most, _PIECE / total)
+            return self._placed((), [], [Cell((), np.arange(0), -1)], self._lines(whole, knots, heights, child, scale))
+        columns, sizes, cuts = self._cells(parents, others, weights)
+        judges = value_judges(normal_scores(summed)[place])
+        cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+        if len(leaves) == 1:
+            heights, totals = whole.heights[None], np.array([total])
+        else:
+            _, heights, totals = cell_heights(standardized[place], weights, whole, cells, leaves, self.prior)
+        knots, heights = thinned(heights, whole.knots, most, _PIECE / totals)
+        lines = self._lines(whole, knots, heights, child, scale)
+        return self._placed(parents, cuts, [cells[i] for i in leaves], lines)
+
+    def _lines(self, whole: Any, knots: Any, heights: Values, child: Continuous, scale: Scale) -> list[Line]:
+        return [
+            exponentials(row, knots._replace(places=places), whole.edges, whole.slack, child.domain, scale)
+            for row, places in zip(heights, knots.places, strict=True)
+        ]
+
+    def _cells(
+        self, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values
+    ) -> tuple[list[Codes], list[int], list[Values | None]]:
+        """Return each parent's state or cell in each row, their number, and the cuts between cells (None if discrete)."""
+        coded: list[Codes] = []
+        sizes: list[int] = []
+        cuts: list[Values | None] = []
+        for parent, column in zip(parents, columns, strict=True):
+            if isinstance(parent, Discrete):
+                coded.append(column)
+                sizes.append(len(parent))
+                cuts.append(None)
+                continue
+            ends = cuts_of(column, weights, self.max_cells)
+            coded.append(np.searchsorted(ends, column, side="right"))
+            sizes.append(len(ends) + 1)
+            cuts.append(ends)
+        return coded, sizes, cuts
+
+    def _placed(
+        self, parents: tuple[Variable, ...], cuts: list[Values | None], cells: list[Cell], contents: list[Any]
+    ) -> list[Any]:
+        domains = [p.domain if isinstance(p, Continuous) else (0.0, 0.0) for p in parents]
+        return [
+            (box, content)
+            for cell, content in zip(cells, contents, strict=True)
+            for box in boxes(cell.allowed, cuts, domains)
+        ]
+
+    def _narrow(self, child: Continuous, value: float) -> Line:
+        """Return the density about a single value, with two exponentials of the standard deviation `floor`."""
+        if self.floor is None:
+            raise TableError(
+                f"column {child.name!r} has only the value {value!r}, which has no density; leave it out, or give the "
+                "standard deviation of its measurement: MTEFitter(floor=...)"
+            )
+        raise NotImplementedError

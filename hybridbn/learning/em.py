@@ -1,0 +1,357 @@
+"""Expectation maximization: the parameters of a network with given arcs from a table with holes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.fitting.base import Fitter, Statistics
+from hybridbn.fitting.choice import Potentials, fitter_of
+from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.fitting.network import fit
+from hybridbn.inference.evidence import EvidenceReader
+from hybridbn.inference.queries import Options, impossible_evidence
+from hybridbn.inference.repeats import repeats
+from hybridbn.learning.augmentation_build import marginals, read_for
+from hybridbn.learning.augmentation_fill import Holes, log_likelihood
+from hybridbn.learning.em_statistics import expectations
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.table import Table
+from hybridbn.variables import Values, Variable, shorten
+
+__all__ = ["Learned", "expectation_maximization"]
+
+_NOISE = 1e-3
+"""Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
+_PATIENCE = 3
+"""Iterations without a rise after which simulated expectations are given up to be improved."""
+_SMOOTHING = 0.02
+"""Share of the uniform distribution that is added to a starting table with zeros: EM never leaves a zero."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What expectation maximization returns.
+
+    Attributes
+    ----------
+    network : Network
+    history : ndarray (iterations + 1,)
+        Log-likelihood of the observed cells under the starting parameters and after each iteration.
+    converged : bool
+    """
+
+    network: Network
+    history: Values
+    converged: bool
+
+    def __repr__(self) -> str:
+        return (
+            f"<Learned: {self.network!r}, log-likelihood {self.history.max():.6g}, {len(self.history) - 1} iterations>"
+        )
+
+
+def expectation_maximization(
+    structure: Any,
+    data: Any,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    start: Network | None = None,
+    tolerance: float = 1e-7,
+    max_iterations: int = 500,
+    draws: int = 10,
+    random_state: Any = 0,
+    options: Options | None = None,
+) -> Learned:
+    r"""Learn the potentials of a network with given arcs from all cells of a table with holes.
+
+    Each iteration computes the sufficient statistics that are expected of the whole table, given its observed cells and the
+    parameters so far, and learns the parameters from these (Dempster, Laird & Rubin 1977; for networks Lauritzen 1995).
+    Where cells are missing at random this finds a maximum of the likelihood of the observed cells; available cases do not.
+
+    Parameters
+    ----------
+    structure, data, potentials, weights : as in `hybridbn.fit`
+        Nodes of a `Network` with potentials that are no columns of the data are hidden variables.
+    start : Network, optional
+        With the same arcs: the parameters to start from. By default those of the available cases, tables without zeros;
+        where there are hidden variables, the structure's own.
+    tolerance : float
+        Stop where the log-likelihood changes by less than this for each row.
+    max_iterations : int
+        Reaching it warns.
+    draws : int
+        How many times incomplete rows are completed where expectations have to be simulated.
+    random_state : int, Generator, ...
+        For these draws, and for a start where available cases don't suffice.
+    options : Options, optional
+        Of inference.
+
+    Returns
+    -------
+    Learned
+        With `.network`, `.history` and `.converged`.
+
+    Notes
+    -----
+    *Tables of probabilities and linear Gaussians* alone, also mixed, have exact expectations:
+
+    .. math:: E[n_{dc}] = \sum_i w_i P(d, c \mid \text{row}_i), \qquad
+              E\Bigl[\sum_{i \in d} v_i v_i'\Bigr] = \sum_i w_i P(d \mid \text{row}_i)\, E[v v' \mid d, \text{row}_i]
+
+    with v the child and its continuous parents, in closed form. Then the likelihood never falls if the fitters are those of
+    maximum likelihood: ``MultinomialFitter(estimate=MaximumLikelihood())`` and `GaussianFitter`, as long as each
+    configuration has enough weight for its own regression. Other estimates put their priors on the expected counts: with
+    `Dirichlet` or a uniform `MEstimate` the likelihood times :math:`\prod \theta^{\alpha}` never falls (a posterior
+    mode), and with the default `MEstimate` it converges to where its estimate agrees with itself. On a complete
+    table the result is that of `hybridbn.fit`.
+
+    *Any other family*, or a logistic regression, in the network: expectations are averages over `draws` exact joint
+    completions of each incomplete row, made from the same random numbers in each iteration (Wei & Tanner 1990). It
+    stops where the log-likelihood no longer rises, and returns the best parameters.
+
+    References
+    ----------
+    Dempster, Laird & Rubin (1977), "Maximum likelihood from incomplete data via the EM algorithm", JRSS B 39. Lauritzen
+    (1995), "The EM algorithm for graphical association models with missing data", CSDA 19. Wei & Tanner (1990), "A
+    Monte Carlo implementation of the EM algorithm", JASA 85.
+
+    Examples
+    --------
+    >>> from hybridbn.fitting import MaximumLikelihood, MultinomialFitter
+    >>> data = {"a": ["n"] * 60 + ["y"] * 40, "b": ["n"] * 20 + [None] * 40 + ["y"] * 10 + ["n"] * 30}
+    >>> learned = expectation_maximization([("a", "b")], data, MultinomialFitter(estimate=MaximumLikelihood()))
+    >>> learned.network.potential("b").table.round(4)
+    array([[1.  , 0.  ],
+           [0.75, 0.25]])
+    >>> bool((np.diff(learned.history) >= 0).all()), learned.converged
+    (True, True)
+    """
+    _check(tolerance, max_iterations, draws)
+    options = options or Options()
+    rng = np.random.default_rng(random_state)
+    table = read_for(data, weights, structure)
+    first = _checked_start(structure, start, table) if start is not None else _start(structure, table, potentials, rng)
+    families = _families(first, structure, potentials)
+    work = _work_table(first, table)
+    if not len(work):
+        raise TableError("all rows have weight zero, so nothing can be learned; give some a positive one")
+    holes = Holes(work)
+    complete = work.take(np.setdiff1d(np.arange(len(work)), holes.incomplete))
+    known = {name: family.fitter.statistics(complete, *family.variables) for name, family in families.items()}
+    if not len(holes.incomplete):
+        network = _learned(families, known)
+        return Learned(network, np.array([log_likelihood(network, work, options)]), True)
+    if all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values()):
+        expected: _Exact | _Simulated = _Exact(first, holes, complete, options)
+        patience = None
+    else:
+        expected, patience = _Simulated(first, holes, families, draws, rng, options), _PATIENCE
+    found = _iterated(first, families, known, expected, work.weights.sum(), tolerance, max_iterations, patience)
+    if not found.converged:
+        warnings.warn(
+            f"expectation maximization has not converged in {max_iterations} iterations: the log-likelihood still changes by "
+            f"{float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
+            stacklevel=2,
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A node with its parents, and what learns its potential."""
+
+    child: Variable
+    parents: tuple[Variable, ...]
+    fitter: Fitter
+
+    @property
+    def variables(self) -> tuple[Variable, tuple[Variable, ...]]:
+        return self.child, self.parents
+
+
+def _iterated(
+    first: Network,
+    families: Mapping[str, _Family],
+    known: Mapping[str, Statistics],
+    expected: _Exact | _Simulated,
+    rows: float,
+    tolerance: float,
+    max_iterations: int,
+    patience: int | None,
+) -> Learned:
+    """Alternate expectation and maximization; without `patience` until nothing changes, with it while it gets better."""
+    least = rows * (tolerance if patience is None else max(tolerance, _NOISE))
+    network = best = first
+    history: list[float] = []
+    top, failures, converged = -np.inf, 0, False
+    while True:
+        statistics, likelihood = expected(network)
+        history.append(likelihood)
+        if patience is None:
+            best = network
+            converged = len(history) > 1 and abs(history[-1] - history[-2]) <= least
+        else:
+            failures = 0 if likelihood > top + least else failures + 1
+            if likelihood > top:
+                top, best = likelihood, network
+            converged = failures >= patience
+        if converged or len(history) > max_iterations:
+            return Learned(best, np.array(history), converged)
+        network = _learned(families, {name: known[name] + statistics[name] for name in families})
+
+
+def _learned(families: Mapping[str, _Family], statistics: Mapping[str, Statistics]) -> Network:
+    return Network([family.fitter.potential(statistics[name]) for name, family in families.items()])
+
+
+class _Exact:
+    """Exact expectations over the distinct rows with holes."""
+
+    def __init__(self, network: Network, holes: Holes, complete: Table, options: Options) -> None:
+        rows = holes.incomplete
+        evidence = EvidenceReader(network, holes.table).evidence().take(rows, len(rows))
+        weights = np.asarray(holes.table.weights[rows])
+        same = repeats(evidence, continuous=False)
+        if same is not None:
+            evidence = evidence.take(same.first, len(same.first))
+            weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)
+        self.rows = rows if same is None else rows[same.first]
+        self.evidence, self.weights, self.complete, self.options = evidence, weights, complete, options
+
+    def __call__(self, network: Network) -> tuple[Mapping[str, Statistics], float]:
+        """Return the expected statistics of the rows with holes, and the log-likelihood of all rows."""
+        try:
+            found = expectations(network, self.evidence, self.weights, self.options)
+        except ImpossibleEvidence as problem:
+            raise impossible_evidence([int(self.rows[row]) for row in problem.rows], False) from None
+        likelihood = float(self.weights @ found.log_likelihood)
+        if len(self.complete):
+            likelihood += log_likelihood(network, self.complete, self.options)
+        return found.statistics, likelihood
+
+
+class _Simulated:
+    """Averages over completions drawn with the same random numbers every time."""
+
+    def __init__(
+        self,
+        network: Network,
+        holes: Holes,
+        families: Mapping[str, _Family],
+        draws: int,
+        rng: np.random.Generator,
+        options: Options,
+    ) -> None:
+        rows = np.repeat(holes.incomplete, draws)
+        weights = np.asarray(holes.table.weights[rows]) / draws
+        self.repeated = Holes(holes.table.take(rows).with_weights(weights))
+        self.uniforms = self.repeated.uniforms(rng)
+        self.families, self.table, self.options = families, holes.table, options
+
+    def __call__(self, network: Network) -> tuple[Mapping[str, Statistics], float]:
+        """Return the averages, and the log-likelihood of all rows."""
+        drawn = self.repeated.filled(self.repeated.joint(network, network, self.uniforms, self.options))
+        statistics = {
+            name: family.fitter.statistics(drawn, *family.variables) for name, family in self.families.items()
+        }
+        return statistics, log_likelihood(network, self.table, self.options)
+
+
+# -- getting ready ------------------------------------------------------------------------------------------------
+
+
+def _check(tolerance: float, max_iterations: int, draws: int) -> None:
+    if not 0 < tolerance < np.inf:
+        raise NetworkError(f"tolerance must be a positive number, not {tolerance!r}")
+    for name, number in (("max_iterations", max_iterations), ("draws", draws)):
+        if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
+            raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
+
+
+def _start(structure: Any, table: Table, potentials: Potentials, rng: np.random.Generator) -> Network:
+    """Return parameters to start from: of available cases where they suffice, without zeros in tables."""
+    if isinstance(structure, nx.Graph):
+        bare = [name for name in structure if not isinstance(structure.nodes[name].get("potential"), Potential)]
+        if not bare and any(name not in table for name in structure):
+            return _checked_start(structure, Network(structure), table)
+    try:
+        found = fit(structure, table, potentials)
+    except TableError:
+        # some family is never observed as a whole; if it was something else, the same error comes again
+        holes = Holes(table)
+        if not holes.rows:
+            raise
+        alone = marginals(table.select(holes.rows), structure if isinstance(structure, nx.Graph) else None, potentials)
+        found = fit(structure, holes.filled(holes.marginal(alone, holes.uniforms(rng))), potentials)
+    return Network([_smoothed(found.potential(name)) for name in found])
+
+
+def _checked_start(structure: Any, start: Network, table: Table) -> Network:
+    start.check()
+    arcs = set(structure.edges) if isinstance(structure, nx.Graph) else {tuple(arc) for arc in structure}
+    if arcs != set(start.edges):
+        raise NetworkError(
+            f"start has other arcs than the structure: {shorten(sorted(arcs ^ set(start.edges)))} differ"
+        )
+    seen = [name for name in start if name in table]
+    if not seen:
+        raise NetworkError(f"no node of the network is a column of the data; the columns are {shorten(table.names)}")
+    return start
+
+
+def _smoothed(potential: Potential) -> Potential:
+    if not isinstance(potential, Multinomial) or (potential.table > 0).all():
+        return potential
+    states = potential.table.shape[-1]
+    mixed = (1 - _SMOOTHING) * potential.table + _SMOOTHING / states
+    return Multinomial(potential.child, potential.parents, table=mixed, normalize=True)
+
+
+def _families(start: Network, structure: Any, potentials: Potentials) -> dict[str, _Family]:
+    """Return each node's family; nodes of a network keep their kind of potential where nothing else was asked for."""
+    kept = structure if isinstance(structure, nx.Graph) else start
+    families = {}
+    for name in start:
+        potential = start.potential(name)
+        spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
+        own = kept.nodes[name].get("potential") if name in kept else None
+        if spec == "auto" and isinstance(own, Potential):
+            spec = own.family
+        families[name] = _Family(
+            potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
+        )
+    return families
+
+
+def _work_table(start: Network, table: Table) -> Table:
+    """Return the rows of positive weight read against the network's variables, hidden ones as columns of holes."""
+    read = Table(table, variables=[start.variable(name) for name in start if name in table])
+    for name in start:
+        if name not in table:
+            read = read.with_column(name, [None] * len(table), start.variable(name))
+    rows: NDArray[np.bool_] = table.weights > 0
+    return read if rows.all() else read.take(rows)
+
+
+def is_exact(network: Network) -> bool:
+    """Tell whether a network's expectations are exact: tables of probabilities and linear Gaussians only.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> is_exact(hb.fit([("x", "c")], {"x": [1.0, 2.0, 4.0], "c": ["a", "b", "a"]}, "gaussian"))
+    False
+    """
+    return all(potential.family in ("gaussian", "multinomial") for potential in network.potentials)

@@ -1,0 +1,267 @@
+"""How much columns tell about each other: (conditional) mutual information, in nats, of every kind of pair.
+
+Of two discrete columns it is exact, from counts of all pairs in one pass. Where a continuous column takes part it is the average
+over the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the increase
+in log-likelihood for each row that an arc brings, so values of different kinds of pairs can be compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.fitting.choice import fitter_of
+from hybridbn.fitting.counts import pair_counts
+from hybridbn.fitting.discretize import equal_frequency
+from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.potentials.base import Potential
+from hybridbn.structures.parameters import Counts, counted
+from hybridbn.structures.preparing import Prepared
+from hybridbn.variables import Codes, Continuous, Discrete, Values
+
+__all__ = ["Dependence", "Pair", "information_of_counts", "varies"]
+
+Pair: TypeAlias = tuple[str, str]
+"""Two columns in the order of their names."""
+
+_ROWS = 65536
+"""Rows at which densities are evaluated at once."""
+_DECIMALS = 12
+"""Beyond these, values are rounding errors, and must not decide between ties."""
+
+
+def information_of_counts(counts: Values) -> float:
+    r"""Return the conditional mutual information of a table of counts, the condition first.
+
+    .. math:: I(A; B \mid C) = \sum_{cab} \frac{n_{cab}}{n} \log \frac{n_{cab}\,n_c}{n_{ca}\,n_{cb}}
+
+    Examples
+    --------
+    >>> float(information_of_counts(np.array([[[2.0, 0.0], [0.0, 2.0]]])).__round__(6))
+    0.693147
+    >>> information_of_counts(np.array([[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]]]))
+    0.0
+    """
+    within = counts.sum(axis=(1, 2), keepdims=True)
+    expected = counts.sum(axis=2, keepdims=True) * counts.sum(axis=1, keepdims=True)
+    cells = counts > 0
+    ratio = np.divide(counts * within, expected, out=np.ones_like(counts), where=cells)
+    total = float(within.sum())
+    return max(float((counts * np.log(ratio)).sum()) / total, 0.0) if total > 0 else 0.0
+
+
+class Dependence:
+    r"""Mutual information of the attributes with the target, and of pairs given the target where there is one.
+
+    Parameters
+    ----------
+    data : Prepared
+
+    Notes
+    -----
+    A value is learned from the rows in which all columns that it is about are observed, and divided by the weight of all
+    rows: a column that is rarely there is of little use as a parent.
+
+    Of two continuous columns the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a, c)`, counts; of
+    a mixed pair the density of the continuous column. Kernel densities at their own points would tell of
+    nothing but these points, so mixtures of truncated exponentials take their place here. Two discrete columns
+    given a continuous target are counted within cells of it that hold equally many rows.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.preparing import prepared
+    >>> data = {"a": ["x", "x", "y", "y"], "b": ["u", "u", "v", "v"], "c": ["n", "p", "n", "p"]}
+    >>> found = Dependence(prepared(data, "c", "auto", None))
+    >>> {pair: round(value, 3) for pair, value in found.pairs().items()}
+    {('a', 'b'): 0.693}
+    >>> found.with_target()
+    {'a': 0.0, 'b': 0.0}
+    """
+
+    def __init__(self, data: Prepared) -> None:
+        self.data = data
+        self._fits: dict[tuple[str, ...], Potential] = {}
+        self._tables: dict[frozenset[str], tuple[tuple[str, ...], Values]] = {}
+        self._total = float(len(data.table) if data.weights is None else data.weights.sum())
+        self._holes: dict[str, NDArray[np.bool_] | None] = {}
+        self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
+
+    # -- the two questions ----------------------------------------------------------------------------------------
+
+    def with_target(self) -> dict[str, float]:
+        """Return the mutual information of each attribute with the target."""
+        target = self.data.target
+        if target is None:
+            return {}
+        found: dict[str, float] = {}
+        if isinstance(self.data.variable(target), Discrete):
+            found = {name: self._share(table[None]) for name, table in self._with_target().items()}
+        for name in self.data.attributes:
+            if name not in found:
+                # a continuous child spares a regression of states on numbers
+                child, parent = (target, name) if name in self._discrete else (name, target)
+                found[name] = self._gain(child, (), parent)
+        return {name: round(found[name], _DECIMALS) for name in self.data.attributes}
+
+    def pairs(self) -> dict[Pair, float]:
+        """Return the mutual information of every two attributes, given the target where there is one."""
+        found = self._counted_pairs()
+        given = () if self.data.target is None else (self.data.target,)
+        for pair in itertools.combinations(sorted(self.data.attributes), 2):
+            if pair not in found:
+                gains = [self._gain(child, given, parent) for child, parent in self._directions(pair)]
+                found[pair] = sum(gains) / len(gains)
+        return {pair: round(value, _DECIMALS) for pair, value in sorted(found.items())}
+
+    def counts(self, families: Sequence[tuple[str, ...]]) -> Counts:
+        """Return those tables of counts of families (sets of columns) that are known."""
+        known = (self._tables.get(frozenset(family)) for family in families)
+        return dict(entry for entry in known if entry is not None)
+
+    def potentials(self) -> dict[tuple[str, ...], Potential]:
+        """Return the potentials that were learned on the way, by child and parents in their order."""
+        return {
+            family: potential
+            for family, potential in self._fits.items()
+            if self.data.fitter(family[0], family[1:]).name != "kernel"
+        }
+
+    # -- discrete pairs -------------------------------------------------------------------------------------------
+
+    def _share(self, counts: Values) -> float:
+        return information_of_counts(counts) * float(counts.sum()) / self._total
+
+    def _with_target(self) -> dict[str, Values]:
+        """Return the table of each discrete attribute with the discrete target."""
+        target = self.data.target
+        assert target is not None
+        unknown = [name for name in self._discrete if frozenset((target, name)) not in self._tables]
+        for names, table in counted(self.data, unknown).items():
+            self._tables[frozenset(names)] = names, table
+        return {name: self._tables[frozenset((target, name))][1] for name in self._discrete}
+
+    def _counted_pairs(self) -> dict[Pair, float]:
+        data, names = self.data, self._discrete
+        if len(names) < 2:
+            return {}
+        codes, sizes = [data.codes(name) for name in names], [data.states(name) for name in names]
+        condition, states = self._condition()
+        found = {}
+        for (i, j), table in pair_counts(codes, sizes, condition, states, data.weights).items():
+            counts = table if condition is not None else table[None]
+            found[min(names[i], names[j]), max(names[i], names[j])] = self._share(counts)
+            self._keep(names[i], names[j], table)
+        return found
+
+    def _condition(self) -> tuple[Codes | None, int]:
+        """Return the target's codes and the number of its states, or of cells of a continuous one."""
+        target = self.data.target
+        if target is None:
+            return None, 1
+        variable, cells = self.data.variable(target), self.data.codes(target)
+        if isinstance(variable, Discrete):
+            return cells, len(variable)
+        # as many cells as leave enough rows in each for a table of pairs
+        bins = int(np.clip(np.count_nonzero(~np.isnan(cells)) ** 0.25, 2, 10))
+        cuts = equal_frequency(cells, None, self.data.weights, bins=bins)
+        return Discrete(target, cuts=cuts).codes(cells), len(cuts) + 1
+
+    def _keep(self, first: str, second: str, table: Values) -> None:
+        """Remember a table that families can be learned from, and those of its margins that hold all rows."""
+        target = self.data.target
+        if target is None:
+            names: tuple[str, ...] = (first, second)
+        elif isinstance(self.data.variable(target), Discrete):
+            names = (target, first, second)
+        else:
+            return
+        self._tables[frozenset(names)] = names, table
+        for axis, name in enumerate(names):
+            others = names[:axis] + names[axis + 1 :]
+            if others and frozenset(others) not in self._tables and self._missing(name) is None:
+                self._tables[frozenset(others)] = others, table.sum(axis=axis)
+
+    # -- pairs with a continuous column ---------------------------------------------------------------------------
+
+    def _directions(self, pair: Pair) -> list[tuple[str, str]]:
+        """Return for which (child, parent) the gain is averaged."""
+        a, b = pair
+        if a in self._discrete or b in self._discrete:
+            return [(b, a) if a in self._discrete else (a, b)]
+        linear = all(type(self._fitter(*family)) is GaussianFitter for family in ((a, (b,)), (b, (a,))))
+        # a correlation has no direction
+        return [(a, b)] if linear else [(a, b), (b, a)]
+
+    def _fitter(self, child: str, parents: Sequence[str]) -> Any:
+        fitter = self.data.fitter(child, parents)
+        if fitter.name == "kernel":
+            return fitter_of("mte", self.data.variable(child), tuple(map(self.data.variable, parents)))
+        return fitter
+
+    def _gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
+        """Return how much more likely a parent makes the child's values: the log-likelihood's increase for each row."""
+        rows = self._rows((child, *given, parent))
+        data = self.data if rows is None else self.data.take(rows)
+        if not (varies(data, child) and varies(data, parent)):
+            return 0.0
+        with_parent = self._fit(self.data, child, (*given, parent), keep=True)
+        same = rows is None or np.array_equal(rows, np.flatnonzero(self._seen((child, *given), len(self.data.table))))
+        without = self._fit(self.data if same else data, child, given, keep=same)
+        columns = {name: data.codes(name) for name in (child, *given, parent)}
+        total = 0.0
+        for start in range(0, len(data.table), _ROWS):
+            part = slice(start, start + _ROWS)
+            axes = {name: column[None, part] for name, column in columns.items()}
+            ratio = _log_density(with_parent, axes) - _log_density(without, axes)
+            total += float(ratio.sum() if data.weights is None else ratio @ data.weights[part])
+        return total / self._total
+
+    def _fit(self, data: Prepared, child: str, parents: tuple[str, ...], keep: bool) -> Potential:
+        potential = self._fits.get((child, *parents)) if keep else None
+        if potential is None:
+            variables = tuple(map(data.variable, parents))
+            potential = self._fitter(child, parents).fit(data.table, data.variable(child), variables)
+            if keep:
+                self._fits[child, *parents] = potential
+        return potential
+
+    # -- missing cells --------------------------------------------------------------------------------------------
+
+    def _missing(self, name: str) -> NDArray[np.bool_] | None:
+        """Return where a column has no value; None where it has one in every row."""
+        if name not in self._holes:
+            cells = self.data.codes(name)
+            holes = np.isnan(cells) if isinstance(self.data.variable(name), Continuous) else cells < 0
+            self._holes[name] = holes if holes.any() else None
+        return self._holes[name]
+
+    def _seen(self, names: Sequence[str], rows: int) -> NDArray[np.bool_]:
+        seen = np.ones(rows, dtype=bool)
+        for name in names:
+            holes = self._missing(name)
+            if holes is not None:
+                seen &= ~holes
+        return seen
+
+    def _rows(self, names: Sequence[str]) -> Codes | None:
+        """Return the rows in which all columns are observed; None for all rows."""
+        if all(self._missing(name) is None for name in names):
+            return None
+        return np.flatnonzero(self._seen(names, len(self.data.table)))
+
+
+def varies(data: Prepared, name: str) -> bool:
+    """Tell whether a column without missing cells has two values in rows that count."""
+    cells = data.codes(name)
+    kept = cells if data.weights is None else cells[data.weights > 0]
+    return bool(kept.size and (kept != kept[0]).any())
+
+
+def _log_density(potential: Potential, axes: dict[str, Any]) -> Values:
+    """Return the log density of each row; what underflows counts as the least positive number."""
+    wanted = {name: axes[name] for name in potential.scope}
+    return np.maximum(potential.log_on(wanted).reshape(-1), np.log(np.finfo(float).tiny))
