@@ -30,10 +30,14 @@ from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.table import Table
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Build", "HybridEstimator", "built", "structure"]
+__all__ = ["Build", "HybridEstimator", "structure"]
 
 Build: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]]"
 """A builder such as `tan` or a partial of one; or a structure that is kept: a Network, any directed graph or a list of arcs."""
+
+
+_KEPT = 2**20
+"""Bytes of statistics that `fit` keeps for `partial_fit`: any tables and moments, but not the rows of a large table."""
 
 
 class HybridEstimator(BaseEstimator):  # type: ignore[misc]
@@ -89,9 +93,9 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         table = read_features(features, self.discrete, self.continuous)
         return table if weights is None else table.with_weights(weights)
 
-    def _learn(self, table: Table) -> Network:
-        """Return the network of a table that holds the target; columns that say nothing are left out with a warning."""
-        graph, target = structure(self.build), self.target_name_
+    def _learn(self, table: Table) -> tuple[Network, Stream | None]:
+        """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
+        target, graph = self.target_name_, structure(self.build)
         if graph is not None:
             if target not in graph:
                 raise NetworkError(
@@ -113,13 +117,17 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         self.constant_features_ = np.array(left_out, dtype=object)
+        if self._streams():
+            stream = Stream.of(table, target, self.potentials)
+            return stream.network(), stream if stream.nbytes <= _KEPT else None
         potentials = self.potentials
         if isinstance(potentials, Mapping):
             potentials = {name: spec for name, spec in potentials.items() if name not in left_out}
-        if graph is None:
-            return built(self.build, table.drop(left_out), target, potentials)
-        graph.remove_nodes_from(left_out)
-        return built(graph, table.drop(left_out), target, potentials)
+        table = table.drop(left_out)
+        if graph is not None:
+            graph.remove_nodes_from(left_out)
+            return fit(graph, table, potentials), None
+        return _built(self.build, table, target, potentials), None
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
@@ -127,9 +135,9 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""
-        stream = self._stream
-        names = [name for name in stream.variables if name != self.target_name_]
-        table = read_against(features, [stream.variables[name] for name in names], self.handle_unknown)
+        variables = self._stream.variables.items()
+        read = [variable for name, variable in variables if name != self.target_name_]
+        table = read_against(features, read, self.handle_unknown)
         return table if weights is None else table.with_weights(weights)
 
     def _is_first_batch(self) -> bool:
@@ -137,12 +145,12 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
             return False
         if hasattr(self, "network_"):
             raise NetworkError(
-                "partial_fit can't go on from fit, which keeps no statistics; call partial_fit from the start, on a clone of "
-                "this estimator"
+                "partial_fit can't go on from this fit: the families chosen need the rows themselves, which were too many to keep; "
+                "start anew with partial_fit on a clone of this estimator"
             )
         return True
 
-    def _keep(self, network: Network, stream: Stream | None = None) -> Self:
+    def _keep(self, network: Network, stream: Stream | None) -> Self:
         """Keep what was learned, and what `partial_fit` goes on from."""
         self.network_ = network
         if stream is not None:
@@ -168,21 +176,10 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
 
-def built(build: Build, table: Table, target: str, potentials: Potentials) -> Network:
-    """Return the network that a builder or a structure makes of a table.
-
-    Examples
-    --------
-    >>> table = Table({"a": ["n", "y", "y"], "b": ["p", "p", "q"], "c": ["u", "v", "v"]})
-    >>> list(built(naive_bayes, table, "c", "auto").edges), list(built([("a", "c")], table, "c", "auto").edges)
-    ([('c', 'a'), ('c', 'b')], [('a', 'c')])
-    """
-    graph = structure(build)
-    if graph is not None:
-        return fit(graph, table, potentials)
+def _built(build: Any, table: Table, target: str, potentials: Potentials) -> Network:
     # a partial of a builder may have its own choice, which "auto" leaves alone
     options = {} if isinstance(potentials, str) and potentials == "auto" else {"potentials": potentials}
-    made = build(table, target, **options)  # type: ignore[operator]
+    made = build(table, target, **options)
     if not isinstance(made, Network) or target not in made:
         raise NetworkError(f"build={build!r} returned {made!r:.80}, not a Network that has the target {target!r}")
     return made

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hybridbn.columns import state_kind
 from hybridbn.errors import TableError
+from hybridbn.estimator_streaming import is_constant
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
@@ -24,7 +25,6 @@ __all__ = [
     "choose_target",
     "column_names",
     "constant_columns",
-    "is_constant",
     "labels_of",
     "number_targets",
     "opened_features",
@@ -35,9 +35,6 @@ __all__ = [
 ]
 
 HandleUnknown: TypeAlias = Literal["missing", "error"]
-
-_ROUNDING = 8 * float(np.finfo(float).eps)
-"""Numbers that differ by less than this share of the largest are what rounding makes of a constant."""
 
 
 class _StrangeCell(TableError, TypeError):
@@ -142,18 +139,6 @@ def constant_columns(table: Table, names: Iterable[str]) -> list[str]:
         if seen.size and is_constant(float(seen.min()), float(seen.max())):
             found.append(name)
     return found
-
-
-def is_constant(low: float, high: float) -> bool:
-    """Tell whether numbers between these two are the same up to rounding; of no numbers at all, give (inf, -inf).
-
-    Examples
-    --------
-    >>> is_constant(0.3, 0.1 + 0.2), is_constant(0.0, 1e-300)
-    (True, False)
-    """
-    # halves, so that the difference of the largest floats is finite
-    return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
 
 
 def _named_columns(X: Any) -> Any:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 
-from hybridbn.estimator_input import is_constant
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.choice import Potentials, fitter_of, roles
+from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.network import Network
+from hybridbn.structures.parameters import counted
+from hybridbn.structures.preparing import Prepared
 from hybridbn.table import Table
-from hybridbn.variables import Continuous, Variable
+from hybridbn.variables import Discrete, Variable
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "is_constant"]
+
+_ROUNDING = 8 * float(np.finfo(float).eps)
+"""Numbers that differ by less than this share of the largest are what rounding makes of a constant."""
 
 
 @dataclass(frozen=True)
@@ -25,26 +30,26 @@ class Stream:
     Attributes
     ----------
     target : str
-    variables : mapping from column to Variable
-        Fixed by the first rows: states and cut points of later ones are read against these.
+    roles : mapping from column to Role
+        Fixed by the first rows: states and cut points of later ones are read against these variables.
     fitters : mapping from column to Fitter
     statistics : mapping from column to Statistics
-        Of each column given the target, and of the target.
+        Of the target, then of each column given the target.
     ranges : mapping from column to (low, high)
-        Of the columns of numbers.
+        Of the columns of numbers but the target; (inf, -inf) where no cell was observed.
 
     Examples
     --------
     >>> tables = [Table({"x": [1.0, 2.0], "c": ["a", "b"]}), Table({"x": [4.0, 7.0], "c": ["b", "a"]})]
     >>> stream = Stream.of(tables[0], "c", "gaussian").plus(tables[1])
-    >>> stream.network().potential("x")
-    <LinearGaussian x | c: 2 regressions>
+    >>> stream.network().potential("x").intercept
+    array([4., 3.])
     >>> stream.ranges
     {'x': (1.0, 7.0)}
     """
 
     target: str
-    variables: Mapping[str, Variable]
+    roles: Mapping[str, Any]
     fitters: Mapping[str, Fitter]
     statistics: Mapping[str, Statistics]
     ranges: Mapping[str, tuple[float, float]]
@@ -54,61 +59,100 @@ class Stream:
         """Return the stream that begins with these rows."""
         found = roles(table, target, potentials)
         # the target first, as the builder has it
-        names = [target, *(name for name in found if name != target)]
-        variables = {name: found[name].variable for name in names}
+        ordered = {target: found[target], **found}
+        given = (found[target].variable,)
         fitters = {
-            name: fitter_of(found[name].fitter, variables[name], _given(variables, target, name)) for name in names
+            name: fitter_of(role.fitter, role.variable, () if name == target else given)
+            for name, role in ordered.items()
         }
-        empty = cls(target, variables, fitters, {}, {})
-        return replace(empty, statistics=empty._read(table), ranges=_ranges(table, variables))
+        empty = cls(target, ordered, fitters, {}, {})
+        return replace(empty, statistics=empty._read(table), ranges=empty._ranges(table))
 
     def plus(self, table: Table) -> Self:
         """Return the stream with more rows, which must have been read against `variables`."""
-        more, ranges = self._read(table), _ranges(table, self.variables)
+        more, ranges = self._read(table), self._ranges(table)
         return replace(
             self,
             statistics={name: statistics + more[name] for name, statistics in self.statistics.items()},
             ranges={
-                name: (min(low, ranges[name][0]), max(high, ranges[name][1]))
+                name: (min(low, ranges[name][0]), max(high, ranges[name][1])) if name in ranges else (low, high)
                 for name, (low, high) in self.ranges.items()
             },
         )
 
     @property
+    def variables(self) -> dict[str, Variable]:
+        """The variable of each column."""
+        return {name: role.variable for name, role in self.roles.items()}
+
+    @property
     def constant(self) -> list[str]:
-        """The columns of numbers, the target aside, that have had a single value so far."""
-        return [name for name, ends in self.ranges.items() if name != self.target and is_constant(*ends)]
+        """The columns of numbers that have had a single value so far."""
+        return [name for name, ends in self.ranges.items() if is_constant(*ends)]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all statistics: little for tables and moments, that of the rows for families that need these."""
+        return sum(array.nbytes for statistics in self.statistics.values() for array in _arrays(statistics))
 
     def network(self) -> Network:
         """Return naive Bayes as the builder would make it of all rows together, without the constant columns."""
         constant = set(self.constant)
-        return Network(
-            [
-                self.fitters[name].potential(statistics)
-                for name, statistics in self.statistics.items()
-                if name not in constant
-            ]
-        )
+        kept = {name: statistics for name, statistics in self.statistics.items() if name not in constant}
+        return Network([self.fitters[name].potential(statistics) for name, statistics in kept.items()])
 
     def _read(self, table: Table) -> dict[str, Statistics]:
-        return {
-            name: self.fitters[name].statistics(table, variable, _given(self.variables, self.target, name))
-            for name, variable in self.variables.items()
-        }
-
-
-def _given(variables: Mapping[str, Variable], target: str, name: str) -> tuple[Variable, ...]:
-    return () if name == target else (variables[target],)
-
-
-def _ranges(table: Table, variables: Mapping[str, Variable]) -> dict[str, tuple[float, float]]:
-    found = {}
-    for name, variable in variables.items():
-        if isinstance(variable, Continuous):
-            cells = table.coded(variable)
-            low, high = (
-                np.min(cells, initial=np.inf, where=cells == cells),
-                np.max(cells, initial=-np.inf, where=cells == cells),
+        variables = self.variables
+        target = variables[self.target]
+        found: dict[str, Statistics] = {}
+        # tables of counts all together, in one pass
+        data = Prepared(table, self.roles, self.target)
+        for (_, name), counts in counted(data, self._counted()).items():
+            found[name] = MultinomialStatistics(
+                child=variables[name], parents=(target,), total=float(counts.sum()), counts=counts
             )
-            found[name] = float(low), float(high)
-    return found
+        for name, fitter in self.fitters.items():
+            if name not in found:
+                found[name] = fitter.statistics(table, variables[name], () if name == self.target else (target,))
+        return {name: found[name] for name in self.fitters}
+
+    def _counted(self) -> list[str]:
+        """Return the columns of which nothing but counts are needed, and that are not too wide for that."""
+        variables = self.variables
+        target = variables[self.target]
+        names = []
+        for name, fitter in self.fitters.items():
+            variable = variables[name]
+            if name != self.target and isinstance(variable, Discrete) and isinstance(target, Discrete):
+                narrow = type(fitter) is MultinomialFitter and 8 * len(variable) * len(target) <= fitter.max_bytes
+                names += [name] if narrow else []
+        return names
+
+    def _ranges(self, table: Table) -> dict[str, tuple[float, float]]:
+        found = {}
+        for name in self.roles:
+            if name != self.target and not table.is_discrete(name):
+                cells = table.column(name)
+                seen = cells[~np.isnan(cells)]
+                found[name] = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+        return found
+
+
+def is_constant(low: float, high: float) -> bool:
+    """Tell whether numbers between these two are the same up to rounding; of no numbers at all, give (inf, -inf).
+
+    Examples
+    --------
+    >>> is_constant(0.3, 0.1 + 0.2), is_constant(0.0, 1e-300)
+    (True, False)
+    """
+    # halves, so that the difference of the largest floats is finite
+    return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
+
+
+def _arrays(statistics: Statistics) -> Iterator[np.ndarray[Any, Any]]:
+    for field in fields(statistics):
+        value = getattr(statistics, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, np.ndarray):
+                yield item

@@ -129,11 +129,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
         table = with_labels(self._table(features, weights), self.target_name_, codes, classes)
-        network = self._network_of(table, classes)
+        network, stream = self._network_of(table, classes)
         states = _discrete(network, self.target_name_).states
         # a given structure may know of classes that no row has
         self.classes_ = classes if len(states) == len(classes) else np.unique(_like(labels, states))
-        return self._keep(self._with_priors(network))
+        return self._keep(self._with_priors(network), stream)
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -151,7 +151,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         points where number columns are to be discretized. Later categories are handled as in prediction.
         """
         first = self._is_first_batch()
-        if first and classes is None:
+        if not hasattr(self, "classes_") and classes is None:
             raise TableError("classes must be passed on the first call to partial_fit")
         features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=first)
         known = np.asarray(unique_labels(classes) if first else self.classes_)
@@ -169,7 +169,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
-        return np.asarray(self.classes_[np.argmax(self._probabilities(self._posterior(X)), axis=1)])
+        posterior = self._posterior(X)
+        return np.asarray(self.classes_[np.argmax(self._probabilities(posterior), axis=1)])
 
     def predict_proba(self, X: Any) -> Values:
         """Return the probabilities of the classes (rows, classes), in the order of `classes_`."""
@@ -192,12 +193,12 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         place = {state: code for code, state in enumerate(states)}
         return posterior.probabilities[:, [place[state] for state in self.classes_.tolist()]]
 
-    def _network_of(self, table: Table, classes: NDArray[Any]) -> Network:
-        if len(classes) > 1 or structure(self.build) is not None:
+    def _network_of(self, table: Table, classes: NDArray[Any]) -> tuple[Network, Stream | None]:
+        if len(classes) > 1 or self._streams() or structure(self.build) is not None:
             return self._learn(table)
         # nothing can be told apart, and builders would warn of it
         self.constant_features_ = np.array([], dtype=object)
-        return Network([MultinomialFitter().fit(table, table.variable(self.target_name_))])
+        return Network([MultinomialFitter().fit(table, table.variable(self.target_name_))]), None
 
     def _with_priors(self, network: Network) -> Network:
         if self.priors is None:
@@ -299,7 +300,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         self._check_point()
         features, values, weights = self._opened(X, y, values_of, sample_weight, reset=True)
         table = number_targets(self._table(features, weights), self.target_name_, values)
-        return self._keep(self._checked(self._learn(table)))
+        network, stream = self._learn(table)
+        return self._keep(self._checked(network), stream)
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

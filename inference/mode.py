@@ -15,13 +15,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import NodeAxis
+from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
+from hybridbn.inference.polish import polished
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
-from hybridbn.inference.queries import Options, checked_targets, impossible_evidence
+from hybridbn.inference.queries import (
+    Options,
+    checked_targets,
+    impossible_evidence,
+    log_evidence_of,
+    posterior_of,
+    relevant_evidence,
+    solved,
+)
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
@@ -31,6 +40,7 @@ __all__ = ["most_probable"]
 GRID = np.arange(-4, 5) / 4.0
 SHRINK = 2.5
 CLOSE = 1e-10
+MOST_POLISHED = 12
 TIE = 1e-11
 """Log probabilities that differ by less (relative to their size, if that is above 1) are the same."""
 ROUNDS = 120
@@ -52,10 +62,9 @@ def most_probable(
     found: dict[str, NDArray[Any]] = {}
     if targets:
         search = _explanation if names is None else _marginal_mode
-        try:
-            found = search(network, read, targets, options)
-        except ImpossibleEvidence as problem:
-            raise impossible_evidence(problem.rows, read.single) from None
+        found = search(network, read, targets, options)
+        if names is not None or not _closed(network):
+            found = _sharpened(network, read, found, options)
     return _presented(network, read, targets, found)
 
 
@@ -76,6 +85,48 @@ def _presented(network: Network, read: Evidence, targets: Sequence[str], found: 
     import pandas
 
     return pandas.DataFrame(columns)
+
+
+def _closed(network: Network) -> bool:
+    """Tell whether all maxima over continuous variables are found in closed form."""
+    return all(
+        potential.regression() is not None or all(isinstance(variable, Discrete) for variable in potential.variables)
+        for potential in network.potentials
+    )
+
+
+def _sharpened(
+    network: Network, read: Evidence, found: dict[str, NDArray[Any]], options: Options
+) -> dict[str, NDArray[Any]]:
+    """Bring continuous values from the grid's precision to that of the density."""
+    names = [name for name in found if not isinstance(network.variable(name), Discrete)]
+    if not names or len(names) > MOST_POLISHED:
+        return found
+    start, fixed, width = np.array([found[name] for name in names]), [], []
+    for number, name in enumerate(names):
+        finding = read.finding(name)
+        observed = np.zeros(read.rows, dtype=bool) if finding is None else finding.observed
+        start[number] = np.where(observed, 0.0 if finding is None else finding.values, start[number])
+        fixed.append(observed)
+        others = Evidence({n: f for n, f in read.findings.items() if n != name}, read.rows, single=False)
+        answer = solved(network, Question((name,)), relevant_evidence(network, others, [name]), options)
+        found_here = posterior_of(answer, 0, network.variable(name))
+        spread = found_here.std() if isinstance(found_here, ContinuousPosterior) else np.ones(read.rows)
+        width.append(np.where(spread > 0, spread, 1.0))
+
+    def heights(points: Values) -> Values:
+        count = points.shape[1]
+        rows = np.tile(np.arange(read.rows), count)
+        findings = dict(read.take(rows, len(rows)).findings)
+        for name, values in found.items():
+            if name not in names:
+                findings[name] = Finding(network.variable(name), values[rows])
+        for number, name in enumerate(names):
+            findings[name] = Finding(network.variable(name), points[number].ravel())
+        return log_evidence_of(network, Evidence(findings, len(rows), single=False), options).reshape(count, -1)
+
+    sharp = polished(heights, start, np.array(width), np.array(fixed))
+    return {**found, **dict(zip(names, sharp, strict=True))}
 
 
 def _explanation(network: Network, read: Evidence, targets: Sequence[str], options: Options) -> dict[str, NDArray[Any]]:

@@ -178,11 +178,12 @@ def relevant_evidence(network: Network, reader: EvidenceReader | Evidence, targe
 def log_evidence(network: Network, evidence: Any = None, options: Options | None = None) -> Any:
     """Return the logarithm of the probability (density) of the evidence; -inf where it is impossible."""
     reader = EvidenceReader(network, evidence)
-    values = _log_evidence(network, reader.evidence(), options or Options())
+    values = log_evidence_of(network, reader.evidence(), options or Options())
     return float(values[0]) if reader.single else values
 
 
-def _log_evidence(network: Network, read: Evidence, options: Options) -> Values:
+def log_evidence_of(network: Network, read: Evidence, options: Options) -> Values:
+    """Return the log probability of evidence that is read already."""
     answer = solved(network, Question(joint=True, all_of=True), read, options)
     return answer.log_norm
 
@@ -195,7 +196,7 @@ class _LogEvidence:
     reader: EvidenceReader
 
     def __call__(self) -> Values:
-        return _log_evidence(self.network, self.reader.evidence(), Options())
+        return log_evidence_of(self.network, self.reader.evidence(), Options())
 
 
 def _contradicted(network: Network, problem: Problem, reader: EvidenceReader) -> NDArray[np.bool_]:
@@ -215,7 +216,7 @@ def _contradicted(network: Network, problem: Problem, reader: EvidenceReader) ->
         )
         result |= np.isneginf(answer.log_norm)
     if reader.single and risk.continuous:
-        result |= np.isneginf(_log_evidence(network, reader.evidence(), Options()))
+        result |= np.isneginf(log_evidence_of(network, reader.evidence(), Options()))
     return result
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.variables import Discrete
 
 __all__ = ["Repeats", "repeats"]
 
 WORTHWHILE = 64
-"""Fewer rows are not worth looking at."""
+"""Fewer rows are not worth looking at, where inference is cheap."""
 
 
 class Repeats(NamedTuple):
@@ -28,12 +29,12 @@ def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
 
     Parameters
     ----------
-    continuous : whether rows with observed numbers are worth comparing (where inference is expensive)
+    continuous : whether rows with anything but states are worth comparing (where inference is expensive)
     """
     findings = list(evidence.findings.values())
-    if evidence.rows < WORTHWHILE or any(not finding.plain for finding in findings):
+    if evidence.rows < (2 if continuous else WORTHWHILE):
         return None
-    if all(isinstance(finding.variable, Discrete) for finding in findings):
+    if all(isinstance(finding.variable, Discrete) and finding.plain for finding in findings):
         space = 1
         codes = np.zeros(evidence.rows, dtype=np.intp)
         for finding in findings:
@@ -46,20 +47,30 @@ def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
         return _few(codes, space) if space <= 2 * evidence.rows else _sorted(codes)
     if not continuous:
         return None
+    columns = [column for finding in findings for column in _columns(finding)]
     keys = np.zeros(evidence.rows, dtype=np.uint64)
-    for finding in findings:
-        bits = np.ascontiguousarray(finding.values + 0).view(np.uint64)
-        # NaN and -0.0 have one bit pattern each here: adding zero turns -0.0 into 0.0, NaN is set
-        bits = np.where(finding.observed, bits, np.uint64(0x7FF8000000000001))
+    for bits in columns:
         keys = (keys ^ (bits ^ (bits >> np.uint64(31)))) * np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(29)
     found = _sorted(keys)
-    if found is not None:
-        for finding in findings:
-            same = finding.values == finding.values[found.first][found.inverse]
-            if not (same | ~finding.observed).all():
-                return None
+    if found is not None and any((bits != bits[found.first][found.inverse]).any() for bits in columns):
+        return None
     return found
+
+
+def _columns(finding: Finding) -> Iterator[NDArray[np.uint64]]:
+    """Yield the bits of all that a finding says of each row."""
+    numbers: list[NDArray[Any]] = [finding.values]
+    if finding.low is not None and finding.high is not None:
+        numbers += [finding.low, finding.high]
+    if finding.likelihood is not None:
+        numbers += list(finding.likelihood)
+    if finding.functions is not None:
+        numbers.append(np.array([id(function) for function in finding.functions]))
+    for array in numbers:
+        # adding zero turns -0.0 into 0.0; NaN has one bit pattern here
+        bits = np.ascontiguousarray(array + 0.0).view(np.uint64)
+        yield np.where(np.isnan(array), np.uint64(0x7FF8000000000001), bits)
 
 
 def _few(keys: NDArray[np.intp], space: int) -> Repeats:

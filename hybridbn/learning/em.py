@@ -201,7 +201,7 @@ def _iterated(
         history.append(likelihood)
         if patience is None:
             best = network
-            converged = len(history) > 1 and abs(history[-1] - history[-2]) <= least
+            converged = len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least)
         else:
             failures = 0 if likelihood > top + least else failures + 1
             if likelihood > top:

@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import hybridbn as hb
+from hybridbn.fitting import MTEFitter, fit
+from hybridbn.inference.queries import Options
+from hybridbn.learning.augmentation import augment
+from hybridbn.learning.augmentation_build import learner_of
+from hybridbn.learning.augmentation_fill import Holes
+from hybridbn.learning.augmentation_history import History, Step
+from hybridbn.structures import naive_bayes, tan
+
+OPTIONS = Options()
+
+
+def with_holes(frame: pd.DataFrame, rate: float, seed: int = 0) -> pd.DataFrame:
+    return frame.mask(np.random.default_rng(seed).random(frame.shape) < rate)
+
+
+def regression_data(n: int = 150, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    y = rng.normal(10, 2, n)
+    return pd.DataFrame({
+        "u": y + rng.normal(0, 1, n),
+        "v": -2 * y + rng.normal(0, 3, n),
+        "c": np.where(y + rng.normal(0, 2, n) > 10, "high", "low"),
+        "y": y,
+    })  # fmt: skip
+
+
+def gaussian_reference(data: Any, target: int, random_state: int) -> tuple[list[float], Any]:
+    """Algorithm 1 for Gaussian naive Bayes, in closed form and with loops over the cells, as the paper writes it."""
+    rng = np.random.default_rng(random_state)
+    n, columns = data.shape
+    holes = np.isnan(data)
+    with_any = [j for j in range(columns) if holes[:, j].any()]
+    others = [j for j in range(columns) if j != target]
+
+    def normals() -> Any:
+        table = np.full(data.shape, np.nan)
+        table[:, with_any] = stats.norm.ppf(rng.random((n, len(with_any))))
+        return table
+
+    def learn(d: Any) -> Any:
+        y = d[:, target]
+        lines = {j: np.polyfit(y, d[:, j], 1) for j in others}
+        return (
+            y.mean(),
+            y.var(),
+            {j: (line, np.mean((d[:, j] - np.polyval(line, y)) ** 2)) for j, line in lines.items()},
+        )
+
+    def response(model: Any, row: Any) -> tuple[float, float]:
+        mean, variance, lines = model
+        precision, total = 1 / variance, mean / variance
+        for j, ((slope, intercept), noise) in lines.items():
+            if not np.isnan(row[j]):
+                precision += slope**2 / noise
+                total += slope * (row[j] - intercept) / noise
+        return total / precision, 1 / precision
+
+    def srmse(model: Any) -> float:
+        known = [i for i in range(n) if not holes[i, target]]
+        return math.sqrt(np.mean([(data[i, target] - response(model, data[i])[0]) ** 2 for i in known]))
+
+    filled, z = data.copy(), normals()
+    for j in with_any:
+        seen = data[~holes[:, j], j]
+        filled[holes[:, j], j] = seen.mean() + seen.std() * z[holes[:, j], j]
+    model = learn(filled)
+    errors, best, completed = [srmse(model)], math.inf, filled
+    while errors[-1] < best:
+        best, completed, z = errors[-1], data.copy(), normals()
+        for i in range(n):
+            mean, variance = response(model, data[i])
+            for j in others:
+                if holes[i, j]:
+                    (slope, intercept), noise = model[2][j]
+                    y = data[i, target]
+                    m, v = (y, 0.0) if not holes[i, target] else (mean, variance)
+                    completed[i, j] = slope * m + intercept + math.sqrt(slope**2 * v + noise) * z[i, j]
+            if holes[i, target]:
+                completed[i, target] = mean
+        model = learn(completed)
+        errors.append(srmse(model))
+    return errors, completed
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_algorithm_1_step_by_step(seed: int) -> None:
+    frame = with_holes(regression_data(seed=seed).drop(columns="c"), 0.3, seed)
+    result = augment(frame, "y", potentials="gaussian", random_state=seed)
+    errors, completed = gaussian_reference(frame.to_numpy(), 2, seed)
+    assert result.history.srmse == pytest.approx(errors, rel=1e-9)
+    np.testing.assert_allclose(result.completed.to_numpy(), completed, rtol=1e-7)
+    assert result.history.best == len(errors) - 2
+    assert result.converged
+
+
+def test_the_network_returned_is_the_best_one() -> None:
+    frame = with_holes(regression_data(), 0.3)
+    result = augment(frame, "y", potentials="gaussian", random_state=0, patience=3)
+    best, table = result.history.best, hb.Table(frame)
+    assert result.history.srmse[best] == result.history.srmse.min()
+    assert len(result.history) == best + 4
+    known = ~frame["y"].isna()
+    gap = (result.network.posterior("y", table).mean() - frame["y"])[known]
+    assert math.sqrt(np.mean(gap**2)) == pytest.approx(result.history.srmse[best], rel=1e-9)
+    assert result.network.log_density(table).sum() == pytest.approx(result.history.log_likelihood[best])
+    missing = ~known
+    expected = result.network.posterior("y", table).mean()[missing]
+    np.testing.assert_allclose(result.completed["y"][missing], expected)
+    assert "srmse" in repr(result)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "mte"])
+def test_proposition_1(family: str) -> None:
+    # a simulated response has twice the mean square error of the conditional expectation: Eq. (4) and its proof
+    rng = np.random.default_rng(0)
+    y = rng.gamma(3, size=8000)
+    frame = pd.DataFrame({"x": y + rng.normal(size=8000), "y": y})
+    train, test = frame[:4000], frame[4000:].reset_index(drop=True)
+    network = naive_bayes(train, "y", family)
+    drawn = network.posterior("y", test).sample(random_state=1)
+    expected = network.posterior("y", test).mean()
+    by_draw, by_mean = np.mean((test["y"] - drawn) ** 2), np.mean((test["y"] - expected) ** 2)
+    assert by_draw == pytest.approx(2 * by_mean, rel=0.1)
+
+
+def test_expectation_against_simulation_of_the_response() -> None:
+    full = regression_data(600)
+    holes = with_holes(full[["y"]], 0.4, 3)["y"]
+    frame, missing = full.assign(y=holes), holes.isna()
+    errors = {
+        response: np.mean(
+            (augment(frame, "y", potentials="gaussian", response=response, random_state=0).completed["y"] - full["y"])[
+                missing
+            ]
+            ** 2
+        )
+        for response in ("expectation", "simulation")
+    }
+    assert errors["expectation"] < 0.7 * errors["simulation"]
+
+
+def test_simulated_cells_follow_the_exact_conditionals() -> None:
+    frame = regression_data(3000, seed=5)
+    table = hb.Table(with_holes(frame, 0.4))
+    network = fit([("y", "u"), ("u", "v"), ("y", "c")], frame, "mte")
+    holes = Holes(table)
+    drawn = holes.conditional(network, network, holes.uniforms(np.random.default_rng(2)), OPTIONS)
+    for name in ("u", "y"):
+        rows = holes.rows[name][:400]
+        part = table.drop(name).take(rows)
+        levels = [
+            post.cdf(value) for post, value in zip(network.posterior(name, part), drawn[name][: len(rows)], strict=True)
+        ]
+        assert stats.kstest(levels, "uniform").pvalue > 1e-4
+    rows = holes.rows["c"]
+    probability = network.posterior("c", table.drop("c").take(rows)).probabilities[:, 0]
+    z = ((drawn["c"] == 0) - probability).sum() / math.sqrt((probability * (1 - probability)).sum())
+    assert abs(z) < 4
+
+
+def test_filling_a_row_does_not_depend_on_the_others() -> None:
+    frame = with_holes(regression_data(400), 0.4)
+    network = fit([("y", "u"), ("u", "v"), ("y", "v")], frame[["u", "v", "y"]], "gaussian")
+    for count in (50, 400):
+        holes = Holes(hb.Table(frame[["u", "v", "y"]][:count]))
+        uniforms = holes.uniforms(np.random.default_rng(0))
+        for fill in (holes.joint, holes.conditional):
+            table = holes.filled(fill(network, network, uniforms, OPTIONS)).to_pandas()[:50]
+            if count == 50:
+                kept = {**locals().get("kept", {}), fill.__name__: table}
+            else:
+                pd.testing.assert_frame_equal(kept[fill.__name__], table)
+
+
+def drift(joint: bool, sweeps: int = 25) -> tuple[float, float]:
+    """Start data augmentation at the truth; return the largest z of the parameters' means over the sweeps."""
+    a, x, y = hb.Discrete("a", ("n", "y")), hb.Continuous("x"), hb.Continuous("y")
+    b = hb.Discrete("b", ("n", "y"))
+    truth = hb.Network([
+        hb.Multinomial(a, table=[0.6, 0.4]),
+        hb.Multinomial(b, parents=(a,), table=[[0.9, 0.1], [0.2, 0.8]]),
+        hb.LinearGaussian(x, parents=(a,), intercept=[0, 2], variance=[1, 1]),
+        hb.LinearGaussian(y, parents=(b, x), intercept=[0, 1], coefficients=[[1], [-1]], variance=[0.5, 0.5]),
+    ])  # fmt: skip
+    n = 5000
+    frame = truth.sample(n, random_state=1)
+    holes = Holes(hb.Table(with_holes(frame, 0.3, 2)))
+    rng = np.random.default_rng(3)
+    fill = holes.joint if joint else holes.conditional
+    network, slopes, tables = truth, [], []
+    for _sweep in range(sweeps):
+        network = fit(list(truth.edges), holes.filled(fill(network, network, holes.uniforms(rng), OPTIONS)), "gaussian")
+        slopes.append(network.potential("y").coefficients.ravel())
+        tables.append(network.potential("b").table[:, 0])
+    # standard errors of the rows whose family is complete, .7 ** 3 or .7 ** 2 of all
+    slope_error = np.sqrt(0.5 / (n * 0.5 * 0.34 * 1.0))
+    table_error = np.sqrt(np.array([0.09, 0.16]) / (n * np.array([0.6, 0.4]) * 0.49))
+    return (
+        float(np.abs((np.mean(slopes, axis=0) - [1, -1]) / slope_error).max()),
+        float(np.abs((np.mean(tables, axis=0) - [0.9, 0.2]) / table_error).max()),
+    )
+
+
+def test_data_augmentation_is_stationary_at_the_truth() -> None:
+    assert max(drift(joint=True)) < 5
+
+
+def test_cells_drawn_one_by_one_lose_correlation() -> None:
+    # what the docstring says of joint=False, and the proof that the test above would notice
+    assert max(drift(joint=False, sweeps=10)) > 8
+
+
+def test_joint_draws_keep_correlation() -> None:
+    x, y = hb.Continuous("x"), hb.Continuous("y")
+    network = hb.Network([
+        hb.LinearGaussian(x, intercept=0, variance=1),
+        hb.LinearGaussian(y, parents=(x,), intercept=0, coefficients=[0.9], variance=0.19),
+    ])  # fmt: skip
+    holes = Holes(hb.Table({"x": [None] * 2000 + [0.0], "y": [None] * 2000 + [0.0]}))
+    drawn = holes.joint(network, network, holes.uniforms(np.random.default_rng(0)), OPTIONS)
+    assert np.corrcoef(drawn["x"], drawn["y"])[0, 1] == pytest.approx(0.9, abs=0.02)
+    apart = holes.conditional(network, network, holes.uniforms(np.random.default_rng(0)), OPTIONS)
+    assert abs(np.corrcoef(apart["x"], apart["y"])[0, 1]) < 0.1
+
+
+# -- every kind of build= and of column -------------------------------------------------------------------------------
+
+
+def selecting(data: Any, target: str) -> hb.Network:
+    table = hb.Table(data)
+    return naive_bayes(table.drop("v"), target, "gaussian")
+
+
+BUILDS = {
+    "default": None,
+    "naive_bayes": naive_bayes,
+    "partial": partial(naive_bayes, potentials="gaussian"),
+    "tan": partial(tan, potentials="gaussian"),
+    "selecting": selecting,
+    "edges": [("u", "y"), ("y", "v"), ("c", "y")],
+    "Network": fit([("u", "y"), ("c", "v")], regression_data(), "gaussian"),
+    "discretized": partial(naive_bayes, potentials="multinomial"),
+    "mixed": partial(naive_bayes, potentials={"u": "multinomial", "v": MTEFitter(), "y": "gaussian"}),
+}
+
+
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
+@pytest.mark.parametrize("target", ["y", "c"])
+def test_builders_networks_and_arcs(build: Any, target: str) -> None:
+    frame = with_holes(regression_data(), 0.25)
+    before = frame.copy()
+    result = augment(frame, target, build, random_state=0, max_iterations=3)
+    pd.testing.assert_frame_equal(frame, before)
+    assert isinstance(result.completed, pd.DataFrame)
+    assert not result.completed.isna().any().any()
+    seen = frame.notna()
+    pd.testing.assert_frame_equal(result.completed.where(seen), frame)
+    assert target in result.network
+    assert np.isfinite(result.history.srmse).all()
+    assert np.isfinite(result.history.log_likelihood).all()
+    if isinstance(build, hb.Network):
+        assert list(result.network.edges) == list(build.edges)
+    if build is selecting:
+        assert "v" not in result.network
+
+
+def test_potentials_are_handed_over() -> None:
+    frame = with_holes(regression_data(), 0.2)
+    for build in (None, naive_bayes, [("y", "u")]):
+        result = augment(frame, "y", build, "gaussian", random_state=0)
+        assert result.network.potential("u").family == "gaussian"
+    own = augment(frame, "y", potentials="gaussian", random_state=0)
+    builders = augment(frame, "y", naive_bayes, "gaussian", random_state=0)
+    pd.testing.assert_frame_equal(own.completed, builders.completed)
+
+
+def test_default_build_is_naive_bayes_discretization_included() -> None:
+    frame = regression_data()
+    own, builders = learner_of(None, "c", "multinomial")(hb.Table(frame)), naive_bayes(frame, "c", "multinomial")
+    assert {n: own.variable(n) for n in own} == {n: builders.variable(n) for n in builders}
+    assert set(own.edges) == set(builders.edges)
+    np.testing.assert_allclose(own.potential("u").table, builders.potential("u").table)
+
+
+def test_discrete_response_gets_its_most_probable_state() -> None:
+    frame = with_holes(regression_data(), 0.3)
+    result = augment(frame, "c", potentials="gaussian", random_state=0)
+    rows = np.flatnonzero(frame["c"].isna())
+    post = result.network.posterior("c", hb.Table(frame))
+    assert result.completed["c"].to_numpy()[rows].tolist() == post.mode()[rows].tolist()
+    known = np.flatnonzero(frame["c"].notna())
+    indicators = frame["c"].to_numpy()[known, None] == np.array(post.states)
+    brier = math.sqrt(np.mean(((indicators - post.probabilities[known]) ** 2).sum(axis=1)))
+    assert result.history.srmse[result.history.best] == pytest.approx(brier)
+
+
+def test_discretized_columns_are_filled_with_numbers_that_were_seen() -> None:
+    frame = with_holes(regression_data(), 0.3)
+    result = augment(frame, "y", partial(naive_bayes, potentials="multinomial"), random_state=0)
+    for name in ("u", "v"):
+        filled = result.completed[name][frame[name].isna()]
+        assert set(filled) <= set(frame[name].dropna())
+        assert filled.nunique() > 10
+    low, high = frame["y"].min(), frame["y"].max()
+    assert result.completed["y"].between(low, high).all()
+
+
+def test_hidden_nodes_are_summed_out_and_drawn_along() -> None:
+    kind, x, y = hb.Discrete("kind", (0, 1)), hb.Continuous("x"), hb.Continuous("y")
+    hidden = hb.Network([
+        hb.Multinomial(kind, table=[0.5, 0.5]),
+        hb.LinearGaussian(x, parents=(kind,), intercept=[-3, 3], variance=[1, 1]),
+        hb.LinearGaussian(y, parents=(kind,), intercept=[-3, 3], variance=[1, 1]),
+    ])  # fmt: skip
+    frame = hidden.sample(300, random_state=0)[["x", "y"]]
+    for joint in (False, True):
+        result = augment(with_holes(frame, 0.3), "y", lambda data, target: hidden, random_state=0, joint=joint)
+        assert "kind" not in result.completed
+        both = with_holes(frame, 0.3).isna().all(axis=1)
+        assert both.sum() > 10
+        if joint:
+            same = np.sign(result.completed["x"]) == np.sign(result.completed["y"])
+            drawn = with_holes(frame, 0.3)["x"].isna()
+            assert same[drawn & ~both].mean() > 0.95
+
+
+def test_kinds_of_tables() -> None:
+    frame = with_holes(regression_data(), 0.2).astype({"c": "category"})
+    result = augment(frame, "y", potentials="gaussian", random_state=0)
+    assert result.completed["c"].dtype == frame["c"].dtype
+    table = augment(hb.Table(frame), "y", potentials="gaussian", random_state=0).completed
+    assert isinstance(table, hb.Table)
+    assert not any(table.missing.values())
+    mapping = {name: frame[name].to_numpy() for name in ("u", "y")}
+    assert set(augment(mapping, "y", potentials="gaussian", random_state=0).completed) == {"u", "y"}
+
+
+def test_a_complete_table_is_learned_once() -> None:
+    frame = regression_data()
+    result = augment(frame, "y", potentials="gaussian")
+    assert len(result.history) == 1
+    assert result.converged
+    pd.testing.assert_frame_equal(result.completed, frame)
+    expected = naive_bayes(frame, "y", "gaussian").potential("u").coefficients
+    np.testing.assert_allclose(result.network.potential("u").coefficients, expected)
+
+
+def test_weights_count_rows() -> None:
+    frame = with_holes(regression_data(), 0.3)
+    some = np.arange(len(frame)) % 3 > 0
+    weighted = augment(frame, "y", potentials="gaussian", weights=some.astype(float), random_state=0)
+    assert len(weighted.completed) == len(frame)
+    assert not weighted.completed.isna().any().any()
+    known = some & frame["y"].notna().to_numpy()
+    gap = weighted.network.posterior("y", hb.Table(frame)).mean() - frame["y"].to_numpy()
+    assert weighted.history.srmse.min() == pytest.approx(math.sqrt(np.mean(gap[known] ** 2)))
+
+
+def test_the_same_random_state_gives_the_same_result() -> None:
+    frame = with_holes(regression_data(), 0.3)
+    first, second, other = (augment(frame, "y", potentials="gaussian", random_state=seed) for seed in (1, 1, 2))
+    pd.testing.assert_frame_equal(first.completed, second.completed)
+    assert not first.completed.equals(other.completed)
+
+
+def test_history() -> None:
+    history = History((Step(0, 2.0, -9.0), Step(1, 1.5, -8.0)))
+    assert [step.srmse for step in history] == [2.0, 1.5]
+    assert history["log_likelihood"].tolist() == [-9.0, -8.0]
+    assert history.to_pandas()["srmse"].tolist() == [2.0, 1.5]
+
+
+def test_history_is_plotted() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    result = augment(with_holes(regression_data(), 0.3), "y", potentials="gaussian", random_state=0)
+    for plot in (result.plot, result.history.plot):
+        axes = plot()
+        assert axes.get_ylabel() == "srmse"
+        assert len(axes.lines[0].get_xdata()) == len(result.history)
+        axes.figure.canvas.draw()
+        pyplot.close(axes.figure)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "q"}, "no column 'q'"),
+        ({"response": "mean"}, "response must be"),
+        ({"patience": 0}, "patience must be a positive"),
+        ({"max_iterations": 1.5}, "max_iterations must be"),
+        ({"build": 3}, "build must be a builder"),
+        ({"build": lambda data, target: 1}, "must return a Network"),
+        ({"build": lambda data, target: fit([], hb.Table(data).drop("y"), "gaussian")}, "without the target"),
+        ({"build": [("y", "q")]}, "no such column"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    frame = with_holes(regression_data(40), 0.2)
+    with pytest.raises(hb.HybridBNError, match=message):
+        augment(frame, **{"target": "y", "potentials": None if "build" in options else "gaussian", **options})
+
+
+def test_bad_data() -> None:
+    frame = with_holes(regression_data(40), 0.2)
+    with pytest.raises(hb.TableError, match="'y' has no observed value"):
+        augment(frame.assign(y=np.nan), "y")
+    with pytest.raises(hb.TableError, match="'u' has no observed value"):
+        augment(frame.assign(u=np.nan), "y")
+    with pytest.raises(hb.TableError, match="not known in any row of positive weight"):
+        augment(frame, "y", weights=frame["y"].isna().astype(float))
+    with pytest.raises(hb.TableError, match="0 rows"):
+        augment(frame[:0], "y")
+
+
+def test_rows_without_any_value_and_impossible_rows() -> None:
+    frame = with_holes(regression_data(60), 0.2)
+    frame.loc[7] = None
+    assert not augment(frame, "y", potentials="gaussian", random_state=0).completed.isna().any().any()
+    a, b = hb.Discrete("a", (0, 1)), hb.Discrete("b", (0, 1))
+    copy = hb.Network([
+        hb.Multinomial(a, table=[1.0, 0.0]), hb.Multinomial(b, parents=(a,), table=[[1.0, 0.0], [0.0, 1.0]])
+    ])  # fmt: skip
+    holes = Holes(hb.Table({"a": [0, None, None], "b": [None, 0, 1]}, variables=(a, b)))
+    for fill in (holes.conditional, holes.joint):
+        with pytest.raises(hb.ImpossibleEvidence) as caught:
+            fill(copy, copy, holes.uniforms(np.random.default_rng(0)), OPTIONS)
+        assert caught.value.rows == (2,)
