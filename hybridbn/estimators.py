@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import unique_labels
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimator_base import Build, HybridEstimator, structure
 from hybridbn.estimator_input import HandleUnknown, labels_of, number_targets, values_of, with_labels
-from hybridbn.estimator_streaming import Stream
+from hybridbn.estimator_streaming import Stream, is_constant
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.densities import ContinuousPosterior
@@ -299,6 +299,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         """
         self._check_point()
         features, values, weights = self._opened(X, y, values_of, sample_weight, reset=True)
+        self._refuse_constant(values)
         table = number_targets(self._table(features, weights), self.target_name_, values)
         network, stream = self._learn(table)
         return self._keep(self._checked(network), stream)
@@ -320,6 +321,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         self._check_point()
         first = self._is_first_batch()
         features, values, weights = self._opened(X, y, values_of, sample_weight, reset=first)
+        if first:
+            self._refuse_constant(values)
         table = self._table(features, weights) if first else self._batch(features, weights)
         table = number_targets(table, self.target_name_, values)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
@@ -349,6 +352,13 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         both = number_targets(known, self.target_name_, values_of(y))
         options = {"tolerance": self.tolerance, "max_bytes": self.max_bytes}
         return np.asarray(self.network_.log_density(both, **options) - self.network_.log_density(known, **options))
+
+    def _refuse_constant(self, values: Values) -> None:
+        if is_constant(float(values.min()), float(values.max())):
+            rows = f"all {len(values)} samples that count" if len(values) > 1 else "the 1 sample that counts"
+            raise TableError(
+                f"y is {values[0]:g} in {rows}, so there is nothing to predict; give rows with different targets"
+            )
 
     def _check_point(self) -> None:
         if self.point not in ("mean", "median"):

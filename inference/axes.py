@@ -113,7 +113,7 @@ def node_axis(low: Values, high: Values, observed: Values | None = None) -> Node
     points = (low + half)[:, None, :] + half[:, None, :] * nodes[:, None]
     spread = half[:, None, :] * weights[:, None]
     rows = low.shape[1]
-    points, spread = points.reshape(-1, rows), spread.reshape(-1, rows)
+    points, spread = points.reshape(len(low) * ORDER, rows), spread.reshape(len(low) * ORDER, rows)
     if observed is not None:
         known = ~np.isnan(observed)
         points = np.where(known, observed, points)

@@ -13,7 +13,6 @@ from hybridbn.inference.densities import CellPosterior
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte import MTE, Piece
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["cell_posterior"]
@@ -65,35 +64,19 @@ def cell_posterior(
 
 @dataclass(frozen=True)
 class _ClosedForm:
-    """The posterior as the variable's own MTE times a function that is constant in each cell, parents summed out."""
+    """The posterior as the variable's own potential times a function that is constant in each cell, parents summed out."""
 
     potential: Potential
     edges: Values
     points: Mapping[str, Any]
 
-    def __call__(self, weights: Values) -> MTE | None:
-        potential = self.potential
-        if not isinstance(potential, MTE) or any(isinstance(parent, Continuous) for parent in potential.parents):
+    def __call__(self, weights: Values) -> Potential | None:
+        if any(isinstance(parent, Continuous) for parent in self.potential.parents):
             return None
-        child, parents = potential.child, [p for p in potential.parents if isinstance(p, Discrete)]
-        mass, scale = potential.mass(self.points, self.edges)
+        mass, scale = self.potential.mass(self.points, self.edges)
         found = weights.reshape(mass.shape)
-        factor = np.divide(found, mass * np.exp(scale), out=np.zeros_like(found), where=found > 0)
-        # a factor can't be constant without end, so endless tails are cut where nothing is left of them
-        low, high = potential.support(child.name, 1e-300)
-        edges = np.clip(self.edges, low, high)
-        pieces = [
-            Piece(
-                box={child.name: (float(edges[place[-1]]), float(edges[place[-1] + 1]))},
-                given={parent.name: parent.states[code] for parent, code in zip(parents, place, strict=False)},
-                constant=float(value),
-            )
-            for place, value in np.ndenumerate(factor)
-            if edges[place[-1]] < edges[place[-1] + 1]
-        ]
-        product = potential * MTE(child, parents=parents, pieces=pieces, normalize=None)
-        left = product.marginalize([parent.name for parent in parents]) if parents else product
-        return left if isinstance(left, MTE) else None
+        factors = np.divide(found, mass * np.exp(scale), out=np.zeros_like(found), where=found > 0)
+        return self.potential.reweighted(self.edges, factors)
 
 
 def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tuple[Values, Values, Values]:

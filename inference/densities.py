@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import ORDER, legendre
 from hybridbn.inference.posterior import Posterior
-from hybridbn.potentials.mte import MTE
+from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
+
+if TYPE_CHECKING:
+    from hybridbn.potentials.mte import MTE
 
 __all__ = ["CellPosterior", "ContinuousPosterior", "PiecewisePosterior"]
 
@@ -126,7 +129,7 @@ class ContinuousPosterior(Posterior):
         knots, _ = self._knots()
         parts = np.linspace(0, 1, 5)[:-1, None]
         fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
-        return np.concatenate([fine.reshape(-1, knots.shape[1]), knots[-1:]])
+        return np.concatenate([fine.reshape(4 * (len(knots) - 1), -1), knots[-1:]])
 
     def _at(self, method: str, x: ArrayLike) -> Any:
         """Evaluate one of the methods above at points that all rows share."""
@@ -149,6 +152,8 @@ class ContinuousPosterior(Posterior):
         return self._as_mte(**options)
 
     def _as_mte(self, **options: Any) -> MTE:
+        from hybridbn.potentials.mte import MTE
+
         ends = self.quantile([1e-12, 1 - 1e-12])
         return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
 
@@ -375,7 +380,7 @@ class CellPosterior(PiecewisePosterior):
         high: Values,
         shapes: Values,
         weights: Values,
-        closed_form: Callable[[Values], MTE | None],
+        closed_form: Callable[[Values], Potential | None],
         single: bool,
         error: Values,
         log_evidence: Any,
@@ -387,8 +392,10 @@ class CellPosterior(PiecewisePosterior):
         self._closed_form = closed_form
 
     def _as_mte(self, **options: Any) -> MTE:
+        from hybridbn.potentials.mte import MTE
+
         exact = None if options else self._closed_form(self._weights[:, 0])
-        return super()._as_mte(**options) if exact is None else exact
+        return exact if isinstance(exact, MTE) else super()._as_mte(**options)
 
     def _take(self, rows: NDArray[np.intp]) -> Self:
         clone = ContinuousPosterior._take(self, rows)

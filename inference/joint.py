@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.evidence import EvidenceReader
+from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import (
     Answer,
     Options,
+    Snapshot,
     checked_targets,
-    log_evidence,
+    log_evidence_of,
     node_axis_of,
-    posterior,
+    posterior_of,
     relevant_evidence,
     solved,
 )
-from hybridbn.inference.sampling import sample
+from hybridbn.inference.sampling import draw_jointly, presented
 from hybridbn.network import Network
-from hybridbn.table import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["JointPosterior", "joint_posterior"]
@@ -33,15 +34,21 @@ def joint_posterior(
 ) -> JointPosterior:
     """Return the joint posterior of several variables."""
     names = checked_targets(network, targets)
+    if not names:
+        raise TableError("a joint posterior needs at least one variable")
     reader = EvidenceReader(network, evidence, names)
-    read = relevant_evidence(network, reader, names)
     options = options or Options()
-    answer = solved(network, Question(tuple(names), joint=True, pointwise=True), read, options)
-    return JointPosterior(network, names, evidence, reader, answer, options)
+    snapshot = Snapshot.of(network)
+    variables = tuple(network.variable(name) for name in names)
+    joint = JointPosterior(variables, snapshot, reader.evidence(), options)
+    if reader.rows:
+        read = relevant_evidence(network, reader, names)
+        joint._read_off(solved(network, Question(tuple(names), joint=True, pointwise=True), read, options))
+    return joint
 
 
 class JointPosterior:
-    """The joint distribution of several variables given evidence, for one case or a batch.
+    """The joint distribution of several variables given evidence; one case, or a batch of `len` cases that can be sliced.
 
     Attributes
     ----------
@@ -49,25 +56,44 @@ class JointPosterior:
     """
 
     def __init__(
-        self,
-        network: Network,
-        names: Sequence[str],
-        evidence: Any,
-        reader: EvidenceReader,
-        answer: Answer,
-        options: Options,
+        self, variables: tuple[Variable, ...], network: Snapshot, evidence: Evidence, options: Options
     ) -> None:
-        self.variables: tuple[Variable, ...] = tuple(network.variable(name) for name in names)
-        self._network, self._evidence, self._reader, self._options = network, evidence, reader, options
-        self._names, self._single, self._error = tuple(names), answer.single, answer.error
-        (self._scope,) = answer.problem.scopes
-        self._table = answer.table(0) if all(isinstance(v, Discrete) for v in self.variables) else None
+        self.variables = variables
+        self._network, self._evidence, self._options = network, evidence, options
+        self._single = evidence.single
+        self._names = tuple(variable.name for variable in variables)
+        numbers = sum(isinstance(variable, Continuous) for variable in variables)
+        sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
+        self._table: Values | None = None if numbers else np.empty([*sizes, 0])
+        self._error: Values = np.empty(0)
+        self._mean: Values = np.empty((numbers, 0))
+        self._covariance: Values = np.empty((numbers, numbers, 0))
+
+    def _read_off(self, answer: Answer) -> None:
+        if self._table is not None:
+            self._table = answer.table(0)
+        self._error = answer.error
         self._mean, self._covariance = _moments(answer, [v.name for v in self.variables if isinstance(v, Continuous)])
 
     def __len__(self) -> int:
         if self._single:
             raise TypeError("the posterior of a single case has no length")
-        return self._reader.rows
+        return self._evidence.rows
+
+    def __getitem__(self, key: Any) -> Self:
+        if self._single:
+            raise TableError("this is the posterior of a single case; it has no rows to choose from")
+        one = isinstance(key, int | np.integer)
+        rows = np.arange(len(self))[[int(key)] if one else key]
+        chosen = object.__new__(type(self))
+        chosen.__dict__.update(self.__dict__)
+        taken = self._evidence.take(rows, len(rows))
+        chosen._evidence = Evidence(taken.findings, taken.rows, one)
+        chosen._single = one
+        chosen._table = None if self._table is None else self._table[..., rows]
+        chosen._error, chosen._mean = self._error[rows], self._mean[:, rows]
+        chosen._covariance = self._covariance[..., rows]
+        return chosen
 
     @property
     def error(self) -> Any:
@@ -77,7 +103,8 @@ class JointPosterior:
     @property
     def log_evidence(self) -> Any:
         """Logarithm of the probability (density) of the evidence."""
-        return log_evidence(self._network, self._known(), self._options)
+        values = log_evidence_of(self._network, self._evidence, self._options)
+        return float(values[0]) if self._single else values
 
     @property
     def probabilities(self) -> Values:
@@ -91,11 +118,8 @@ class JointPosterior:
 
     def probability(self, **states: Any) -> Any:
         """Return the probability of states of all the (discrete) variables, given by name."""
-        if set(states) != set(self._names):
-            raise TableError(f"give a state for each of {self._names}")
-        codes = tuple(
-            variable.code(states[variable.name]) for variable in self.variables if isinstance(variable, Discrete)
-        )
+        self._refuse_others(states)
+        codes = tuple(v.code(states[v.name]) for v in self.variables if isinstance(v, Discrete))
         table = self.probabilities
         return float(table[codes]) if self._single else np.moveaxis(table, 0, -1)[codes]
 
@@ -103,7 +127,9 @@ class JointPosterior:
         """Return the posterior of one of the variables."""
         if name not in self._names:
             raise TableError(f"{name!r} is none of the variables {self._names}")
-        return posterior(self._network, name, self._known(), self._options)
+        variable = self.variables[self._names.index(name)]
+        answer = solved(self._network, Question((name,)), self._evidence, self._options)
+        return posterior_of(answer, 0, variable)
 
     def mean(self) -> Any:
         """Return the expectations of the continuous variables, in order: (variables,) or (rows, variables)."""
@@ -113,35 +139,50 @@ class JointPosterior:
         """Return the covariance matrix of the continuous variables, rows first in a batch."""
         return self._covariance[..., 0] if self._single else np.moveaxis(self._covariance, -1, 0)
 
+    def var(self) -> Any:
+        """Return the variances of the continuous variables, in order."""
+        return np.diagonal(self.cov(), axis1=-2, axis2=-1)
+
+    def std(self) -> Any:
+        """Return the standard deviations of the continuous variables, in order."""
+        return np.sqrt(self.var())
+
+    def mode(self) -> dict[str, Any]:
+        """Return the most probable combination of states: a dict, of arrays for a batch."""
+        probabilities = self.probabilities
+        rows = probabilities[None] if self._single else probabilities
+        places = np.unravel_index(rows.reshape(len(rows), -1).argmax(axis=1), rows.shape[1:])
+        found = presented(self.variables, dict(zip(self._names, places, strict=True)))
+        return {name: values[0] if self._single else values for name, values in found.items()}
+
+    def entropy(self) -> Any:
+        """Return the entropy of discrete variables together, in nats."""
+        table = self.probabilities
+        over = tuple(range(0 if self._single else 1, table.ndim))
+        found = -np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=over)
+        return float(found) if self._single else found
+
     def log_pdf(self, **values: Any) -> Any:
         """Return the log of the joint density (probability) at values of all the variables, given by name.
 
         Arrays hold one point for each row of the batch; for a single case any number of points.
         """
-        if set(values) != set(self._names):
-            raise TableError(f"give a value for each of {self._names}")
-        shape = np.broadcast_shapes(*(np.shape(value) for value in values.values() if not isinstance(value, str)))
-        points = {
-            name: np.broadcast_to(np.asarray(v, dtype=object), shape or (1,)).ravel() for name, v in values.items()
-        }
-        known = self._known()
-        count = len(next(iter(points.values())))
-        if self._single:
-            rows = {name: _repeated(value, count) for name, value in (known or {}).items()}
-        else:
-            if count not in (1, self._reader.rows):
-                raise TableError(f"give one point, or one for each of the {self._reader.rows} rows")
-            rows = Table(known).to_dict()
-            points = {name: np.broadcast_to(array, (self._reader.rows,)) for name, array in points.items()}
-        merged = {**rows, **points}
-        table = Table(merged, variables=[self._network.variable(name) for name in merged])
-        both = log_evidence(self._network, table, self._options)
-        result = both - log_evidence(self._network, known, self._options)
-        return (
-            float(result[0])
-            if self._single and not shape
-            else np.asarray(result).reshape(shape if self._single else -1)
-        )
+        self._refuse_others(values)
+        shape = np.broadcast_shapes(*(np.shape(v) for v in values.values() if not isinstance(v, str)))
+        count = int(np.prod(shape))
+        rows = np.zeros(count, dtype=np.intp) if self._single else np.arange(self._evidence.rows)
+        if not self._single and shape not in ((), rows.shape):
+            raise TableError(f"give one point, or one for each of the {len(rows)} rows")
+        findings = dict(self._evidence.take(rows, len(rows)).findings)
+        for variable in self.variables:
+            given = np.broadcast_to(np.asarray(values[variable.name], dtype=object), shape).reshape(-1)
+            given = np.broadcast_to(given, (len(rows),))
+            found = variable.codes(given) if isinstance(variable, Discrete) else variable.values(given)
+            findings[variable.name] = Finding(variable, found)
+        both = log_evidence_of(self._network, Evidence(findings, len(rows), False), self._options)
+        alone = log_evidence_of(self._network, self._evidence, self._options)
+        result = both - alone
+        return float(result[0]) if self._single and not shape else result.reshape(shape if self._single else -1)
 
     def pdf(self, **values: Any) -> Any:
         """Return the joint density (probability) at values of all the variables, given by name."""
@@ -149,30 +190,36 @@ class JointPosterior:
 
     def sample(self, k: int = 1, random_state: Any = None) -> Any:
         """Draw all variables together; a DataFrame with `k` rows for each row of evidence."""
-        return sample(self._network, k, random_state, self._known())[list(self._names)]
+        import pandas
 
-    def _known(self) -> Any:
-        if self._evidence is None or isinstance(self._evidence, Mapping):
-            return self._evidence
-        table = self._evidence if isinstance(self._evidence, Table) else Table(self._evidence)
-        return table.drop([name for name in table.names if name in self._names])
+        rows = np.repeat(np.arange(self._evidence.rows), k)
+        uniforms = np.random.default_rng(random_state).random((len(rows), len(self._names))).T
+        repeated = Evidence(self._evidence.take(rows, len(rows)).findings, len(rows), single=False)
+        drawn = draw_jointly(self._network, self.variables, repeated, uniforms, self._options)
+        return pandas.DataFrame(presented(self.variables, drawn))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the joint distribution of two variables of a single case with matplotlib; returns the axes."""
+        from hybridbn.inference.plots import plot_joint
+
+        return plot_joint(self, ax)
+
+    def _refuse_others(self, values: dict[str, Any]) -> None:
+        if set(values) != set(self._names):
+            raise TableError(f"give a value for each of {self._names}, not for {tuple(values)}")
 
     def __repr__(self) -> str:
-        return f"<joint posterior of {', '.join(map(repr, self._names))}>"
-
-
-def _repeated(value: Any, count: int) -> Any:
-    column = np.empty(count, dtype=object)
-    for row in range(count):
-        column[row] = value
-    return column
+        batch = "" if self._single else f" in {len(self)} rows"
+        return f"<joint posterior of {', '.join(map(repr, self._names))}{batch}>"
 
 
 def _moments(answer: Answer, names: Sequence[str]) -> tuple[Values, Values]:
     """Return the mean (variables, rows) and covariance of continuous targets, by the law of total covariance."""
     (scope,) = answer.problem.scopes
+    over = tuple(range(len(scope)))
     means, covariances = [], []
-    for part, table in ((part, part.tables[0]) for part in answer.found):
+    for part in answer.found:
+        table = part.tables[0]
         values: list[Values] = []
         inner = np.zeros((len(names), len(names), table.shape[-1]))
         for i, name in enumerate(names):
@@ -184,23 +231,21 @@ def _moments(answer: Answer, names: Sequence[str]) -> tuple[Values, Values]:
                 continue
             together = [other for other in names if answer.problem.component_of.get(other) is component]
             moments = component.moments(together, part.axes, part.evidence)
-            values.append(_aligned(moments.mean[together.index(name)], component.names, scope))
-            for other in together:
-                spread = _aligned(
-                    moments.covariance[together.index(name), together.index(other)], component.names, scope
-                )
-                inner[i, names.index(other)] = np.sum(table * spread, axis=tuple(range(len(scope))))
-        over = tuple(range(len(scope)))
+            mine = together.index(name)
+            values.append(_aligned(moments.mean[mine], component.names, scope))
+            for theirs, other in enumerate(together):
+                spread = _aligned(moments.covariance[mine, theirs], component.names, scope)
+                inner[i, names.index(other)] = np.sum(table * spread, axis=over)
         mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(len(names), table.shape[-1])
         for i, first in enumerate(values):
             for j, second in enumerate(values):
                 inner[i, j] += np.sum(table * (first - mean[i]) * (second - mean[j]), axis=over)
         means.append(mean)
         covariances.append(inner)
-    return np.concatenate(means, axis=-1)[..., answer.places], np.concatenate(covariances, axis=-1)[..., answer.places]
+    return answer.arranged(means), answer.arranged(covariances)
 
 
-def _aligned(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:
+def _aligned(array: Values, names: Sequence[str], scope: Sequence[str]) -> NDArray[Any]:
     """Turn an array over some of the scope's names (rows last) so that it broadcasts against the scope."""
     order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
     turned = np.transpose(array, [*order, len(names)])

@@ -31,6 +31,8 @@ from hybridbn.inference.queries import (
     relevant_evidence,
     solved,
 )
+from hybridbn.inference.sampling import presented
+from hybridbn.inference.solving import checked_width
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
@@ -57,31 +59,23 @@ def most_probable(
     targets = [] if names is None else checked_targets(network, names)
     reader = EvidenceReader(network, evidence, targets)
     read = reader.evidence()
+    shown = targets
     if names is None:
         targets = [name for name in network if status_of(read.finding(name)) != "hard"]
+        shown = targets if read.single else list(network)
     found: dict[str, NDArray[Any]] = {}
-    if targets:
+    if targets and read.rows:
         search = _explanation if names is None else _marginal_mode
         found = search(network, read, targets, options)
         if names is not None or not _closed(network):
             found = _sharpened(network, read, found, options)
-    return _presented(network, read, targets, found)
-
-
-def _presented(network: Network, read: Evidence, targets: Sequence[str], found: Mapping[str, NDArray[Any]]) -> Any:
-    columns = {}
-    for name in targets:
-        variable, finding = network.variable(name), read.finding(name)
-        values = found[name]
-        if finding is not None:
-            values = np.where(finding.observed, finding.values, values)
-        if isinstance(variable, Discrete):
-            states = np.empty(len(variable), dtype=object)
-            states[:] = variable.states
-            values = states[values.astype(np.intp)]
-        columns[name] = values
+    for name in shown:
+        finding = read.finding(name)
+        values = found.get(name, np.empty(read.rows))
+        found[name] = values if finding is None else np.where(finding.observed, finding.values, values)
+    columns = presented([network.variable(name) for name in shown], found)
     if read.single:
-        return {name: values[0] if values.dtype == object else float(values[0]) for name, values in columns.items()}
+        return {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
     import pandas
 
     return pandas.DataFrame(columns)
@@ -133,6 +127,7 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
     """Maximize over everything that is hidden."""
     batch = Evidence(read.findings, read.rows, single=False)
     problem = problem_of(network, Question(tuple(targets), all_of=True, pointwise=True), batch)
+    checked_width(problem, options.max_bytes)
     skip = {number for number, source in enumerate(problem.sources) if isinstance(source, WeightSource)}
     result: dict[str, NDArray[Any]] = {}
 
@@ -180,6 +175,7 @@ def _marginal_mode(
     batch = Evidence(read.findings, read.rows, single=False)
     numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
     problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
+    checked_width(problem, options.max_bytes)
     (scope,) = problem.scopes
     result: dict[str, NDArray[Any]] = {}
 

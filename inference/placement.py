@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference import scan
 from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
@@ -236,7 +237,7 @@ def _first_cells(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values
         points = [np.linspace(low, high, start_cells(problem) + 1)]
         for potential in touching:
             others = {n: within[n] for n in potential.scope if n in within and n != name}
-            found = potential.breaks(name, others)
+            found = scan.breaks(potential, name, others)
             if len(found):
                 found = found if found.ndim == 2 else np.broadcast_to(found[:, None], (len(found), evidence.rows))
                 points.append(np.clip(found, low, high))
@@ -253,7 +254,7 @@ def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]
         potential = problem.potentials[name]
         if isinstance(potential.child, Continuous):
             within = _others(potential, name, ranges)
-            low, high = _full(potential.support(name, 1e-17, within), 1)
+            low, high = _full(scan.support(potential, name, 1e-17, within), 1)
             least, most = _full(potential.support(name, 0.0), 1)
             ranges[name] = low, high
             result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
@@ -272,7 +273,7 @@ def _ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Val
         potential = problem.potentials[name]
         if not isinstance(potential.child, Continuous) or name in problem.hard:
             continue
-        low, high = _full(potential.support(name, 1e-17, _others(potential, name, ranges)), rows)
+        low, high = _full(scan.support(potential, name, 1e-17, _others(potential, name, ranges)), rows)
         ranges[name] = _evident(evidence.findings.get(name), low, high)
     for name in reversed(ordered):
         potential = problem.potentials[name]

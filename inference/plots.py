@@ -9,11 +9,13 @@ import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.joint import JointPosterior
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.network import Network
+from hybridbn.variables import Discrete
 
-__all__ = ["plot_network", "plot_posterior"]
+__all__ = ["plot_joint", "plot_network", "plot_posterior"]
 
 COLOR, OBSERVED, INK = "#3b6ea5", "#c8553d", "#333333"
 MOST_STATES = 12
@@ -35,6 +37,45 @@ def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
         ax.legend(frameon=False)
     ax.set_title(posterior.variable.name, color=INK)
     return ax
+
+
+def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
+    """Draw the joint posterior of two variables of a single case; returns the axes."""
+    if not joint._single:
+        raise TableError("this is a batch of posteriors; choose a row to plot: joint[0].plot()")
+    if len(joint.variables) != 2:
+        raise TableError(f"a picture shows two variables, not {len(joint.variables)}; plot marginals instead")
+    ax = _pyplot().gca() if ax is None else ax
+    first, second = sorted(joint.variables, key=lambda variable: isinstance(variable, Discrete))
+    if isinstance(first, Discrete) and isinstance(second, Discrete):
+        table = joint.probabilities.T
+        image = ax.imshow(table, cmap="Blues", vmin=0, aspect="auto")
+        ax.set_xticks(range(len(first)), [str(state) for state in first.states])
+        ax.set_yticks(range(len(second)), [str(state) for state in second.states])
+        ax.figure.colorbar(image, ax=ax, label="probability")
+        ax.set_xlabel(first.name)
+        ax.set_ylabel(second.name)
+        return ax
+    x = _reach(joint.marginal(first.name), 201 if isinstance(second, Discrete) else 61)
+    if isinstance(second, Discrete):
+        for state in second.states:
+            ax.plot(
+                x, joint.pdf(**{first.name: x, second.name: np.full(len(x), state, dtype=object)}), label=str(state)
+            )
+        ax.legend(title=second.name, frameon=False)
+        ax.set_ylabel("density")
+    else:
+        y = _reach(joint.marginal(second.name), 61)
+        height = joint.pdf(**{first.name: np.repeat(x, len(y)), second.name: np.tile(y, len(x))})
+        ax.contourf(x, y, height.reshape(len(x), len(y)).T, levels=12, cmap="Blues")
+        ax.set_ylabel(second.name)
+    ax.set_xlabel(first.name)
+    return ax
+
+
+def _reach(posterior: ContinuousPosterior, count: int) -> Any:
+    low, high = posterior.quantile([0.001, 0.999])
+    return np.linspace(low, high, count)
 
 
 def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: float = 1.0) -> Any:

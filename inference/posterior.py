@@ -90,7 +90,9 @@ class Posterior(ABC):
     def sample(self, k: int | None = None, random_state: Any = None) -> Any:
         """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
         rng = np.random.default_rng(random_state)
-        uniforms = rng.random((len(self._error), k or 1)).T
+        if k is not None and k < 0:
+            raise TableError(f"the number of draws can't be negative: {k}")
+        uniforms = rng.random((len(self._error), 1 if k is None else k)).T
         draws = self._named(self._drawn(uniforms))
         return self._out(draws if k is not None else draws[0])
 

@@ -6,8 +6,9 @@ The kind of axis of every variable is decided here, see `hybridbn.inference.axes
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -24,9 +25,9 @@ from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.sources import LikelihoodSource, PotentialSource, Source, WeightSource
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Discrete
+from hybridbn.variables import Continuous, Discrete, Variable
 
-__all__ = ["Problem", "Question", "problem_of", "status_of"]
+__all__ = ["Problem", "Question", "Snapshot", "problem_of", "status_of"]
 
 NODE_SIZE = 384
 """What a Gauss-Legendre axis is taken to cost when the order is chosen."""
@@ -109,13 +110,55 @@ class Question:
     only: frozenset[str] = frozenset()
 
 
-def problem_of(network: Network, question: Question, evidence: Evidence) -> Problem:
+@dataclass(frozen=True)
+class Snapshot:
+    """The potentials of a network at one time; what is asked later is answered by these, whatever becomes of the network."""
+
+    by_name: Mapping[str, Potential]
+
+    @classmethod
+    def of(cls, network: Network | Snapshot) -> Snapshot:
+        """Take the potentials of a network, which must have one for every node."""
+        if isinstance(network, Snapshot):
+            return network
+        try:
+            return cls({name: node["potential"] for name, node in network._node.items()})
+        except KeyError:
+            network.check()
+            raise
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def potential(self, name: str) -> Potential:
+        """Return the potential of a node."""
+        return self.by_name[name]
+
+    def variable(self, name: str) -> Variable:
+        """Return the variable of a node."""
+        return self.by_name[name].child
+
+    @cached_property
+    def pred(self) -> Mapping[str, tuple[str, ...]]:
+        """The parents of each node."""
+        return {name: potential.scope[:-1] for name, potential in self.by_name.items()}
+
+    @cached_property
+    def succ(self) -> Mapping[str, list[str]]:
+        """The children of each node."""
+        children: dict[str, list[str]] = {name: [] for name in self.by_name}
+        for name, above in self.pred.items():
+            for parent in above:
+                children[parent].append(name)
+        return children
+
+
+def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
     """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
-    try:
-        potentials: dict[str, Potential] = {name: node["potential"] for name, node in network._node.items()}
-    except KeyError:
-        network.check()
-        raise
+    potentials = Snapshot.of(network).by_name
     pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
     key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
     with _CACHE_LOCK:

@@ -5,26 +5,40 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.axes import CellAxis, NodeAxis
+from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
 from hybridbn.inference.cells import cell_posterior
 from hybridbn.inference.densities import PiecewisePosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.mixtures import GaussianPosterior
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
-from hybridbn.inference.problem import Problem, Question, problem_of, status_of
+from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.repeats import repeats
 from hybridbn.inference.solving import Solution, padded, solutions
 from hybridbn.network import Network
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["MAX_BYTES", "TOLERANCE", "Options", "log_evidence", "posterior", "posteriors", "solved"]
+__all__ = [
+    "MAX_BYTES",
+    "TOLERANCE",
+    "Answer",
+    "Options",
+    "Snapshot",
+    "log_evidence",
+    "posterior",
+    "posterior_of",
+    "posteriors",
+    "relevant_evidence",
+    "solved",
+]
+
+AnyNetwork: TypeAlias = Network | Snapshot
 
 MAX_BYTES = 2.0 * 2**30
 TOLERANCE = 1e-9
@@ -68,21 +82,35 @@ def posteriors(
     Without `targets`, those of all variables that are not observed in every row.
     """
     options = options or Options()
+    snapshot = Snapshot.of(network)
     if targets is None:
         reader = EvidenceReader(network, evidence)
         wanted = [name for name in network if status_of(reader.finding(name)) != "hard"]
     else:
         wanted = checked_targets(network, targets)
         reader = EvidenceReader(network, evidence, wanted)
+    if not reader.rows:
+        return {name: empty_posterior(network.variable(name)) for name in wanted}
     if not wanted:
         return {}
-    read = relevant_evidence(network, reader, wanted)
-    answer = solved(network, Question(tuple(wanted)), read, options)
-    later = _LogEvidence(network, reader)
-    impossible = _contradicted(network, answer.problem, reader)
+    read = relevant_evidence(snapshot, reader, wanted)
+    answer = solved(snapshot, Question(tuple(wanted)), read, options)
+    impossible = _contradicted(snapshot, answer.problem, reader)
     if impossible.any():
         answer.refuse(impossible, options)
-    return {name: posterior_of(answer, number, network.variable(name), later) for number, name in enumerate(wanted)}
+    return {
+        name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
+        for number, name in enumerate(wanted)
+    }
+
+
+def empty_posterior(variable: Variable) -> Posterior:
+    """Return the posterior of a table without rows."""
+    nothing = np.empty(0)
+    if isinstance(variable, Discrete):
+        return DiscretePosterior(variable, np.empty((len(variable), 0)), False, nothing, nothing)
+    cell = np.empty((1, 0))
+    return PiecewisePosterior(variable, cell, cell, np.empty((ORDER, 0)), False, nothing, nothing)
 
 
 @dataclass
@@ -140,7 +168,7 @@ def impossible_evidence(rows: Sequence[int], single: bool) -> ImpossibleEvidence
     )
 
 
-def solved(network: Network, question: Question, read: Evidence, options: Options) -> Answer:
+def solved(network: AnyNetwork, question: Question, read: Evidence, options: Options) -> Answer:
     """Solve a question, each distinct row once; refuse or mark impossible rows and warn of errors."""
     problem = problem_of(network, question, read)
     same = repeats(read, continuous=bool(problem.nodes))
@@ -160,7 +188,7 @@ def solved(network: Network, question: Question, read: Evidence, options: Option
     return answer
 
 
-def relevant_evidence(network: Network, reader: EvidenceReader | Evidence, targets: Sequence[str]) -> Evidence:
+def relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidence, targets: Sequence[str]) -> Evidence:
     """Read only what the posterior of the targets depends on."""
     if reader.single:
         return reader.evidence()
@@ -182,24 +210,34 @@ def log_evidence(network: Network, evidence: Any = None, options: Options | None
     return float(values[0]) if reader.single else values
 
 
-def log_evidence_of(network: Network, read: Evidence, options: Options) -> Values:
-    """Return the log probability of evidence that is read already."""
-    answer = solved(network, Question(joint=True, all_of=True), read, options)
-    return answer.log_norm
+def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, target: str | None = None) -> Values:
+    """Return the log probability of evidence that is read already.
+
+    A target is named where potentials above it may not have mass one, so that they count.
+    """
+    if not read.rows:
+        return np.empty(0)
+    targets = () if target is None else (target,)
+    return solved(network, Question(targets, joint=True, all_of=True), read, options).log_norm
 
 
 @dataclass
 class _LogEvidence:
     """Log probability of a posterior's evidence, computed when somebody asks."""
 
-    network: Network
+    network: Snapshot
     reader: EvidenceReader
+    options: Options
+    target: str
 
     def __call__(self) -> Values:
-        return log_evidence_of(self.network, self.reader.evidence(), Options())
+        above = ancestors(self.network.pred, [self.target])
+        whole = all(self.network.potential(name).normalized for name in above)
+        evidence = self.reader.evidence()
+        return log_evidence_of(self.network, evidence, self.options, None if whole else self.target)
 
 
-def _contradicted(network: Network, problem: Problem, reader: EvidenceReader) -> NDArray[np.bool_]:
+def _contradicted(network: Snapshot, problem: Problem, reader: EvidenceReader) -> NDArray[np.bool_]:
     """Tell the rows that are impossible for reasons which do not matter for the targets.
 
     Only potentials with zeros can make evidence impossible, so only those are looked at; in tables those over
@@ -228,7 +266,7 @@ class Risk(NamedTuple):
     continuous: bool
 
 
-def _risk(network: Network, problem: Problem, names: tuple[str, ...]) -> Risk:
+def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
     above = ancestors(network.pred, names) - problem.potentials.keys()
     risky = {name for name in above if network.potential(name).has_zeros}
     discrete = {

@@ -8,21 +8,22 @@ chunks changes what a row gets.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.problem import Question
+from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import Options, impossible_evidence, posterior_of, relevant_evidence, solved
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
-from hybridbn.variables import Discrete
+from hybridbn.variables import Discrete, Variable
 
-__all__ = ["draw", "sample"]
+__all__ = ["draw", "draw_jointly", "presented", "sample"]
 
 
 def sample(
@@ -32,6 +33,8 @@ def sample(
     import pandas
 
     network.check()
+    if n < 0:
+        raise TableError(f"the number of rows to draw can't be negative: {n}")
     reader = EvidenceReader(network, evidence)
     read = reader.evidence()
     rows = np.repeat(np.arange(read.rows), n)
@@ -42,18 +45,44 @@ def sample(
         codes = draw(network, repeated, uniforms, options or Options())
     except ImpossibleEvidence as problem:
         raise impossible_evidence(sorted({row // n for row in problem.rows}), read.single) from None
+    return pandas.DataFrame(presented(network.variables, codes))
+
+
+def presented(variables: Iterable[Variable], codes: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return codes as states, in a plain array where the states are all integers, floats or truth values."""
     columns = {}
-    for name in network:
-        variable = network.variable(name)
+    for variable in variables:
+        values = codes[variable.name]
         if isinstance(variable, Discrete):
             states = np.empty(len(variable), dtype=object)
             states[:] = variable.states
-            values = states[codes[name]]
+            values = states[values.astype(np.intp)]
             plain = {type(state) for state in variable.states}
-            columns[name] = values.astype(next(iter(plain))) if plain in ({int}, {float}, {bool}) else values
-        else:
-            columns[name] = codes[name]
-    return pandas.DataFrame(columns)
+            values = values.astype(next(iter(plain))) if plain in ({int}, {float}, {bool}) else values
+        columns[variable.name] = values
+    return columns
+
+
+def draw_jointly(
+    network: Network | Snapshot,
+    variables: Sequence[Variable],
+    evidence: Evidence,
+    uniforms: NDArray[np.float64],
+    options: Options,
+) -> dict[str, NDArray[Any]]:
+    """Draw some variables together, each given the evidence and those drawn before it.
+
+    Parameters
+    ----------
+    uniforms : ndarray (variables, rows)
+    """
+    known = dict(evidence.findings)
+    drawn = {}
+    for variable, levels in zip(variables, uniforms, strict=True):
+        values = _conditional(network, variable, Evidence(known, evidence.rows, False), levels, options)
+        drawn[variable.name] = values
+        known[variable.name] = Finding(variable, values)
+    return drawn
 
 
 def draw(
@@ -77,10 +106,11 @@ def draw(
             filled[name] = finding.values
             continue
         if name not in informed:
-            given = {parent.name: filled[parent.name] for parent in potential.parents}
-            values = potential.ppf(uniforms[number[name]], given)
+            above = {parent.name: filled[parent.name] for parent in potential.parents}
+            values = potential.ppf(uniforms[number[name]], above)
         else:
-            values = _conditional(network, name, Evidence(known, evidence.rows, False), uniforms[number[name]], options)
+            given = Evidence(known, evidence.rows, False)
+            values = _conditional(network, variable, given, uniforms[number[name]], options)
         if finding is not None:
             values = np.where(finding.observed, finding.values, values)
         filled[name] = values
@@ -89,9 +119,12 @@ def draw(
 
 
 def _conditional(
-    network: Network, name: str, evidence: Evidence, uniforms: NDArray[np.float64], options: Options
+    network: Network | Snapshot, variable: Variable, evidence: Evidence, uniforms: NDArray[np.float64], options: Options
 ) -> NDArray[Any]:
     """Draw one variable from its posterior in every row."""
+    name = variable.name
+    if not evidence.rows:
+        return np.empty(0, dtype=np.intp if isinstance(variable, Discrete) else np.float64)
     own = evidence.finding(name)
     read = relevant_evidence(network, evidence, [name])
     if own is not None:
@@ -100,4 +133,4 @@ def _conditional(
         soft = own.soft_part
         read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
     answer = solved(network, Question((name,)), read, options)
-    return np.asarray(posterior_of(answer, 0, network.variable(name))._drawn(uniforms[None])[0])
+    return np.asarray(posterior_of(answer, 0, variable)._drawn(uniforms[None])[0])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference import scan
 from hybridbn.inference.axes import NodeAxis, node_axis
 from hybridbn.inference.elimination import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
@@ -123,7 +124,7 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
             if scale * RESOLVED * MOST_CELLS < high - low:
                 return np.linspace(low, high, MOST_CELLS + 2)
             count = max(count, int(np.ceil((high - low) / (scale * RESOLVED))))
-    breaks = [np.ravel(potential.breaks(name)) for potential in touching]
+    breaks = [np.ravel(scan.breaks(potential, name, {})) for potential in touching]
     inner = np.concatenate([np.linspace(low, high, count + 1), *breaks])
     return np.unique(inner[(inner >= low) & (inner <= high)])
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import ORDER, NodeAxis
+from hybridbn.inference.axes import ORDER, NodeAxis, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.placement import STRICTER, place, start_cells
 from hybridbn.inference.problem import Problem
@@ -17,7 +17,7 @@ from hybridbn.inference.shared import SharedGrid, shared_grid
 from hybridbn.inference.sources import Axis
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Solution", "solutions"]
+__all__ = ["Solution", "checked_width", "solutions"]
 
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 26
@@ -48,7 +48,7 @@ class Solution:
 
 def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> list[Solution]:
     """Solve a problem for all rows, in chunks of a size that depends on the problem alone."""
-    width = _checked_width(problem, max_bytes)
+    width = checked_width(problem, max_bytes)
     row = 8 * max(width, 1.0)
     chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
     found = []
@@ -66,6 +66,9 @@ def _solve_with_nodes(
     problem: Problem, evidence: Evidence, rows: NDArray[np.intp], tolerance: float, max_bytes: float
 ) -> list[Solution]:
     """Try the grid that all rows share; rows that need more get nodes of their own."""
+    if not evidence.rows:
+        nothing = node_axis(np.zeros((1, 0)), np.ones((1, 0)))
+        return [_solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))]
     found = []
     left = np.arange(evidence.rows)
     stricter = tolerance / (STRICTER * len(problem.nodes))
@@ -118,7 +121,8 @@ def _taken(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
     }
 
 
-def _checked_width(problem: Problem, max_bytes: float) -> float:
+def checked_width(problem: Problem, max_bytes: float) -> float:
+    """Return the size of the largest table, or raise `TooWide` before anything is allocated."""
     order = problem.order
     cells = order.largest
     if problem.nodes:

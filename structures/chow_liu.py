@@ -9,7 +9,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import prepared
+from hybridbn.structures.preparing import checked_threshold, prepared
 from hybridbn.structures.trees import branches
 from hybridbn.variables import shorten
 
@@ -70,6 +70,6 @@ def chow_liu(
             told[name] += value
     # sums are rounded as their terms are, so that their order doesn't decide between equal ones
     importance = {name: round(value, 9) for name, value in told.items()}
-    families = branches(read.attributes, pairs, importance, root, threshold)
+    families = branches(read.attributes, pairs, importance, root, checked_threshold(threshold))
     counts = found.counts([(child, *given) for child, given in families.items()])
     return fitted(read, families, counts, found.potentials())

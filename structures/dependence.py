@@ -205,7 +205,7 @@ class Dependence:
     def _gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
         """Return how much more likely a parent makes the child's values: the log-likelihood's increase for each row."""
         rows = self._rows((child, *given, parent))
-        data = self.data if rows is None else self.data.take(rows)
+        data = self.data if rows is None else self.data.select((child, *given, parent)).take(rows)
         if not (varies(data, child) and varies(data, parent)):
             return 0.0
         with_parent = self._fit(self.data, child, (*given, parent), keep=True)

@@ -9,7 +9,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import prepared
+from hybridbn.structures.preparing import checked_threshold, prepared
 
 __all__ = ["kdb"]
 
@@ -64,8 +64,7 @@ def kdb(
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 0:
         raise NetworkError(f"k must be a number of parents, at least 0, not {k!r}")
-    if not threshold >= 0:
-        raise NetworkError(f"threshold must be a number of nats that is not negative, not {threshold!r}")
+    least = checked_threshold(threshold)
     read = prepared(data, target, potentials, weights)
     found = Dependence(read)
     pairs = found.pairs() if k else {}
@@ -74,7 +73,7 @@ def kdb(
     families: dict[str, tuple[str, ...]] = dict.fromkeys((target, *read.attributes), ())
     for place, name in enumerate(order):
         told = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:place]}
-        able = [earlier for earlier in told if told[earlier] > threshold]
+        able = [earlier for earlier in told if told[earlier] > least]
         families[name] = (target, *sorted(able, key=lambda earlier: (-told[earlier], earlier))[:k])
     counts = found.counts([(child, *given) for child, given in families.items()])
     return fitted(read, families, counts, found.potentials())

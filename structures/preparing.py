@@ -16,7 +16,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["Prepared", "checked_threshold", "prepared"]
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,9 @@ class Prepared:
         variables = tuple(map(self.variable, parents))
         return self.fitter(child, parents).fit(self.table, self.variable(child), variables)
 
-    def drop(self, names: Sequence[str]) -> Prepared:
-        """Return the same without some attributes."""
-        kept = {name: role for name, role in self.roles.items() if name not in names}
-        return Prepared(self.table.select(kept), kept, self.target)
+    def select(self, names: Sequence[str]) -> Prepared:
+        """Return the same with some of the columns."""
+        return Prepared(self.table.select(names), {name: self.roles[name] for name in names}, self.target)
 
     def take(self, rows: Any) -> Prepared:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
@@ -96,9 +95,7 @@ def prepared(data: Any, target: str | None, potentials: Potentials, weights: Any
     table = data if isinstance(data, Table) and weights is None else Table(data, weights=weights)
     if target is not None and not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
-    made = Prepared(table, roles(table, target, potentials), target)
-    if table.weighted and not table.weights.any():
-        raise TableError(f"all {len(table)} rows have weight zero, so nothing can be learned; give some a positive one")
+    made = Prepared(table, roles(table.require_rows(), target, potentials), target)
     if target is not None:
         _check_target(made, target)
     return made
@@ -128,3 +125,18 @@ def _check_target(data: Prepared, name: str) -> None:
         raise TableError(
             f"the target {name!r} has no observed value in the rows of positive weight; choose another target"
         )
+
+
+def checked_threshold(threshold: Any) -> float:
+    """Return a threshold for information, refusing what is no number of nats.
+
+    Examples
+    --------
+    >>> checked_threshold(-1)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: threshold must be a number of nats that is not negative, not -1
+    """
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.number) or not threshold >= 0:
+        raise NetworkError(f"threshold must be a number of nats that is not negative, not {threshold!r}")
+    return float(threshold)

@@ -9,7 +9,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import prepared
+from hybridbn.structures.preparing import checked_threshold, prepared
 from hybridbn.structures.trees import branches
 from hybridbn.variables import shorten
 
@@ -79,7 +79,7 @@ def tan(
         raise NetworkError(f"root={root!r} is no attribute; choose one of {shorten(attributes)}")
     found = Dependence(read)
     pairs = found.pairs()
-    parents = branches(attributes, pairs, found.with_target(), root, threshold)
+    parents = branches(attributes, pairs, found.with_target(), root, checked_threshold(threshold))
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
     counts = found.counts([(child, *given) for child, given in families.items()])

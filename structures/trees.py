@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import networkx as nx
 
-from hybridbn.errors import NetworkError
 from hybridbn.structures.dependence import Pair
 
 __all__ = ["branches"]
@@ -38,8 +37,6 @@ def branches(
     >>> branches("dcba", pairs, {"a": 0, "b": 1, "c": 0, "d": 9}, None, 0.0)
     {'d': (), 'c': ('a',), 'b': (), 'a': ('b',)}
     """
-    if not threshold >= 0:
-        raise NetworkError(f"threshold must be a number of nats that is not negative, not {threshold!r}")
     graph = nx.Graph()
     graph.add_nodes_from(sorted(names))
     # Kruskal's algorithm takes equal weights in the order in which they were added

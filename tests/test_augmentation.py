@@ -26,6 +26,7 @@ def with_holes(frame: pd.DataFrame, rate: float, seed: int = 0) -> pd.DataFrame:
 
 
 def regression_data(n: int = 150, seed: int = 0) -> pd.DataFrame:
+    """Two numbers and a class that depend on a number, the response."""
     rng = np.random.default_rng(seed)
     y = rng.normal(10, 2, n)
     return pd.DataFrame({
@@ -34,6 +35,10 @@ def regression_data(n: int = 150, seed: int = 0) -> pd.DataFrame:
         "c": np.where(y + rng.normal(0, 2, n) > 10, "high", "low"),
         "y": y,
     })  # fmt: skip
+
+
+def numbers(n: int = 150, seed: int = 0) -> pd.DataFrame:
+    return regression_data(n, seed).drop(columns="c")
 
 
 def gaussian_reference(data: Any, target: int, random_state: int) -> tuple[list[float], Any]:
@@ -96,7 +101,7 @@ def gaussian_reference(data: Any, target: int, random_state: int) -> tuple[list[
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_algorithm_1_step_by_step(seed: int) -> None:
-    frame = with_holes(regression_data(seed=seed).drop(columns="c"), 0.3, seed)
+    frame = with_holes(numbers(seed=seed), 0.3, seed)
     result = augment(frame, "y", potentials="gaussian", random_state=seed)
     errors, completed = gaussian_reference(frame.to_numpy(), 2, seed)
     assert result.history.srmse == pytest.approx(errors, rel=1e-9)
@@ -106,7 +111,7 @@ def test_algorithm_1_step_by_step(seed: int) -> None:
 
 
 def test_the_network_returned_is_the_best_one() -> None:
-    frame = with_holes(regression_data(), 0.3)
+    frame = with_holes(numbers(), 0.3)
     result = augment(frame, "y", potentials="gaussian", random_state=0, patience=3)
     best, table = result.history.best, hb.Table(frame)
     assert result.history.srmse[best] == result.history.srmse.min()
@@ -124,11 +129,8 @@ def test_the_network_returned_is_the_best_one() -> None:
 @pytest.mark.parametrize("family", ["gaussian", "mte"])
 def test_proposition_1(family: str) -> None:
     # a simulated response has twice the mean square error of the conditional expectation: Eq. (4) and its proof
-    rng = np.random.default_rng(0)
-    y = rng.gamma(3, size=8000)
-    frame = pd.DataFrame({"x": y + rng.normal(size=8000), "y": y})
-    train, test = frame[:4000], frame[4000:].reset_index(drop=True)
-    network = naive_bayes(train, "y", family)
+    network = naive_bayes(numbers(500), "y", family)
+    test = network.sample(4000, random_state=0)
     drawn = network.posterior("y", test).sample(random_state=1)
     expected = network.posterior("y", test).mean()
     by_draw, by_mean = np.mean((test["y"] - drawn) ** 2), np.mean((test["y"] - expected) ** 2)
@@ -136,7 +138,7 @@ def test_proposition_1(family: str) -> None:
 
 
 def test_expectation_against_simulation_of_the_response() -> None:
-    full = regression_data(600)
+    full = numbers(600)
     holes = with_holes(full[["y"]], 0.4, 3)["y"]
     frame, missing = full.assign(y=holes), holes.isna()
     errors = {
@@ -247,12 +249,12 @@ BUILDS = {
     "default": None,
     "naive_bayes": naive_bayes,
     "partial": partial(naive_bayes, potentials="gaussian"),
-    "tan": partial(tan, potentials="gaussian"),
+    "tan": partial(tan, potentials="mte"),
     "selecting": selecting,
     "edges": [("u", "y"), ("y", "v"), ("c", "y")],
     "Network": fit([("u", "y"), ("c", "v")], regression_data(), "gaussian"),
     "discretized": partial(naive_bayes, potentials="multinomial"),
-    "mixed": partial(naive_bayes, potentials={"u": "multinomial", "v": MTEFitter(), "y": "gaussian"}),
+    "mixed": partial(naive_bayes, potentials={"u": MTEFitter(), "v": "gaussian", "y": "gaussian", "c": "mte"}),
 }
 
 
@@ -277,7 +279,7 @@ def test_builders_networks_and_arcs(build: Any, target: str) -> None:
 
 
 def test_potentials_are_handed_over() -> None:
-    frame = with_holes(regression_data(), 0.2)
+    frame = with_holes(numbers(), 0.2)
     for build in (None, naive_bayes, [("y", "u")]):
         result = augment(frame, "y", build, "gaussian", random_state=0)
         assert result.network.potential("u").family == "gaussian"
@@ -348,7 +350,7 @@ def test_kinds_of_tables() -> None:
 
 
 def test_a_complete_table_is_learned_once() -> None:
-    frame = regression_data()
+    frame = numbers()
     result = augment(frame, "y", potentials="gaussian")
     assert len(result.history) == 1
     assert result.converged
@@ -358,7 +360,7 @@ def test_a_complete_table_is_learned_once() -> None:
 
 
 def test_weights_count_rows() -> None:
-    frame = with_holes(regression_data(), 0.3)
+    frame = with_holes(numbers(), 0.3)
     some = np.arange(len(frame)) % 3 > 0
     weighted = augment(frame, "y", potentials="gaussian", weights=some.astype(float), random_state=0)
     assert len(weighted.completed) == len(frame)
@@ -369,7 +371,7 @@ def test_weights_count_rows() -> None:
 
 
 def test_the_same_random_state_gives_the_same_result() -> None:
-    frame = with_holes(regression_data(), 0.3)
+    frame = with_holes(numbers(), 0.3)
     first, second, other = (augment(frame, "y", potentials="gaussian", random_state=seed) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(first.completed, second.completed)
     assert not first.completed.equals(other.completed)
@@ -387,7 +389,7 @@ def test_history_is_plotted() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    result = augment(with_holes(regression_data(), 0.3), "y", potentials="gaussian", random_state=0)
+    result = augment(with_holes(numbers(), 0.3), "y", potentials="gaussian", random_state=0)
     for plot in (result.plot, result.history.plot):
         axes = plot()
         assert axes.get_ylabel() == "srmse"
@@ -428,7 +430,7 @@ def test_bad_data() -> None:
 
 
 def test_rows_without_any_value_and_impossible_rows() -> None:
-    frame = with_holes(regression_data(60), 0.2)
+    frame = with_holes(numbers(60), 0.2)
     frame.loc[7] = None
     assert not augment(frame, "y", potentials="gaussian", random_state=0).completed.isna().any().any()
     a, b = hb.Discrete("a", (0, 1)), hb.Discrete("b", (0, 1))

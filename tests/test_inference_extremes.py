@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 import hybridbn as hb
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, NetworkError
 
 X, Y, Z = map(hb.Continuous, "xyz")
 B = hb.Discrete("b", ("no", "yes"))
@@ -293,3 +293,43 @@ def test_impossible_rows_between_possible_ones_with_nodes():
     table = pd.DataFrame({"y": [0.5, 1.5, 0.25]})
     post = net.posterior("x", table)
     np.testing.assert_allclose(post.mean(), [0.25, 0.75, 0.125], atol=1e-6)
+
+
+# -- densities that do not say where they lie ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(0.0, 1.0), (1000.0, 1.0), (0.0, 1e-3), (-3.0, 1e6)])
+def test_a_function_on_the_whole_line(mean, sd):
+    """Neither support nor breaks nor a finite domain: it has to be looked for."""
+    net = hb.Network([hb.Density(X, function=lambda x: stats.norm.pdf(x, mean, sd))])
+    post = net.posterior("x")
+    assert post.mean() == pytest.approx(mean, rel=1e-9, abs=1e-9 * sd)
+    assert post.std() == pytest.approx(sd, rel=1e-9)
+    assert net.log_evidence({"x": hb.Interval(mean + sd)}) == pytest.approx(stats.norm.logsf(1), abs=1e-9)
+
+
+def test_functions_of_parents_on_the_whole_line():
+    z = hb.Discrete("z", (0, 1))
+    net = hb.Network(
+        [
+            hb.Multinomial(z, table=[0.4, 0.6]),
+            hb.Density(X, (z,), function=lambda x, z: stats.norm.pdf(x, 50.0 * z, 1 + z)),
+            hb.Density(Y, (X,), function=lambda y, x: stats.logistic.pdf(y, 3 * x)),
+        ]
+    )
+    post = net.posterior("y")
+    mean = 3 * 0.6 * 50
+    assert post.mean() == pytest.approx(mean, rel=1e-9)
+    assert post.var() == pytest.approx(9 * (0.4 + 0.6 * 4 + 0.24 * 2500) + math.pi**2 / 3, rel=1e-9)
+    below = net.posterior("z", {"y": 20.0})
+    assert below.probability(0) == pytest.approx(1, abs=1e-9)
+    assert net.posterior("x", {"y": 150.0, "z": 1}).mean() == pytest.approx(50, rel=1e-9)
+
+
+def test_a_function_that_can_not_be_found_is_refused():
+    """Zero to the last bit wherever one would look: not taken for impossible evidence."""
+    net = hb.Network([hb.Density(X, function=lambda x: np.where((x > 777.77) & (x < 777.78), 100.0, 0.0), check=False)])
+    with pytest.raises(NetworkError, match="'x'"):
+        net.posterior("x")
+    told = hb.Density(X, function=lambda x: np.where((x > 777.77) & (x < 777.78), 100.0, 0.0), breaks=[777.77, 777.78])
+    assert hb.Network([told]).posterior("x").mean() == pytest.approx(777.775, rel=1e-9)

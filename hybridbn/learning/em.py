@@ -144,9 +144,7 @@ def expectation_maximization(
     table = read_for(data, weights, structure)
     first = _checked_start(structure, start, table) if start is not None else _start(structure, table, potentials, rng)
     families = _families(first, structure, potentials)
-    work = _work_table(first, table)
-    if not len(work):
-        raise TableError("all rows have weight zero, so nothing can be learned; give some a positive one")
+    work = _work_table(first, table).require_rows(1)
     holes = Holes(work)
     complete = work.take(np.setdiff1d(np.arange(len(work)), holes.incomplete))
     known = {name: family.fitter.statistics(complete, *family.variables) for name, family in families.items()}

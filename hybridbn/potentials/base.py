@@ -184,6 +184,11 @@ class Potential(ABC):
         return math.inf
 
     @property
+    def normalized(self) -> bool:
+        """Whether the mass is one for every configuration of the parents."""
+        return True
+
+    @property
     def has_zeros(self) -> bool:
         """Whether the density may be zero inside the variables' domains, so that evidence can contradict it."""
         return False
@@ -210,6 +215,22 @@ class Potential(ABC):
         As `on`, with the child's dimension running over the cells.
         """
         raise NetworkError(f"{type(self).__name__} of {self.child.name!r} has no exact masses")
+
+    def reweighted(self, edges: Values, factors: Values) -> Potential | None:
+        """Return the density of the child alone after multiplying by factors and summing the discrete parents out.
+
+        Parameters
+        ----------
+        edges : ndarray (cells + 1,)
+        factors : ndarray (*discrete parents, cells)
+            What the density is multiplied by in each cell of the child.
+
+        Returns
+        -------
+        Potential or None
+            In closed form, or None where the family is not closed under this.
+        """
+        return None
 
     def regression(self) -> Regression | None:
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""

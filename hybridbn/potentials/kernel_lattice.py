@@ -77,7 +77,7 @@ def lattice_sums(
     Parameters
     ----------
     points : ndarray (points, 1 or 2)
-        Not many millions of bandwidths apart.
+        Less than a million bandwidths apart and from 0, or what is near each other gets the wrong distance.
     weights : ndarray (points,)
     widths : sequence of ndarray
         For each variable its bandwidths, increasing.
@@ -128,7 +128,9 @@ def _side(widths: Values, reach: float) -> Side:
     least = float(widths[0])
     spread = least / math.sqrt(2)
     collect = np.sqrt(widths**2 - spread**2)
-    step = STEP * least
+    # of so few digits that whole multiples are exact, and so are coordinates within a cell
+    mantissa, exponent = math.frexp(STEP * least)
+    step = math.ldexp(round(mantissa * 2**20), exponent - 20)
     # a pair reach * h apart meets at a share of its distance, with the standard deviation of the product of the kernels
     both = PRODUCT * spread * collect / widths
     spread_nodes = math.ceil(float((reach * spread**2 / widths + both).max()) / step)

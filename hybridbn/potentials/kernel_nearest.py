@@ -78,9 +78,11 @@ def log_sums(
         reachable = np.flatnonzero(reached)
         weights = np.exp(log_weights - top)
         least = float(weights.sum()) * math.exp(DIGITS - REACH**2 / 2)
-        ones = [np.ones(1)] * points.shape[1]
         if len(reachable):
-            for rows, sums in lattice_sums(scaled, weights, ones, REACH, wanted[reachable]):
+            # differences of points and an origin far away are exact; others would lose digits
+            origin = np.where(np.abs(low) > high - low, low, 0.0)
+            ours, theirs = points - origin, places[reachable] - origin
+            for rows, sums in lattice_sums(ours, weights, widths[:, None], REACH, theirs):
                 sums = sums.reshape(-1)
                 fine = sums >= least
                 chosen = reachable[rows[fine]]

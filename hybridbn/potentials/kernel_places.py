@@ -19,7 +19,7 @@ __all__ = ["at_places", "log_values", "pays"]
 
 BELL, TERM = 6e-9, 2e-10
 """Seconds for a kernel between a point and a value, and for a term of a product of matrices of kernels."""
-START, POINT, PLACE = 3e-3, 3e-6, 2e-6
+START, POINT, PLACE = 3e-3, 3e-6, 1e-6
 """Seconds for sums place by place: to begin with, for a point, and for a place."""
 PLACES = 1 << 20
 """Most places at once."""

@@ -162,6 +162,9 @@ class MTE(Univariate, Potential):
         discrete = [v for v in columns if isinstance(v, Discrete)]
         return pieces_of(self._terms, discrete, [v for v in columns if isinstance(v, Continuous)])
 
+    has_zeros = True
+    normalized = property(lambda self: self.mass_error <= 1e-6)
+
     @property
     def mass_error(self) -> float:
         """Largest difference of a conditional mass from 1."""
@@ -270,8 +273,6 @@ class MTE(Univariate, Potential):
         mass = self.integral() if not self.parents else 1.0
         low, high = support(self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name)
         return (low, high) if low < high else variable.domain
-
-    has_zeros = True
 
     def cellwise(self, name: str) -> bool:
         """Tell whether no exponent mentions this continuous parent."""

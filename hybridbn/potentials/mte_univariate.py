@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +14,10 @@ from hybridbn.potentials.mte_integrals import inverse_cdf
 from hybridbn.potentials.mte_products import multiplied_out, total, univariate_integrals
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.potentials.mte_values import values
-from hybridbn.variables import Continuous, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.potentials.mte import MTE
 
 __all__ = ["Univariate", "cdf", "mean_and_variance", "support"]
 
@@ -71,6 +75,32 @@ class Univariate:
                 f"this needs a density of one continuous variable, not of {names}; restrict or marginalize the others"
             )
         return self._blocks
+
+    def reweighted(self, edges: Values, factors: Values) -> MTE | None:
+        """Return the child's density after multiplying by a constant in each cell and summing discrete parents out.
+
+        None where a parent is continuous; see `Potential.reweighted`.
+        """
+        from hybridbn.potentials.mte import MTE, Piece
+
+        parents = [parent for parent in self.parents if isinstance(parent, Discrete)]
+        if not isinstance(self, MTE) or len(parents) < len(self.parents):
+            return None
+        # a factor can't be constant without end, so endless tails are cut where nothing is left of them
+        low, high = self.support(self.child.name, 1e-300)
+        ends = np.clip(edges, low, high)
+        pieces = [
+            Piece(
+                box={self.child.name: (float(ends[place[-1]]), float(ends[place[-1] + 1]))},
+                given={parent.name: parent.states[code] for parent, code in zip(parents, place, strict=False)},
+                constant=float(value),
+            )
+            for place, value in np.ndenumerate(factors)
+            if ends[place[-1]] < ends[place[-1] + 1]
+        ]
+        product = self * MTE(self.child, parents=parents, pieces=pieces, normalize=None)
+        left = product.marginalize([parent.name for parent in parents]) if parents else product
+        return left if isinstance(left, MTE) else None
 
     def mean(self) -> float:
         """Return the mean."""

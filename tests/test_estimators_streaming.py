@@ -1,0 +1,128 @@
+"""`partial_fit`: batches add up to what one table teaches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
+
+from hybridbn import estimator_base
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimators import HybridClassifier, HybridRegressor
+from hybridbn.structures import naive_bayes, tan
+
+
+def data(rows: int = 90) -> tuple[pd.DataFrame, Any]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, rows)
+    frame = pd.DataFrame(
+        {
+            "c": pd.Categorical(rng.choice(["a", "b"], rows), categories=["a", "b", "z"]),
+            "flag": rng.random(rows) < 0.3,
+            "x": rng.normal(size=rows) + y,
+            "k": rng.integers(0, 5, rows),
+        }
+    )
+    frame.loc[::9, "x"] = np.nan
+    return frame, y
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(2, 88), max_size=4, unique=True), weighted=st.booleans())
+def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
+    frame, y = data()
+    weights = np.arange(90) % 3 if weighted else np.ones(90)
+    ends = [0, *sorted(cuts), 90]
+    for kind in (HybridClassifier, HybridRegressor):
+        whole, parts = kind(potentials="gaussian"), kind(potentials="gaussian")
+        whole.fit(frame, y, sample_weight=weights if weighted else None)
+        target, options = (y, {"classes": [0, 1, 2]}) if kind is HybridClassifier else (y.astype(float), {})
+        if kind is HybridRegressor:
+            ends = [end for end in ends if end == 0 or end >= 10]  # the first rows need targets that differ
+        for start, end in zip(ends[:-1], ends[1:], strict=True):
+            rows = slice(start, end)
+            if weights[rows].any():
+                parts.partial_fit(
+                    frame[rows], target[rows], sample_weight=weights[rows] if weighted else None, **options
+                )
+        np.testing.assert_allclose(parts.predict(frame), whole.predict(frame), rtol=1e-8)
+        assert list(parts.network_) == list(whole.network_)
+
+
+@pytest.mark.parametrize("potentials", ["gaussian", "multinomial", "auto", "kernel"])
+def test_every_family_streams(potentials: str) -> None:
+    frame, y = data()
+    whole = HybridClassifier(potentials=potentials).fit(frame, y)
+    parts = HybridClassifier(potentials=potentials).partial_fit(frame, y, classes=[0, 1, 2])
+    np.testing.assert_allclose(parts.predict_proba(frame), whole.predict_proba(frame), rtol=1e-12)
+    by_builder = naive_bayes(frame.assign(y=pd.Categorical(y)), "y", potentials=potentials)
+    np.testing.assert_allclose(whole.predict_proba(frame), by_builder.posterior("y", frame).probabilities, rtol=1e-12)
+    if potentials != "multinomial":  # cut points are those of the first rows
+        halves = HybridClassifier(potentials=potentials).partial_fit(frame[:40], y[:40], classes=[0, 1, 2])
+        halves.partial_fit(frame[40:], y[40:])
+        np.testing.assert_allclose(halves.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
+
+
+def test_fit_can_be_gone_on_from_unless_rows_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, y = data()
+    whole = HybridClassifier(potentials="gaussian").fit(frame, y)
+    model = HybridClassifier(potentials="gaussian").fit(frame[:50], y[:50]).partial_fit(frame[50:], y[50:])
+    np.testing.assert_allclose(model.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
+    # fit starts anew
+    again = model.fit(frame, y)
+    np.testing.assert_array_equal(again.predict_proba(frame), whole.predict_proba(frame))
+    monkeypatch.setattr(estimator_base, "_KEPT", 10)
+    model = HybridClassifier(potentials="gaussian").fit(frame, y)
+    with pytest.raises(NetworkError, match="can't go on from this fit"):
+        model.partial_fit(frame, y)
+
+
+def test_only_known_structures_stream() -> None:
+    assert hasattr(HybridClassifier(), "partial_fit")
+    assert not hasattr(HybridClassifier(tan), "partial_fit")
+    assert not hasattr(HybridRegressor([("y", "x")]), "partial_fit")
+
+
+def test_a_constant_column_may_vary_later() -> None:
+    model = HybridClassifier(potentials="gaussian")
+    model.partial_fit([[1.0, 5.0], [2.0, 5.0]], [0, 1], classes=[0, 1])
+    assert model.constant_features_.tolist() == ["x1"]
+    assert list(model.network_) == ["y", "x0"]
+    model.partial_fit([[3.0, 5.0], [2.0, 6.0]], [1, 0])
+    assert model.constant_features_.tolist() == []
+    assert list(model.network_) == ["y", "x0", "x1"]
+
+
+def test_one_row_at_a_time() -> None:
+    frame, y = data(30)
+    model = HybridClassifier(potentials="gaussian")
+    for row in range(30):
+        model.partial_fit(frame[row : row + 1].assign(x=float(row)), y[row : row + 1], classes=[0, 1, 2])
+    whole = HybridClassifier(potentials="gaussian").fit(frame.assign(x=np.arange(30.0)), y)
+    np.testing.assert_allclose(model.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
+
+
+def test_classes_and_categories_are_those_of_the_first_call() -> None:
+    frame, y = data()
+    model = HybridClassifier(potentials="gaussian")
+    with pytest.raises(TableError, match="classes must be passed on the first call"):
+        model.partial_fit(frame, y)
+    model.partial_fit(frame[:10], y[:10], classes=[0, 1, 2, 5])
+    assert model.classes_.tolist() == [0, 1, 2, 5]
+    assert model.predict_proba(frame).shape == (90, 4)
+    with pytest.raises(TableError, match="y, row 0: 7 is not among the classes"):
+        model.partial_fit(frame[:1], [7])
+    with pytest.raises(TableError, match="are not those of the first call"):
+        model.partial_fit(frame[:1], [1], classes=[0, 1])
+    with pytest.warns(UserWarning, match="'c': 'new'"):
+        model.partial_fit(frame[10:12].assign(c="new"), y[10:12])
+    model.partial_fit(frame[10:12].assign(c="z"), y[10:12])  # a level of the type
+    regressor = HybridRegressor(potentials="gaussian")
+    with pytest.raises(TableError, match="1 sample"):
+        regressor.partial_fit(frame[:1], [1.0])

@@ -1,0 +1,164 @@
+"""Mutual information of pairs, against other implementations and closed forms."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.metrics import mutual_info_score
+
+import hybridbn as hb
+from hybridbn.fitting import equal_frequency
+from hybridbn.structures.dependence import Dependence, information_of_counts
+from hybridbn.structures.preparing import prepared
+from hybridbn.structures.trees import branches
+
+tables_of_counts = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4)),
+    elements=st.integers(0, 30).map(float),
+)
+
+
+def measured(data, target=None, potentials="gaussian", weights=None) -> Dependence:
+    return Dependence(prepared(data, target, potentials, weights))
+
+
+@given(tables_of_counts)
+@settings(deadline=None, max_examples=60)
+def test_information_of_counts_is_the_sum_over_conditions(counts):
+    found = information_of_counts(counts)
+    by_state = 0.0
+    for table in counts:
+        if table.sum() > 0:
+            i, j = np.indices(table.shape)
+            repeats = table.ravel().astype(int)
+            score = mutual_info_score(np.repeat(i.ravel(), repeats), np.repeat(j.ravel(), repeats))
+            by_state += table.sum() * score
+    assert found == pytest.approx(by_state / max(counts.sum(), 1), abs=1e-12)
+    assert found == pytest.approx(information_of_counts(counts.transpose(0, 2, 1)), abs=1e-12)
+    assert found >= 0
+
+
+def test_discrete_pairs_and_targets_with_weights():
+    rng = np.random.default_rng(0)
+    c = rng.integers(0, 2, 300)
+    a, b = (c + (rng.random(300) < 0.3)) % 3, (c + (rng.random(300) < 0.2)) % 2
+    weights = rng.integers(0, 3, 300)
+    found = measured(hb.Table({"b": b, "a": a, "c": c}, discrete=["a", "b", "c"]), "c", weights=weights)
+    rows = np.repeat(np.arange(300), weights)
+    share = np.bincount(c[rows]) / len(rows)
+    wanted = sum(share[k] * mutual_info_score(a[rows][c[rows] == k], b[rows][c[rows] == k]) for k in (0, 1))
+    assert found.pairs() == {("a", "b"): pytest.approx(wanted, abs=1e-11)}
+    assert list(found.with_target()) == ["b", "a"]
+    assert found.with_target()["a"] == pytest.approx(mutual_info_score(a[rows], c[rows]), abs=1e-11)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_linear_gaussian_pairs_have_the_information_of_their_correlation(holes):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))
+    c = rng.integers(0, 2, 400)
+    x[c == 1] *= [1, 2, -3]
+    if holes:
+        x[rng.random((400, 3)) < 0.2] = np.nan
+    data = {**dict(zip("abe", x.T, strict=True)), "c": np.array(["u", "v"])[c]}
+    found = measured(data, "c").pairs()
+    for i, j in itertools.combinations(range(3), 2):
+        seen = ~np.isnan(x[:, [i, j]]).any(axis=1)
+        wanted = 0.0
+        for state in (0, 1):
+            rows = x[seen & (c == state)]
+            wanted -= 0.5 * len(rows) / 400 * np.log1p(-(np.corrcoef(rows[:, i], rows[:, j])[0, 1] ** 2))
+        assert found["abe"[i], "abe"[j]] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_continuous_target_conditions_by_partial_correlation():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 3))
+    found = measured(dict(zip("aby", x.T, strict=True)), "y")
+    inverse = np.linalg.inv(np.corrcoef(x.T))
+    partial = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
+    assert found.pairs()["a", "b"] == pytest.approx(-0.5 * np.log1p(-(partial**2)), rel=1e-9)
+    relevance = -0.5 * np.log1p(-(np.corrcoef(x.T)[0, 2] ** 2))
+    assert found.with_target()["a"] == pytest.approx(relevance, rel=1e-9)
+
+
+def test_a_mixed_pair_has_the_information_of_the_number_given_the_state():
+    rng = np.random.default_rng(0)
+    d = rng.integers(0, 3, 500)
+    x = d + rng.normal(size=500)
+    wanted = np.log(x.std()) - sum(np.mean(d == k) * np.log(x[d == k].std()) for k in range(3))
+    for data, target in (({"d": d, "x": x}, None), ({"d": d, "x": x}, "x"), ({"d": d, "x": x}, "d")):
+        found = measured(hb.Table(data, discrete="d"), target)
+        value = found.pairs()["d", "x"] if target is None else next(iter(found.with_target().values()))
+        assert value == pytest.approx(wanted, rel=1e-9)
+
+
+def test_discrete_pairs_given_a_number_are_counted_in_its_cells():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=600)
+    a, b = ((y + rng.normal(size=600) > 0).astype(int) for _ in range(2))
+    e = np.where(rng.random(600) < 0.1, 1 - a, a)
+    found = measured(hb.Table({"a": a, "b": b, "e": e, "y": y}, discrete=["a", "b", "e"]), "y").pairs()
+    cells = np.searchsorted(equal_frequency(y, bins=4), y, side="right")
+    counts = np.zeros((4, 2, 2))
+    np.add.at(counts, (cells, a, b), 1)
+    assert found["a", "b"] == pytest.approx(information_of_counts(counts), abs=1e-11)
+    # a and b depend on each other through y only
+    assert found["a", "b"] < 0.02 < 0.15 < found["a", "e"]
+
+
+@pytest.mark.parametrize("potentials", ["mte", "kernel"])
+def test_densities_without_a_formula_come_near_the_truth(potentials):
+    rng = np.random.default_rng(0)
+    c = rng.integers(0, 2, 1000)
+    a = rng.normal(size=1000) + c
+    data = {"a": a, "b": a + rng.normal(size=1000), "e": rng.normal(size=1000) - c, "c": np.array(["u", "v"])[c]}
+    found = measured(data, "c", potentials).pairs()
+    assert found["a", "b"] == pytest.approx(0.5 * np.log(2), rel=0.2)
+    assert abs(found["a", "e"]) < 0.02
+    assert abs(found["b", "e"]) < 0.02
+
+
+def test_kernels_of_the_structure_are_not_those_of_the_network():
+    rng = np.random.default_rng(0)
+    data = {"a": rng.normal(size=50), "b": rng.normal(size=50), "c": list("uv") * 25}
+    found = measured(data, "c", "kernel")
+    found.pairs()
+    assert not found.potentials()
+    found = measured(data, "c", "gaussian")
+    found.pairs()
+    assert ("a", "c", "b") in found.potentials()
+
+
+def test_pairs_never_seen_together_or_constant_tell_nothing():
+    data = {"a": [1.0, 2, 3, None, None, None], "b": [None, None, None, 1.0, 2, 3], "k": [2.0] * 6, "d": list("uuuvvv")}
+    found = measured(data).pairs()
+    assert found["a", "b"] == found["a", "d"] == found["a", "k"] == found["d", "k"] == 0
+
+
+@given(st.integers(2, 7), st.integers(0, 1000), st.sampled_from([0.0, 0.5]))
+@settings(deadline=None, max_examples=40)
+def test_branches_are_a_maximum_spanning_forest(size, seed, threshold):
+    rng = np.random.default_rng(seed)
+    names = [f"n{i}" for i in rng.permutation(size)]
+    pairs = {pair: float(rng.integers(0, 5)) / 4 for pair in itertools.combinations(sorted(names), 2)}
+    importance = dict.fromkeys(names, 0.0)
+    parents = branches(names, pairs, importance, names[0], threshold)
+    forest = nx.DiGraph((above[0], name) for name, above in parents.items() if above)
+    forest.add_nodes_from(names)
+    assert nx.is_forest(forest)
+    assert not parents[names[0]]
+    joined = {pair: weight for pair, weight in pairs.items() if weight > threshold}
+    graph = nx.Graph(list(joined))
+    graph.add_nodes_from(names)
+    assert nx.number_weakly_connected_components(forest) == nx.number_connected_components(graph)
+    weight = sum(pairs[min(arc), max(arc)] for arc in forest.edges)
+    sets = itertools.combinations(joined, forest.number_of_edges()) if 0 < forest.number_of_edges() < 5 else []
+    best = [sum(joined[edge] for edge in edges) for edges in sets if nx.is_forest(nx.Graph(edges))]
+    assert not best or weight == pytest.approx(max(best))
+    assert branches(names[::-1], pairs, importance, names[0], threshold) == parents
