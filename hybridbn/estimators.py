@@ -160,7 +160,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         strange = ~np.isin(labels, known)
         if strange.any():
             row = int(np.argmax(strange))
-            raise TableError(f"y, row {row}: {labels[row]!r} is not among the classes {shorten(known.tolist())}")
+            raise TableError(f"y, row {row}: {labels.tolist()[row]!r} is not among the classes {shorten(known.tolist())}")
         table = self._table(features, weights) if first else self._batch(features, weights)
         table = with_labels(table, self.target_name_, np.searchsorted(known, labels), known)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)

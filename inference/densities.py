@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,10 +19,12 @@ from hybridbn.variables import Continuous, Values
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
 
-__all__ = ["CellPosterior", "ContinuousPosterior", "PiecewisePosterior"]
+__all__ = ["CellPosterior", "ContinuousPosterior", "PiecewisePosterior", "compact", "gathered"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
+NOTHING = 1e-18
+"""A cell of less probability is left out."""
 
 
 class ContinuousPosterior(Posterior):
@@ -217,7 +219,7 @@ class PiecewisePosterior(ContinuousPosterior):
     Parameters
     ----------
     low, high : ndarray (cells, rows)
-        Ascending; cells of width zero are unused.
+        Ascending, those of width zero last (a row of nothing else is an observed value).
     masses : ndarray (cells * ORDER, rows)
         Probability at every node; sums to one.
     """
@@ -233,7 +235,7 @@ class PiecewisePosterior(ContinuousPosterior):
         log_evidence: Any,
     ):
         super().__init__(variable, single, error, log_evidence)
-        self._low, self._high, self._masses = _compact(low, high, masses)
+        self._low, self._high, self._masses = low, high, masses
 
     def _take(self, rows: NDArray[np.intp]) -> Self:
         clone = super()._take(rows)
@@ -341,21 +343,43 @@ def _points(low: Values, high: Values) -> Values:
     return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(low.shape[0] * ORDER, -1))
 
 
-def _compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
-    """Bring the used cells to the front; the others become empty cells at the upper end."""
-    used = high > low
-    if used.all():
-        return low, high, masses
-    order = np.argsort(~used, axis=0, kind="stable")
+def compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
+    """Bring the cells in which there is any mass to the front and cut the others off; ends of rows are filled up.
+
+    Parameters
+    ----------
+    low, high : ndarray (cells, rows)
+    masses : ndarray (cells * ORDER, rows)
+    """
+    turned = masses.reshape(len(low), ORDER, -1)
+    used = (high > low) & ~(turned.sum(axis=1) < NOTHING)
+    most = max(int(used.sum(axis=0).max(initial=1)), 1)
+    order = np.argsort(~used, axis=0, kind="stable")[:most]
     end = np.where(used, high, -np.inf).max(axis=0)
     end = np.where(np.isfinite(end), end, high[0])
+    # a row without cells is an observed value: all its mass stays in the first node
+    value = ~used.any(axis=0)
     used = np.take_along_axis(used, order, axis=0)
     low = np.where(used, np.take_along_axis(low, order, axis=0), end)
     high = np.where(used, np.take_along_axis(high, order, axis=0), end)
-    turned = np.take_along_axis(masses.reshape(len(low), ORDER, -1), order[:, None], axis=0)
-    # a row without cells is an observed value: all its mass stays in the first node
-    used = used | ~used.any(axis=0)
-    return low, high, np.where(used[:, None] | np.isnan(turned), turned, 0.0).reshape(masses.shape)
+    turned = np.take_along_axis(turned, order[:, None], axis=0)
+    return low, high, np.where((used | value)[:, None], turned, 0.0).reshape(-1, low.shape[1])
+
+
+def gathered(parts: Sequence[tuple[Values, Values, Values]], places: NDArray[np.intp]) -> tuple[Values, Values, Values]:
+    """Join compact cells of several groups of rows; `places` says which of their rows each final row is."""
+    cells, rows = max(len(low) for low, _, _ in parts), sum(low.shape[1] for low, _, _ in parts)
+    lows, highs, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
+    start = 0
+    for low, high, mass in parts:
+        stop = start + low.shape[1]
+        lows[: len(low), start:stop], lows[len(low) :, start:stop] = low, high[-1]
+        highs[: len(low), start:stop], highs[len(low) :, start:stop] = high, high[-1]
+        masses[: len(mass), start:stop] = mass
+        start = stop
+    if len(places) == rows and (places == np.arange(rows)).all():
+        return lows, highs, masses
+    return lows[:, places], highs[:, places], masses[:, places]
 
 
 class CellPosterior(PiecewisePosterior):

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
 from hybridbn.inference.cells import cell_posterior
-from hybridbn.inference.densities import PiecewisePosterior
+from hybridbn.inference.densities import PiecewisePosterior, compact, gathered
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.mixtures import GaussianPosterior
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.repeats import repeats
-from hybridbn.inference.solving import Solution, padded, solutions
+from hybridbn.inference.solving import Solution, solutions
 from hybridbn.network import Network
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -303,10 +303,13 @@ def posterior_of(
     if isinstance(axis, CellAxis):
         table = answer.table(number)
         return cell_posterior(answer.problem, name, axis, table, answer.evidence, answer.single, answer.error, later)
-    axes = [node_axis_of(part.axes, name) for part in answer.found]
-    lows, highs, filled = padded(axes, [part.tables[number] for part in answer.found])
-    masses = answer.arranged(filled)
-    low, high = lows[:, answer.places], highs[:, answer.places]
+    parts = []
+    for part in answer.found:
+        grid = node_axis_of(part.axes, name)
+        parts.append(compact(grid.low, grid.high, part.tables[number]))
+    low, high, masses = gathered(parts, answer.places)
+    if answer.marked is not None:
+        masses[:, answer.marked] = np.nan
     return PiecewisePosterior(variable, low, high, masses, answer.single, answer.error, later)
 
 

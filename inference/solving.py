@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,15 +154,3 @@ def _solve(
         for table, better in zip(run.tables, fresh.tables, strict=True):
             table[..., again] = better
     return Solution(rows, evidence, axes, run.tables, run.log_norm, error)
-
-
-def padded(axes: Sequence[NodeAxis], tables: Sequence[Values]) -> tuple[Values, Values, list[Values]]:
-    """Bring node axes of several chunks, and tables with one dimension of nodes, to a common number of cells."""
-    cells = max(len(axis.low) for axis in axes)
-    lows, highs, filled = [], [], []
-    for axis, table in zip(axes, tables, strict=True):
-        extra = cells - len(axis.low)
-        lows.append(np.concatenate([axis.low, np.repeat(axis.low[:1], extra, axis=0)]))
-        highs.append(np.concatenate([axis.high, np.repeat(axis.low[:1], extra, axis=0)]))
-        filled.append(np.concatenate([table, np.zeros((extra * ORDER, table.shape[1]))]))
-    return np.concatenate(lows, axis=1), np.concatenate(highs, axis=1), filled

@@ -9,7 +9,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import checked_threshold, prepared
+from hybridbn.structures.preparing import checked_threshold, prepared_whole
 from hybridbn.structures.trees import branches
 from hybridbn.variables import shorten
 
@@ -59,7 +59,7 @@ def chow_liu(
     >>> list(chow_liu(hb.Table(data, discrete=["a", "b", "c"])).edges)
     [('b', 'a'), ('b', 'c')]
     """
-    read = prepared(data, None, potentials, weights)
+    read = prepared_whole(data, potentials, weights)
     if root is not None and root not in read.attributes:
         raise NetworkError(f"root={root!r} is no column; choose one of {shorten(read.attributes)}")
     found = Dependence(read)

@@ -166,7 +166,7 @@ class Dependence:
         if isinstance(variable, Discrete):
             return cells, len(variable)
         # as many cells as leave enough rows in each for a table of pairs
-        bins = int(np.clip(np.count_nonzero(~np.isnan(cells)) ** 0.25, 2, 10))
+        bins = int(np.clip(self.data.table.weights[~np.isnan(cells)].sum() ** 0.25, 2, 10))
         cuts = equal_frequency(cells, None, self.data.weights, bins=bins)
         return Discrete(target, cuts=cuts).codes(cells), len(cuts) + 1
 
@@ -216,7 +216,7 @@ class Dependence:
         for start in range(0, len(data.table), _ROWS):
             part = slice(start, start + _ROWS)
             axes = {name: column[None, part] for name, column in columns.items()}
-            ratio = _log_density(with_parent, axes) - _log_density(without, axes)
+            ratio = _log_ratio(_log_density(with_parent, axes), _log_density(without, axes))
             total += float(ratio.sum() if data.weights is None else ratio @ data.weights[part])
         return total / self._total
 
@@ -255,13 +255,24 @@ class Dependence:
 
 
 def varies(data: Prepared, name: str) -> bool:
-    """Tell whether a column without missing cells has two values in rows that count."""
+    """Tell whether a column has two values in rows that count."""
     cells = data.codes(name)
-    kept = cells if data.weights is None else cells[data.weights > 0]
+    seen = ~np.isnan(cells) if isinstance(data.variable(name), Continuous) else cells >= 0
+    kept = cells[seen if data.weights is None else seen & (data.weights > 0)]
     return bool(kept.size and (kept != kept[0]).any())
 
 
 def _log_density(potential: Potential, axes: dict[str, Any]) -> Values:
-    """Return the log density of each row; what underflows counts as the least positive number."""
-    wanted = {name: axes[name] for name in potential.scope}
-    return np.maximum(potential.log_on(wanted).reshape(-1), np.log(np.finfo(float).tiny))
+    """Return the log density of each row."""
+    return potential.log_on({name: axes[name] for name in potential.scope}).reshape(-1)
+
+
+def _log_ratio(above: Values, below: Values) -> Values:
+    """Return the difference of log densities; where one alone is zero, that of the least positive number and 1.
+
+    Limits for the ratio, not for the densities: these depend on the units.
+    """
+    both = np.isneginf(above) & np.isneginf(below)
+    ratio = np.subtract(above, below, out=np.zeros_like(above), where=~both)
+    least = np.log(np.finfo(float).tiny)
+    return np.where(np.isinf(ratio), np.clip(ratio, least, -least), ratio)

@@ -16,7 +16,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["Prepared", "checked_threshold", "prepared"]
+__all__ = ["Prepared", "checked_threshold", "prepared", "prepared_whole"]
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Prepared:
         return Prepared(self.table.take(rows), self.roles, self.target)
 
 
-def prepared(data: Any, target: str | None, potentials: Potentials, weights: Any) -> Prepared:
-    """Read the data of a builder, refusing what nothing can be learned from.
+def prepared(data: Any, target: str, potentials: Potentials, weights: Any) -> Prepared:
+    """Read the data of a builder with a target, refusing what nothing can be learned from.
 
     Examples
     --------
@@ -92,13 +92,28 @@ def prepared(data: Any, target: str | None, potentials: Potentials, weights: Any
         ...
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
     """
-    table = data if isinstance(data, Table) and weights is None else Table(data, weights=weights)
-    if target is not None and not isinstance(target, str):
+    table = _table(data, weights)
+    if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
-    made = Prepared(table, roles(table.require_rows(), target, potentials), target)
-    if target is not None:
-        _check_target(made, target)
+    made = Prepared(table, roles(table, target, potentials), target)
+    _check_target(made, target)
     return made
+
+
+def prepared_whole(data: Any, potentials: Potentials, weights: Any) -> Prepared:
+    """Read the data of a builder without a target, refusing what nothing can be learned from.
+
+    Examples
+    --------
+    >>> prepared_whole({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
+    ('x', 'c')
+    """
+    table = _table(data, weights)
+    return Prepared(table, roles(table, None, potentials), None)
+
+
+def _table(data: Any, weights: Any) -> Table:
+    return (data if isinstance(data, Table) and weights is None else Table(data, weights=weights)).require_rows()
 
 
 def _check_target(data: Prepared, name: str) -> None:

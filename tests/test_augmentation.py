@@ -261,7 +261,7 @@ BUILDS = {
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 @pytest.mark.parametrize("target", ["y", "c"])
 def test_builders_networks_and_arcs(build: Any, target: str) -> None:
-    frame = with_holes(regression_data(), 0.25)
+    frame = with_holes(regression_data(70), 0.25)
     before = frame.copy()
     result = augment(frame, target, build, random_state=0, max_iterations=3)
     pd.testing.assert_frame_equal(frame, before)

@@ -67,7 +67,7 @@ def test_naive_bayes_is_bayes_rule() -> None:
         rows = frame[y == label]
         joint[:, column] = (np.sum(y == label) + 2 * 0.5) / (len(y) + 2)
         joint[:, column] *= [
-            (rows["group"] == g).sum() / rows["group"].notna().sum() if g else 1.0 for g in new["group"]
+            (rows["group"] == g).sum() / rows["group"].notna().sum() if pd.notna(g) else 1.0 for g in new["group"]
         ]
         share = (frame["flag"].sum() + 1) / (len(frame) + 2)
         true = (rows["flag"].sum() + 2 * share) / (len(rows) + 2)
@@ -76,7 +76,7 @@ def test_naive_bayes_is_bayes_rule() -> None:
             density = stats.norm(rows[name].mean(), rows[name].std(ddof=0)).pdf(new[name])
             joint[:, column] *= np.where(new[name].isna(), 1.0, density)
     expected = joint / joint.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(new), expected, atol=5e-3)  # the class prior's m-estimate is by hand
+    np.testing.assert_allclose(model.predict_proba(new), expected, rtol=1e-9)
     np.testing.assert_allclose(model.predict_log_proba(new), np.log(model.predict_proba(new)))
     assert model.predict(new).tolist() == model.classes_[expected.argmax(axis=1)].tolist()
 
@@ -436,14 +436,14 @@ def test_bad_inputs_are_refused_or_answered_properly(area: str, factory: Any, tm
     y = train["y"] if isinstance(train, pd.DataFrame) and "y" in train else list("uvuvuv")[: len(train)]
     try:
         model = Classifier().fit(features, y, sample_weight=weights)
-        if isinstance(new, pd.DataFrame) and "y" in new:
-            new = new.drop(columns="y")
-        found = model.predict_proba(new)
+        found = model.predict_proba(new.drop(columns="y") if isinstance(new, pd.DataFrame) and "y" in new else new)
     except (ValueError, TypeError) as error:
-        assert len(str(error)) > 20
+        refusal = str(error)
     else:
+        refusal = ""
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert not refusal or len(refusal) > 20
     if before is not None:
         pd.testing.assert_frame_equal(train, before)
 

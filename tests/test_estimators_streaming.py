@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
         target, options = (y, {"classes": [0, 1, 2]}) if kind is HybridClassifier else (y.astype(float), {})
         if kind is HybridRegressor:
             ends = [end for end in ends if end == 0 or end >= 10]  # the first rows need targets that differ
-        for start, end in zip(ends[:-1], ends[1:], strict=True):
+        for start, end in itertools.pairwise(ends):
             rows = slice(start, end)
             if weights[rows].any():
                 parts.partial_fit(

@@ -285,3 +285,17 @@ def test_contradictions_are_found_whatever_is_asked(target):
         net.posterior(target, table)
     assert caught.value.rows == (1,)
     assert np.isnan(net.posterior(target, table, impossible="nan").probabilities).any(axis=1).tolist() == [False, True, False]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ["joint", "some", "explain"])
+def test_contradictions_are_found_by_every_question(question):
+    """The same contradiction, d-separated from what a joint posterior, a MAP query or an explanation looks at."""
+    net, evidence = asia(), {"lung": "yes", "either": "no"}
+    ask = {
+        "joint": lambda: net.posterior(["smoke", "bronc"], evidence),
+        "some": lambda: net.most_probable(evidence, ["smoke"]),
+        "explain": lambda: net.explain("smoke", evidence),
+    }[question]
+    with pytest.raises(ImpossibleEvidence) as caught:
+        ask()
+    assert caught.value.rows == (0,)

@@ -284,6 +284,17 @@ def test_contradictions_of_numbers():
     np.testing.assert_allclose(means, [0.5, np.nan, 0.5, np.nan], rtol=1e-9)
 
 
+@pytest.mark.parametrize("table", [False, True])
+def test_contradictions_of_numbers_that_the_target_does_not_depend_on(table):
+    c = hb.Discrete("c", (0, 1))
+    unit = hb.MTE(hb.Continuous("x", (0, 10)), pieces=[hb.Piece({"x": (0, 1)}, {}, 1.0, [])])
+    net = hb.Network([unit, hb.Multinomial(c, table=[0.25, 0.75])])
+    evidence = pd.DataFrame({"x": [0.5, 5.0]}) if table else {"x": 5.0}
+    with pytest.raises(ImpossibleEvidence) as caught:
+        net.posterior("c", evidence)
+    assert caught.value.rows == ((1,) if table else (0,))
+
+
 def test_impossible_rows_between_possible_ones_with_nodes():
     """Rows of a batch with quadrature: the impossible ones don't disturb the others."""
     x, y = hb.Continuous("x"), hb.Continuous("y", (0, 2))

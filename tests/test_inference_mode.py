@@ -132,8 +132,7 @@ def test_gaussian_networks(seed):
     means = {n: p.mean() for n, p in net.posteriors(evidence).items()}
     assert found == pytest.approx(means, rel=1e-8, abs=1e-8)
     some = net.most_probable(evidence, ["x0", "x3"])
-    # a search that compares heights finds a place to the square root of their precision
-    assert some == pytest.approx({n: means[n] for n in ("x0", "x3")}, rel=3e-7, abs=3e-7)
+    assert some == pytest.approx({n: means[n] for n in ("x0", "x3")}, rel=1e-8, abs=1e-8)
 
 
 def test_conditional_gaussian_network():

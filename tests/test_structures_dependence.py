@@ -12,8 +12,8 @@ from sklearn.metrics import mutual_info_score
 
 import hybridbn as hb
 from hybridbn.fitting import equal_frequency
-from hybridbn.structures.dependence import Dependence, information_of_counts
-from hybridbn.structures.preparing import prepared
+from hybridbn.structures.dependence import Dependence, _log_ratio, information_of_counts, varies
+from hybridbn.structures.preparing import prepared, prepared_whole
 from hybridbn.structures.trees import branches
 
 tables_of_counts = hnp.arrays(
@@ -24,6 +24,8 @@ tables_of_counts = hnp.arrays(
 
 
 def measured(data, target=None, potentials="gaussian", weights=None) -> Dependence:
+    if target is None:
+        return Dependence(prepared_whole(data, potentials, weights))
     return Dependence(prepared(data, target, potentials, weights))
 
 
@@ -110,6 +112,38 @@ def test_discrete_pairs_given_a_number_are_counted_in_its_cells():
     assert found["a", "b"] == pytest.approx(information_of_counts(counts), abs=1e-11)
     # a and b depend on each other through y only
     assert found["a", "b"] < 0.02 < 0.15 < found["a", "e"]
+
+
+def test_cells_of_a_target_are_the_same_for_weights_and_repeated_rows():
+    rng = np.random.default_rng(0)
+    data = hb.Table({"a": rng.choice(list("uv"), 90), "b": rng.choice(list("uv"), 90), "y": rng.normal(size=90)})
+    weights = rng.integers(0, 8, 90)
+    weighted = measured(data, "y", weights=weights).pairs()
+    assert weighted == measured(data.take(np.repeat(np.arange(90), weights)), "y").pairs()
+
+
+@pytest.mark.parametrize("potentials", ["mte", "gaussian"])
+def test_units_do_not_matter(potentials):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=200)
+    b = a + rng.normal(size=200)
+    b[0] = 100.0
+    small, large = (measured({"a": factor * a, "b": factor * b}, None, potentials).pairs() for factor in (1.0, 2.0**60))
+    assert small["a", "b"] == pytest.approx(large["a", "b"], abs=1e-6)
+
+
+def test_impossible_rows_speak_against_a_parent():
+    above, below = np.array([-np.inf, -np.inf, 0.0, 1.0]), np.array([-np.inf, 0.0, -np.inf, 3.0])
+    least = np.log(np.finfo(float).tiny)
+    np.testing.assert_array_equal(_log_ratio(above, below), [0, least, -least, -2])
+
+
+def test_a_column_varies_where_two_values_are_seen():
+    data = prepared({"x": [1.0, None, 1.0, 2.0], "d": ["u", None, "u", "v"], "c": list("abab")}, "c", "gaussian", None)
+    assert [varies(data, name) for name in ("x", "d")] == [True, True]
+    assert [varies(data.take([0, 1, 2]), name) for name in ("x", "d", "c")] == [False, False, True]
+    weighted = prepared(data.table, "c", "gaussian", [1, 1, 1, 0])
+    assert [varies(weighted, name) for name in ("x", "d")] == [False, False]
 
 
 @pytest.mark.parametrize("potentials", ["mte", "kernel"])

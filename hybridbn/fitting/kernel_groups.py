@@ -69,14 +69,14 @@ class Points:
         cells = self.groups * self.shape[1] + self.states
         starts = np.searchsorted(cells[order], np.arange(self.shape[0] * self.shape[1] + 1)).tolist()
         widths = np.empty((*self.shape, self.values.shape[1]))
-        kernels = [Kernels(np.arange(len(cells)), self.groups, self.states, self.weights, widths)]
+        kernels = [(np.arange(len(cells)), self.groups, self.states, self.weights)]
         for group in range(self.shape[0]):
             bounds = starts[group * self.shape[1] : (group + 1) * self.shape[1] + 1]
             mine = order[bounds[0] : bounds[-1]]
             if not len(mine):
                 mine = self._borrowed(np.arange(len(cells)))
                 widths[group] = self._widened(float(len(mine)))
-                kernels.append(self._lent(mine, group, self.states[mine], 1.0, widths))
+                kernels.append(self._lent(mine, group, self.states[mine], 1.0))
             else:
                 size = effective_size(self.weights[mine])
                 for state, (start, stop) in enumerate(itertools.pairwise(bounds)):
@@ -86,8 +86,8 @@ class Points:
                 for state in np.flatnonzero(seen == 0).tolist():
                     lent = self._borrowed(mine)
                     states = np.full(len(lent), state)
-                    kernels.append(self._lent(lent, group, states, self.unseen, widths))
-        rows, groups, states, weights, _ = (np.concatenate(column) for column in zip(*kernels, strict=True))
+                    kernels.append(self._lent(lent, group, states, self.unseen))
+        rows, groups, states, weights = (np.concatenate(column) for column in zip(*kernels, strict=True))
         return Kernels(rows, groups, states, weights, widths)
 
     @cached_property
@@ -120,8 +120,8 @@ class Points:
         order = rows[np.argsort(self.values[rows, 0], kind="stable")]
         return order[np.linspace(0, len(rows) - 1, MOST_BORROWED).round().astype(np.intp)]
 
-    def _lent(self, rows: Codes, group: int, states: Codes, count: float, widths: Values) -> Kernels:
+    def _lent(self, rows: Codes, group: int, states: Codes, count: float) -> tuple[Codes, Codes, Codes, Values]:
         """Return kernels that together weigh as much as some rows of average weight."""
         weights = self.weights[rows]
         weights = weights * (count * self.weights.mean() / weights.sum())
-        return Kernels(rows, np.full(len(rows), group), states, weights, widths)
+        return rows, np.full(len(rows), group), states, weights

@@ -78,7 +78,11 @@ class Holes:
                 values, variable = marginals.potential(name).ppf(level, {}), marginals.variable(name)
             else:
                 variable = network.variable(name)
-                values = _drawn(network, variable, evidence.take(rows, len(rows)), level, rows, options)
+                values = np.empty(len(rows), np.intp if isinstance(variable, Discrete) else np.float64)
+                for part in self._parted(network, name, rows):
+                    chosen = rows[part]
+                    read = evidence.take(chosen, len(chosen))
+                    values[part] = _drawn(network, variable, read, level[part], chosen, options)
             drawn[name] = self._named(variable, values, level)
         return drawn
 
@@ -135,6 +139,17 @@ class Holes:
         result = np.zeros((len(probabilities), len(own)))
         result[:, [own.code(state) for state in posterior.states]] = probabilities
         return result
+
+    def _parted(self, network: Network, name: str, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+        """Part rows by whether all that matters for a column is observed, where inference needs no quadrature at all."""
+        blanket = network.markov_blanket(name)
+        alone = np.ones(len(rows), dtype=bool)
+        for other in blanket:
+            if other not in self.table:
+                alone[:] = False
+            elif other in self.rows:
+                alone &= ~np.isin(rows, self.rows[other])
+        return [part for part in (np.flatnonzero(alone), np.flatnonzero(~alone)) if len(part)]
 
     def _evidence(self, network: Network) -> Evidence:
         return EvidenceReader(network, self.table).evidence(name for name in self.table.names if name in network)

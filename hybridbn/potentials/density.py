@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +12,29 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.errors import NetworkError
+from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, frozen, spread
 from hybridbn.potentials.multinomial import number_array, split
-from hybridbn.potentials.numeric import integrate
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.potentials.numeric import integrate, ppf, supports
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Density"]
 
 CHUNK = 1 << 18
 MASS_TOLERANCE = 1e-6
 MOST_CHECKED = 64
+PLACES = {0: 1, 1: 9, 2: 5}
+"""At how many values of each continuous parent the support is looked for, if so many vary."""
+FEWER_PLACES = 3
+MOST_PLACES = 81
+GOLDEN = (math.sqrt(5) - 1) / 2
+MARGIN = 0.1
+"""By how much of its movement a support may move farther between those places."""
+INSIDE = 1e-6
+UNKNOWN = 1e100
+"""Ranges of parents that go beyond are not taken for known."""
+AT_THE_END = 1 / 16
+MOST_KEPT = 256
 
 Breaks: TypeAlias = "Sequence[float] | NDArray[Any] | Mapping[str, Sequence[float] | NDArray[Any]]"
 Support: TypeAlias = "tuple[float, float] | Mapping[str, tuple[float, float]]"
@@ -46,13 +59,15 @@ class Density(Potential):
         with values of the child outside the child's domain, where the density is zero.
     breaks : sequence of float, or mapping from names to such, optional
         Where the density is not smooth, or has peaks to resolve, along the child (a mapping: along any continuous
-        variable). Quadrature is reliable with them; without, a narrow feature can be missed.
+        variable). Quadrature is reliable with them; without, a narrow feature can be missed, and kinks and jumps (of a
+        Laplace or a uniform density) cost accuracy and time.
     support : (float, float), or mapping from names to such, optional
         An interval outside which there is less than 1e-12 of the mass, of the child (a mapping: of any continuous
-        variable); by default the domain.
+        variable). By default it is the domain where that is finite; else it is found from the values of the function,
+        by a search away from 0, the parents' values and the breaks, for some values of the parents.
     check : bool, optional
-        Integrate the density over the child for some values of the parents, where breaks are given, or the domain or
-        the support is finite, and refuse a mass that is not 1 within 1e-6.
+        Integrate the density over the child for some values of the parents, and refuse a mass that is not 1 within
+        1e-6. Without the check, any function is taken.
 
     Examples
     --------
@@ -66,7 +81,7 @@ class Density(Potential):
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: 'y': the mass of its Density at x=-1.0 is 1.5, not 1; divide the function by its integral
-    over 'y', or give breaks= where it is not smooth, or check=False if it is right
+    over 'y', or give breaks= where it is not smooth or has narrow peaks, or check=False if it is right
     """
 
     family = "density"
@@ -77,6 +92,7 @@ class Density(Potential):
     _breaks: tuple[tuple[str, tuple[float, ...]], ...]
     _support: tuple[tuple[str, tuple[float, float]], ...]
     _names: tuple[str, ...]
+    _found: dict[tuple[float, bytes], tuple[Values, Values]]
 
     def __init__(
         self,
@@ -94,7 +110,9 @@ class Density(Potential):
         object.__setattr__(self, "child", child)
         object.__setattr__(self, "parents", tuple(parents))
         object.__setattr__(self, "function", function)
-        given = dict(breaks) if isinstance(breaks, Mapping) else {child.name: breaks} if len(breaks) else {}
+        object.__setattr__(self, "_names", tuple(v.name for v in self.variables))
+        object.__setattr__(self, "_found", {})
+        given = dict(breaks) if isinstance(breaks, Mapping) else {} if _is_empty(breaks) else {child.name: breaks}
         ranges = dict(support) if isinstance(support, Mapping) else {} if support is None else {child.name: support}
         checked_breaks = {
             name: _checked_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()
@@ -106,7 +124,6 @@ class Density(Potential):
             self, "_breaks", tuple((name, tuple(points.tolist())) for name, points in checked_breaks.items())
         )
         object.__setattr__(self, "_support", tuple(checked_ranges.items()))
-        object.__setattr__(self, "_names", tuple(v.name for v in self.variables))
         if check:
             self.check()
 
@@ -141,7 +158,16 @@ class Density(Potential):
             return np.empty(0)
         # the function knows the names it was written with, also after a renaming
         with np.errstate(all="ignore"):  # overflow on the way does not matter; the result is checked
-            returned = self.function(**dict(zip(self._names, values, strict=True)))
+            try:
+                returned = self.function(**dict(zip(self._names, values, strict=True)))
+            except HybridBNError:
+                raise
+            except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+                raise NetworkError(
+                    f"{self.child.name!r}: the function of its Density raised {type(error).__name__}: {str(error)[:200]}; it "
+                    f"is called with the arguments {shorten(self._names)}, all arrays of one length; write it with "
+                    "numpy's functions and np.where(), or wrap a function of single values with np.vectorize()"
+                ) from error
         try:
             density = np.broadcast_to(np.asarray(returned, dtype=np.float64), (count,))
         except (TypeError, ValueError):
@@ -171,9 +197,105 @@ class Density(Potential):
         return np.array(dict(self._breaks).get(self._original(name), ()), dtype=np.float64)
 
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
-        """Return the support that was given, else the domain."""
+        """Return the support that was given, else the domain; where that is infinite, what is found of the child.
+
+        The support is looked for at all states of the discrete parents and some values of each continuous one `within`
+        its range; of a range that is not known, a few are taken. With a tail of 0 nothing is looked for.
+        """
         known: Interval | None = dict(self._support).get(self._original(name))
-        return super().support(name, tail, within) if known is None else known
+        if known is not None:
+            return known
+        low, high = super().support(name, tail, within)
+        if name != self.child.name or not tail > 0 or isinstance(self.child, Discrete) or math.isfinite(high - low):
+            return low, high
+        return self._seen(tail, within or {})
+
+    def _seen(self, tail: float, within: Mapping[str, Interval]) -> Interval:
+        """Find the support for every row of the parents' ranges; rows with equal ranges are looked at once."""
+        ranges = [self._range(parent, within) for parent in self.parents if isinstance(parent, Continuous)]
+        shape = np.broadcast_shapes(*(np.shape(end) for pair in ranges for end in pair))
+        table = np.array([np.broadcast_to(end, shape).reshape(-1) for pair in ranges for end in pair], dtype=np.float64)
+        table = table.reshape(2 * len(ranges), -1 if ranges else 1)
+        cases, owner = (
+            np.unique(table, axis=1, return_inverse=True) if table.shape[1] > 1 else (table, np.zeros(1, int))
+        )
+        key = tail, cases.tobytes()
+        found = self._found.get(key)
+        if found is None:
+            found = self._looked_for(tail, cases[0::2], cases[1::2])
+            if len(self._found) >= MOST_KEPT:
+                self._found.clear()
+            self._found[key] = found
+        low, high = (end[owner.reshape(-1)].reshape(shape) for end in found)
+        return (low, high) if shape else (float(low), float(high))
+
+    def _range(self, parent: Continuous, within: Mapping[str, Interval]) -> tuple[Values, Values]:
+        """Return the range of a parent with what is not known of it filled in."""
+        low, high = (np.asarray(end, dtype=np.float64) for end in within.get(parent.name, (-math.inf, math.inf)))
+        choices = self._choices(parent)
+        low_known, high_known = np.abs(low) < UNKNOWN, np.abs(high) < UNKNOWN
+        length = choices[-1] - choices[0]
+        bottom, top = self.support(parent.name, 0.0)
+        return (
+            np.where(low_known, low, np.where(high_known, np.maximum(high - length, bottom), choices[0])),
+            np.where(high_known, high, np.where(low_known, np.minimum(low + length, top), choices[-1])),
+        )
+
+    def _looked_for(self, tail: float, low: Values, high: Values) -> tuple[Values, Values]:
+        """Find the support for ranges (continuous parents, rows)."""
+        failure: NetworkError | None = None
+        for inset in (0.0, INSIDE, 0.25):  # a function may be undefined at the ends of its parents' ranges
+            shares = inset + (1 - 2 * inset) * _places(int((high > low).any(axis=1).sum()))
+            places = np.full((len(low), len(shares)), 0.5)
+            places[(high > low).any(axis=1)] = shares.T
+            points = low[:, :, None] + (high - low)[:, :, None] * places[:, None, :]
+            try:
+                return self._hull(tail, np.clip(points, low[:, :, None], high[:, :, None]))
+            except NetworkError as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    def _hull(self, tail: float, points: Values) -> tuple[Values, Values]:
+        """Return the hull of the supports at points (continuous parents, rows, places) and all states."""
+        states = [range(len(parent)) for parent in self.parents if isinstance(parent, Discrete)]
+        codes = np.array(list(itertools.product(*states)), dtype=np.intp).T.reshape(len(states), -1)
+        shape = points.shape[1], points.shape[2], codes.shape[1]
+        numbers = iter(np.broadcast_to(points[..., None], (len(points), *shape)).reshape(len(points), -1))
+        combos = iter(np.broadcast_to(codes[:, None, None, :], (len(codes), *shape)).reshape(len(codes), -1))
+        given: dict[str, NDArray[Any]] = {
+            parent.name: next(combos) if isinstance(parent, Discrete) else next(numbers) for parent in self.parents
+        }
+        low, high = (end.reshape(shape) for end in supports(self, given, tail))
+        unseen = np.isnan(low).all(axis=1)
+        if unseen.any():
+            row, combo = np.argwhere(unseen)[0]
+            middle = np.ravel_multi_index((row, shape[1] // 2, combo), shape)
+            raise self._nothing({name: values[middle] for name, values in given.items()})
+        bottom, top = np.nanmin(low, axis=1), np.nanmax(high, axis=1)
+        room = MARGIN * ((top - bottom) - np.nanmax(high - low, axis=1))
+        bottom, top = (bottom - room).min(axis=1), (top + room).max(axis=1)
+        least, most = self.support(self.child.name, 0.0)
+        near = AT_THE_END * (top - bottom)
+        # an end of the domain so near is worth the few cells more
+        return np.where(bottom - near < least, least, bottom), np.where(top + near > most, most, top)
+
+    def _nothing(self, given: Mapping[str, Any]) -> NetworkError:
+        where = self._where(given)
+        return NetworkError(
+            f"{self.child.name!r}: its Density was zero everywhere it was looked at{where and ' for '}{where}; give "
+            f"support=(low, high), or breaks= at its peaks, so that its mass is found"
+        )
+
+    def _where(self, given: Mapping[str, Any]) -> str:
+        return ", ".join(
+            f"{p.name}={p.states[int(given[p.name])] if isinstance(p, Discrete) else float(given[p.name])!r}"
+            for p in self.parents
+        )
+
+    def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
+        """Invert the cdf, without the support that is found from it."""
+        return ppf(self, uniforms, given, 0.0)
 
     def _original(self, name: str) -> str:
         """Return the name that a variable had when the function was written."""
@@ -182,47 +304,71 @@ class Density(Potential):
     # -- checks ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuse a mass that is not 1 for some configurations of the parents, as far as integration can be trusted.
+        """Refuse a function that can't be called, and a mass that is not 1 for some configurations of the parents.
 
-        All configurations of the discrete parents are looked at (64 at most), each with three values of every
-        continuous parent.
+        All configurations of the discrete parents are looked at, each with some values of every continuous parent; where
+        there are more than 64, so many of them.
         """
+        self._check_arguments()
         child = self.child
-        if isinstance(child, Continuous) and not len(self.breaks(child.name)):
-            low, high = self.support(child.name)
-            if math.isinf(float(low)) or math.isinf(float(high)):
-                return
         choices = [self._choices(parent) for parent in self.parents]
-        cases = list(itertools.islice(itertools.product(*choices), MOST_CHECKED))
+        sizes = [len(values) for values in choices]
+        total = math.prod(sizes)
+        # any regular choice would leave some parents at one value
+        picked = range(total) if total <= MOST_CHECKED else [int(i * GOLDEN % 1 * total) for i in range(MOST_CHECKED)]
+        cases = [[v[(n // math.prod(sizes[i + 1 :])) % sizes[i]] for i, v in enumerate(choices)] for n in picked]
         given = {p.name: np.array(column) for p, column in zip(self.parents, zip(*cases, strict=True), strict=True)}
         if isinstance(child, Discrete):
             axes = {name: values[None, :] for name, values in given.items()}
             values, _ = self.on({**axes, child.name: np.arange(len(child))})
             masses = values.reshape(len(child), -1).sum(axis=0)
         else:
-            masses = integrate(self, given)
+            masses = integrate(self, given, tail=0.0)
         wrong = ~(np.abs(masses - 1) <= MASS_TOLERANCE)
         if wrong.any():
             row = int(np.argmax(wrong))
-            where = ", ".join(
-                f"{p.name}={p.states[value] if isinstance(p, Discrete) else value!r}"
-                for p, value in zip(self.parents, cases[row], strict=True)
+            place = {name: values[row] for name, values in given.items()}
+            if masses[row] == 0 and isinstance(child, Continuous):
+                raise self._nothing(place)
+            where = self._where(place)
+            remedy = (
+                "or give breaks= where it is not smooth or has narrow peaks, " if isinstance(child, Continuous) else ""
             )
+            verb = "integral" if isinstance(child, Continuous) else "sum"
             raise NetworkError(
                 f"{child.name!r}: the mass of its Density{where and ' at '}{where} is {float(masses[row]):.9g}, not 1; divide "
-                f"the function by its integral over {child.name!r}, or give breaks= where it is not smooth, or check=False "
-                "if it is right"
+                f"the function by its {verb} over {child.name!r}, {remedy}or check=False if it is right"
             )
 
+    def _check_arguments(self) -> None:
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):
+            return  # some functions in C do not tell
+        try:
+            signature.bind(**dict.fromkeys(self._names))
+        except TypeError as error:
+            raise NetworkError(
+                f"{self.child.name!r}: the function of its Density takes {signature}, but it is called with the names of the "
+                f"child and its parents as keywords: {shorten(self._names)} ({error}); name its arguments like that"
+            ) from None
+
     def _choices(self, parent: Variable) -> list[Any]:
+        """Return the codes, or some values in ascending order: between breaks too, where there are any."""
         if isinstance(parent, Discrete):
             return list(range(len(parent)))
-        low, high = (float(end) for end in self.support(parent.name))
+        low, high = (float(end) for end in self.support(parent.name, 0.0))
         if math.isfinite(low) and math.isfinite(high):
-            return [low + share * (high - low) for share in (0.1, 0.5, 0.9)]
-        if math.isfinite(low) or math.isfinite(high):
-            return [low + step if math.isfinite(low) else high - step for step in (0.3, 1.0, 3.0)]
-        return [-1.0, 0.3, 2.0]
+            choices = [low + share * (high - low) for share in (0.1, 0.5, 0.9)]
+        elif math.isfinite(low) or math.isfinite(high):
+            choices = sorted(low + step if math.isfinite(low) else high - step for step in (0.3, 1.0, 3.0))
+        else:
+            choices = [-1.0, 0.3, 2.0]
+        breaks = self.breaks(parent.name)
+        if len(breaks):
+            ends = [max(breaks[0] - 1, low), *breaks.tolist(), min(breaks[-1] + 1, high)]
+            choices += [0.5 * a + 0.5 * b for a, b in itertools.pairwise(ends) if a < b]
+        return sorted(choices)
 
     def to_dict(self) -> dict[str, Any]:
         """Refuse: functions are not saved."""
@@ -241,6 +387,20 @@ def _states(variable: Discrete) -> NDArray[Any]:
     return array
 
 
+def _places(parents: int) -> Values:
+    """Return places in a unit cube (places, parents): a grid, or the corner, middle and centers of the sides."""
+    each = PLACES.get(parents, FEWER_PLACES)
+    if each**parents <= MOST_PLACES:
+        return np.array(list(itertools.product(np.linspace(0, 1, each), repeat=parents))).reshape(
+            each**parents, parents
+        )
+    sides = np.full((2 * parents, parents), 0.5)
+    sides[np.arange(2 * parents), np.arange(2 * parents) % parents] = np.repeat([0.0, 1.0], parents)
+    return np.concatenate(
+        (np.zeros((1, parents)), sides[:parents], np.full((1, parents), 0.5), sides[parents:], np.ones((1, parents)))
+    )
+
+
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -248,6 +408,14 @@ def _plain(value: Any) -> Any:
 def _described(returned: Any) -> str:
     shape = getattr(returned, "shape", None)
     return f"an array of shape {shape}" if shape is not None else shorten([returned])
+
+
+def _is_empty(breaks: Any) -> bool:
+    """Tell whether there are no breaks; what is not a sequence is refused later, like any other that is not numbers."""
+    try:
+        return len(breaks) == 0
+    except TypeError:
+        return False
 
 
 def _checked_breaks(variable: Continuous, points: ArrayLike) -> Values:

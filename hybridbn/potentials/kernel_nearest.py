@@ -21,7 +21,7 @@ __all__ = ["DIGITS", "FARTHEST", "log_sums", "nearest_log_sums"]
 
 NUMBERS = 1 << 20
 """Temporary arrays hold about this many numbers."""
-REACH = 20.0
+REACH = 14.0
 """How far kernels are summed on the lattice, in bandwidths. Beyond, nearest points take over, and by then few of them count."""
 DIGITS = 25.0
 """What is left out of a sum is less than exp(-DIGITS) of it."""
@@ -79,10 +79,12 @@ def log_sums(
         weights = np.exp(log_weights - top)
         least = float(weights.sum()) * math.exp(DIGITS - REACH**2 / 2)
         if len(reachable):
-            # differences of points and an origin far away are exact; others would lose digits
-            origin = np.where(np.abs(low) > high - low, low, 0.0)
-            ours, theirs = points - origin, places[reachable] - origin
-            for rows, sums in lattice_sums(ours, weights, widths[:, None], REACH, theirs):
+            # differences of points and an origin far away are exact, and so are units of powers of two; others lose digits
+            with np.errstate(over="ignore"):
+                origin = np.where(np.abs(low) > high - low, low, 0.0)
+            unit = np.ldexp(1.0, np.frexp(widths)[1] - 1)
+            ours, theirs = (points - origin) / unit, (places[reachable] - origin) / unit
+            for rows, sums in lattice_sums(ours, weights, list((widths / unit)[:, None]), REACH, theirs):
                 sums = sums.reshape(-1)
                 fine = sums >= least
                 chosen = reachable[rows[fine]]

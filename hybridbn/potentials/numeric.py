@@ -2,7 +2,8 @@
 
 The conditional of a continuous child is integrated per row on cells laid around its peak, which is searched in the
 logarithm of the density, around the declared breaks, and within the declared support; cells are halved until
-Gauss-Legendre quadrature agrees with itself. Inverting solves for the mass inside one cell.
+Gauss-Legendre quadrature agrees with itself. Inverting solves for the mass inside one cell; where little mass is left
+outside, on both sides, the support ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, frozen
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["integrate", "ppf", "search", "solve"]
+__all__ = ["integrate", "ppf", "search", "solve", "supports"]
 
 NODES, WEIGHTS = (frozen(array) for array in np.polynomial.legendre.leggauss(10))
 ENDS = frozen([2.0**-30 - 1, 1 - 2.0**-30])
@@ -32,14 +33,21 @@ STEPS = frozen(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4
 """Distances of edges from the peak, in widths of it: heavy tails, and tails of a pole, reach far."""
 REACHES = (100, 20, 8)
 """How far peaks are searched from 0 and from the parents' values, as powers of two."""
+DIGITS = (3, 4)
+DECADES = (-6, 10)
+"""A density that is zero wherever it was looked at is sought at numbers of so many digits, and these distances."""
+FARTHEST = 2.0**44
+"""A support ends at the latest so many times the distance of the quartiles away: some tails have no end."""
+PARTS = 16
 ROWS = 256
 CELLS = 1 << 16
 
 
-def ppf(potential: Potential, uniforms: Values, given: Axes) -> NDArray[Any]:
+def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL) -> NDArray[Any]:
     """Invert the conditional cdf of any potential, by its values alone; see `Potential.ppf`.
 
-    At 0 and 1 a continuous child gives the ends of its domain.
+    At 0 and 1 a continuous child gives the ends of its domain. The `tail` is what the potential's support is asked for;
+    0 asks for the bounds of the support, and is for potentials that have no other than the one found by `supports`.
 
     Examples
     --------
@@ -54,15 +62,17 @@ def ppf(potential: Potential, uniforms: Values, given: Axes) -> NDArray[Any]:
         return _states(potential, len(potential.child), uniforms, given)
     result = np.empty(len(uniforms))
     for chosen, owner, distinct in _chunks(potential, len(uniforms), given):
-        cells = _cells(potential, distinct)
+        cells = _cells(potential, distinct, tail)
         _refuse_improper(potential, distinct, cells.totals)
         result[chosen] = _invert(potential, distinct, cells, owner, uniforms[chosen])
     low, high = potential.child.domain
     return np.where(uniforms <= 0, low, np.where(uniforms >= 1, high, result))
 
 
-def integrate(potential: Potential, given: Axes, rows: int = 1) -> Values:
+def integrate(potential: Potential, given: Axes, rows: int = 1, tail: float = TAIL) -> Values:
     """Return the mass of a continuous child for every row of the parents: 1 if the potential is a conditional density.
+
+    The `tail` is that of `ppf`.
 
     Examples
     --------
@@ -72,8 +82,28 @@ def integrate(potential: Potential, given: Axes, rows: int = 1) -> Values:
     """
     result = np.empty(len(next(iter(given.values()))) if given else rows)
     for chosen, owner, distinct in _chunks(potential, len(result), given):
-        result[chosen] = _cells(potential, distinct).totals[owner]
+        result[chosen] = _cells(potential, distinct, tail).totals[owner]
     return result
+
+
+def supports(potential: Potential, given: Axes, tail: float) -> tuple[Values, Values]:
+    """Find where a continuous child lies for every row of the parents, by the values of the density alone.
+
+    Less than `tail` of the mass found is outside; NaN where nothing was found. Very heavy tails are cut far out.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> low, high = supports(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {}, 1e-12)
+    >>> bool(-50.001 < low[0] < -50.0007 < -49.9993 < high[0] < -49.999)
+    True
+    """
+    rows = len(next(iter(given.values()))) if given else 1
+    low, high = np.empty(rows), np.empty(rows)
+    for chosen, owner, distinct in _chunks(potential, rows, given):
+        ends = _ends(potential, distinct, _cells(potential, distinct, 0.0), tail)
+        low[chosen], high[chosen] = (end[owner] for end in ends)
+    return low, high
 
 
 def search(cumulative: Values, starts: Codes, states: int, uniforms: Values) -> Codes:
@@ -169,6 +199,7 @@ class _Cells(NamedTuple):
 
     low: Values
     high: Values
+    masses: Values
     reached: Values
     """The mass up to the end of the cell."""
 
@@ -238,19 +269,19 @@ def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high
     return result, hidden
 
 
-def _cells(potential: Potential, given: Axes) -> _Cells:
+def _cells(potential: Potential, given: Axes, tail: float = TAIL) -> _Cells:
     """Lay cells, looking less far where a function fails far out, such as exp(x) / (1 + exp(x))**2 at 1000."""
     failure: NetworkError | None = None
     for reach in REACHES:
         try:
-            return _cells_within(potential, given, reach)
+            return _cells_within(potential, given, reach, tail)
         except NetworkError as error:
             failure = failure or error
     raise failure or NetworkError(f"{potential.child.name!r} can't be integrated")
 
 
-def _cells_within(potential: Potential, given: Axes, reach: int) -> _Cells:
-    edges = _edges(potential, given, reach)
+def _cells_within(potential: Potential, given: Axes, reach: int, tail: float) -> _Cells:
+    edges = _edges(potential, given, reach, tail)
     rows = edges.shape[1]
     owner = np.tile(np.arange(rows), len(edges) - 1)
     low, high = edges[:-1].ravel(), edges[1:].ravel()
@@ -285,7 +316,38 @@ def _arranged(rows: int, owner: Codes, low: Values, high: Values, masses: Values
     place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
     table = np.zeros((3, rows, width))
     table[:, owner, place] = low, high, masses
-    return _Cells(table[0], table[1], np.cumsum(table[2], axis=1))
+    return _Cells(table[0], table[1], table[2], np.cumsum(table[2], axis=1))
+
+
+def _ends(potential: Potential, given: Axes, cells: _Cells, tail: float) -> tuple[Values, Values]:
+    """Return where less than half the tail is left below and above; NaN where the cells are empty."""
+    rows = np.arange(len(cells.low))
+    seen = cells.totals > 0
+    most = 0.5 * tail * cells.totals[:, None]
+    ends = []
+    for backward in (False, True):
+        order = slice(None, None, -1 if backward else 1)
+        # summed from this side: differences from the total would be lost in its rounding
+        outside = np.cumsum(cells.masses[:, order], axis=1)
+        place = np.argmax(outside > most, axis=1)
+        before = np.where(place > 0, outside[rows, np.maximum(place - 1, 0)], 0.0)
+        start, stop = cells.low[:, order][rows, place], cells.high[:, order][rows, place]
+        if backward:
+            start, stop = stop, start
+        edges = start + (stop - start) * np.linspace(0, 1, PARTS + 1)[:, None]
+        low, high = (edges[1:], edges[:-1]) if backward else (edges[:-1], edges[1:])
+        parts, _ = _integrals(potential, given, np.tile(rows, PARTS), low.ravel(), high.ravel())
+        beyond = before + np.cumsum(parts.reshape(PARTS, -1), axis=0)
+        # never past the last part: the integrals over the whole and over the parts differ by rounding
+        inside = np.where((beyond > most[:, 0]).any(axis=0), np.argmax(beyond > most[:, 0], axis=0), 0)
+        quartile = cells.low if not backward else cells.high
+        reached = np.argmax(outside >= 0.25 * cells.totals[:, None], axis=1)
+        ends.append((edges[inside, rows], quartile[:, order][rows, reached]))
+    (low, first), (high, third) = ends
+    with np.errstate(over="ignore"):
+        far = FARTHEST * (third - first)
+    low, high = np.maximum(low, first - far), np.minimum(high, third + far)
+    return np.where(seen, low, np.nan), np.where(seen, high, np.nan)
 
 
 def _invert(potential: Potential, given: Axes, cells: _Cells, owner: Codes, uniforms: Values) -> Values:
@@ -325,14 +387,14 @@ def _refuse_improper(potential: Potential, given: Axes, totals: Values) -> None:
 # -- where the mass of a row lies ---------------------------------------------------------------------------------
 
 
-def _edges(potential: Potential, given: Axes, reach: int) -> Values:
+def _edges(potential: Potential, given: Axes, reach: int, tail: float) -> Values:
     """Return edges of cells (edges, rows), some of them equal: the breaks, and doubling steps away from the peak."""
     child = potential.child
     if not isinstance(child, Continuous):
         raise NetworkError(f"{child.name!r} is discrete; only continuous children are integrated")
     rows = len(next(iter(given.values()))) if given else 1
     within = {p.name: (given[p.name], given[p.name]) for p in potential.parents if isinstance(p, Continuous)}
-    low, high = (np.broadcast_to(end, (rows,)).astype(float) for end in potential.support(child.name, TAIL, within))
+    low, high = (np.broadcast_to(end, (rows,)).astype(float) for end in potential.support(child.name, tail, within))
     breaks = np.asarray(potential.breaks(child.name, within), dtype=np.float64)
     breaks = np.broadcast_to(breaks if breaks.ndim == 2 else breaks[:, None], (len(breaks), rows))
     breaks = np.clip(breaks, low, high)
@@ -341,7 +403,10 @@ def _edges(potential: Potential, given: Axes, reach: int) -> Values:
     if reach < REACHES[0]:
         low = np.maximum(low, np.min(anchors, axis=0) - 2.0**reach)
         high = np.minimum(high, np.max(anchors, axis=0) + 2.0**reach)
+    # from the outermost breaks outwards; the marks beside the breaks are dense between them
+    anchors += list(breaks[[0, -1]] if len(breaks) else breaks)
     marks = np.concatenate((_beside(breaks, low, high), _around(anchors, low, high, reach)))
+    marks = _sought(potential, given, low, high, marks, anchors, reach)
     peak = _peak(potential, given, low, high, marks)
     width = _width(potential, given, low, high, peak)
     away = STEPS[:, None] * width
@@ -373,6 +438,56 @@ def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: V
         sides = np.array([0.0, 0.11, 0.23, 0.36, 0.48, 0.61, 0.74, 0.87, 1.0])[:, None]
         grid = np.concatenate((before + (found - before) * sides, (found + (after - found) * sides)[1:]))
     return np.asarray(found)
+
+
+def _sought(
+    potential: Potential, given: Axes, low: Values, high: Values, marks: Values, anchors: Sequence[Values], reach: int
+) -> Values:
+    """Add marks in rows where nothing is seen at any: a narrow density that underflows everywhere but near its peak.
+
+    Its center may be a number somebody wrote down, away from 0 or from a parent's value: numbers of few digits are tried.
+    """
+    rows = np.arange(len(low))
+    # a finite interval is looked through evenly
+    lost = ~np.isfinite(high - low)
+    if lost.any() and len(marks):
+        lost[lost] = _blank(
+            _evaluate(potential, _taken(given, rows[lost]), rows[: lost.sum()], marks[:, lost], log=True)
+        )
+    if not lost.any():
+        return marks
+    found = np.where(lost, _inner(low, high), np.nan) + np.zeros((3, 1))
+    for digits in DIGITS:
+        away = _numbers(digits, reach)
+        steps = np.concatenate((-away[::-1], away))
+        for row in np.flatnonzero(lost):
+            points = np.unique(np.concatenate([anchor[row] + steps for anchor in anchors]))
+            points = points[(points > low[row]) & (points < high[row])]
+            logs = _evaluate(potential, _taken(given, rows[row : row + 1]), rows[:1], points[:, None], log=True)[:, 0]
+            if len(points) > 2 and not _blank(logs):
+                best = int(np.clip(np.argmax(np.where(logs < np.inf, logs, -np.inf)), 1, len(points) - 2))
+                found[:, row] = points[best - 1 : best + 2]
+                lost[row] = False
+    return np.concatenate((marks, np.where(np.isnan(found), marks[:1], found)))
+
+
+def _blank(logs: Values) -> NDArray[np.bool_]:
+    return np.asarray(~((logs > -np.inf) & (logs < np.inf)).any(axis=0))
+
+
+def _taken(given: Axes, rows: Codes) -> Axes:
+    return {name: np.asarray(values)[rows] for name, values in given.items()}
+
+
+def _numbers(digits: int, reach: int) -> Values:
+    """Return the positive numbers of so many digits, within so many powers of two, ascending."""
+    mantissas = np.arange(10.0 ** (digits - 1), 10.0**digits)
+    numbers = [
+        mantissas / 10.0 ** (digits - 1 - e) if e < digits else mantissas * 10.0 ** (e - digits + 1)
+        for e in range(*DECADES)
+    ]
+    together = np.concatenate(numbers)
+    return together[together <= 2.0**reach]
 
 
 def _inner(low: Values, high: Values) -> Values:
