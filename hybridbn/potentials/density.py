@@ -16,7 +16,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, frozen, spread
 from hybridbn.potentials.multinomial import number_array, split
 from hybridbn.potentials.numeric import integrate, ppf, supports
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Density"]
 
@@ -259,12 +259,15 @@ class Density(Potential):
     def _hull(self, tail: float, points: Values) -> tuple[Values, Values]:
         """Return the hull of the supports at points (continuous parents, rows, places) and all states."""
         states = [range(len(parent)) for parent in self.parents if isinstance(parent, Discrete)]
-        codes = np.array(list(itertools.product(*states)), dtype=np.intp).T.reshape(len(states), -1)
-        shape = points.shape[1], points.shape[2], codes.shape[1]
-        numbers = iter(np.broadcast_to(points[..., None], (len(points), *shape)).reshape(len(points), -1))
-        combos = iter(np.broadcast_to(codes[:, None, None, :], (len(codes), *shape)).reshape(len(codes), -1))
+        combos = math.prod(map(len, states))
+        codes = np.array(list(itertools.product(*states)), dtype=np.intp).reshape(combos, len(states)).T
+        shape = points.shape[1], points.shape[2], combos
+        numbers = iter(np.broadcast_to(points[..., None], (len(points), *shape)).reshape(len(points), math.prod(shape)))
+        chosen = iter(
+            np.broadcast_to(codes[:, None, None, :], (len(codes), *shape)).reshape(len(codes), math.prod(shape))
+        )
         given: dict[str, NDArray[Any]] = {
-            parent.name: next(combos) if isinstance(parent, Discrete) else next(numbers) for parent in self.parents
+            parent.name: next(chosen) if isinstance(parent, Discrete) else next(numbers) for parent in self.parents
         }
         low, high = (end.reshape(shape) for end in supports(self, given, tail))
         unseen = np.isnan(low).all(axis=1)
