@@ -74,7 +74,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     -----
     Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is marginalized in
     prediction, and in `fit` left out of what is learned about its column. Rows without a class are refused.
-    `partial_fit` exists for ``build=naive_bayes`` only: its structure doesn't depend on the data, so statistics add up.
+    `partial_fit` exists for ``build=naive_bayes`` only: its structure doesn't depend on the data, so statistics add up. It goes on
+    from `fit` too, unless the families need the rows themselves (MTEs, kernels) and these take more than 1 MiB. With a single
+    class other builders have nothing to find, and `network_` holds the target alone.
     With a given structure `classes_` are the states of its target where it has some.
 
     Examples
@@ -160,7 +162,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         strange = ~np.isin(labels, known)
         if strange.any():
             row = int(np.argmax(strange))
-            raise TableError(f"y, row {row}: {labels.tolist()[row]!r} is not among the classes {shorten(known.tolist())}")
+            raise TableError(
+                f"y, row {row}: {labels.tolist()[row]!r} is not among the classes {shorten(known.tolist())}"
+            )
         table = self._table(features, weights) if first else self._batch(features, weights)
         table = with_labels(table, self.target_name_, np.searchsorted(known, labels), known)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)

@@ -1,30 +1,26 @@
-"""Posteriors of continuous variables: what all can do, piecewise polynomials, and mixtures of shared shapes."""
+"""Posteriors of continuous variables: what all of them can do."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.axes import ORDER, legendre
+from hybridbn.inference.axes import legendre
 from hybridbn.inference.posterior import Posterior
-from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
 
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
 
-__all__ = ["CellPosterior", "ContinuousPosterior", "PiecewisePosterior", "compact", "gathered"]
+__all__ = ["ContinuousPosterior"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
-NOTHING = 1e-18
-"""A cell of less probability is left out."""
 
 
 class ContinuousPosterior(Posterior):
@@ -211,258 +207,3 @@ class ContinuousPosterior(Posterior):
         if not self._single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
         return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
-
-
-class PiecewisePosterior(ContinuousPosterior):
-    """A density given at Gauss-Legendre nodes in cells, which is a polynomial in every cell.
-
-    Parameters
-    ----------
-    low, high : ndarray (cells, rows)
-        Ascending, those of width zero last (a row of nothing else is an observed value).
-    masses : ndarray (cells * ORDER, rows)
-        Probability at every node; sums to one.
-    """
-
-    def __init__(
-        self,
-        variable: Continuous,
-        low: Values,
-        high: Values,
-        masses: Values,
-        single: bool,
-        error: Values,
-        log_evidence: Any,
-    ):
-        super().__init__(variable, single, error, log_evidence)
-        self._low, self._high, self._masses = low, high, masses
-
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = super()._take(rows)
-        clone._low, clone._high, clone._masses = self._low[:, rows], self._high[:, rows], self._masses[:, rows]
-        return clone
-
-    @property
-    def _width(self) -> int:
-        return 3 * ORDER * len(self._low)
-
-    def _moments(self) -> tuple[Values, Values]:
-        points = _points(self._low, self._high)
-        mean = np.sum(points * self._masses, axis=0)
-        return mean, np.sum((points - mean) ** 2 * self._masses, axis=0)
-
-    def _local(self, cell: NDArray[np.intp]) -> Values:
-        """Legendre coefficients of the density times half its cell's width, in one cell a point: (ORDER, m, rows)."""
-        _, weights, transform = legendre()
-        columns = np.arange(cell.shape[1])
-        values = self._masses.reshape(len(self._low), ORDER, -1)[cell, :, columns]
-        return np.asarray(np.einsum("kq,mrq->kmr", transform / weights, values))
-
-    def _located(self, x: Values) -> tuple[NDArray[np.intp], Values, NDArray[np.bool_]]:
-        """Return the cell of each point, its place in [-1, 1], and whether it is inside any cell."""
-        used = self._high > self._low
-        columns = np.arange(x.shape[1])
-        position = np.stack([(used & (self._low <= row)).sum(axis=0) for row in x]) - 1
-        cell = np.maximum(position, 0)
-        low, high = self._low[cell, columns], self._high[cell, columns]
-        width = np.where(high > low, high - low, 1.0)
-        return cell, np.clip(2 * (x - low) / width - 1, -1, 1), (position >= 0) & (x <= high)
-
-    def _pdf(self, x: Values) -> Values:
-        cell, place, inside = self._located(x)
-        columns = np.arange(x.shape[1])
-        half = (self._high - self._low)[cell, columns] / 2
-        density = _series(self._local(cell), place) / np.where(half > 0, half, 1.0)
-        return np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
-
-    def _before(self) -> Values:
-        """Probability below each cell, and in all (cells + 1, rows)."""
-        per_cell = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
-        return np.concatenate([np.zeros((1, per_cell.shape[1])), np.cumsum(per_cell, axis=0)])
-
-    def _cdf(self, x: Values) -> Values:
-        cell, place, _ = self._located(x)
-        columns = np.arange(x.shape[1])
-        before = self._before()
-        beyond = x >= self._high[cell, columns]
-        partial = before[cell, columns] + _integral(self._local(cell), place)
-        found = np.where(beyond, before[cell + 1, columns], partial)
-        # the sum of all masses is 1 but for rounding
-        ends = np.where(np.isnan(before[-1]), np.nan, x >= self._high[-1])
-        found = np.where(beyond & ~(ends == 0), ends, found)
-        return np.where(x < self._low[0], 0.0, np.clip(found, 0.0, 1.0))
-
-    def _quantile(self, levels: Values) -> Values:
-        """Find the cell by its probabilities, then solve for the place in it."""
-        before = self._before()
-        columns = np.arange(levels.shape[1])
-        cell = np.stack([np.clip((before < level).sum(axis=0) - 1, 0, len(before) - 2) for level in levels])
-        coefficients = self._local(cell)
-        excess = levels * before[-1] - before[cell, columns]
-        low, high = np.full(levels.shape, -1.0), np.full(levels.shape, 1.0)
-        place = np.zeros(levels.shape)
-        for _ in range(60):
-            error = _integral(coefficients, place) - excess
-            low, high = np.where(error < 0, place, low), np.where(error < 0, high, place)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = place - error / _series(coefficients, place)
-            fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
-            moved = np.abs(fresh - place).max(initial=0.0)
-            place = fresh
-            if not moved > 1e-16:
-                break
-        half = (self._high - self._low)[cell, columns] / 2
-        return np.asarray(self._low[cell, columns] + half * (1 + place))
-
-    def _knots(self) -> tuple[Values, Values]:
-        before = self._before()
-        return (
-            np.sort(np.concatenate([self._low, self._high]), axis=0),
-            np.sort(np.concatenate([before[:-1], before[1:]]), axis=0),
-        )
-
-
-def _series(coefficients: Values, place: Values) -> Values:
-    """Sum a Legendre series (ORDER, ...) at places in [-1, 1]."""
-    basis = np.moveaxis(np.polynomial.legendre.legvander(place, ORDER - 1), -1, 0)
-    return np.asarray(np.sum(basis * coefficients, axis=0))
-
-
-def _integral(coefficients: Values, place: Values) -> Values:
-    """Integrate a Legendre series from -1."""
-    basis = np.moveaxis(np.polynomial.legendre.legvander(place, ORDER), -1, 0)
-    degree = np.arange(1, ORDER).reshape(-1, *[1] * place.ndim)
-    antiderivative = np.concatenate([1 + place[None], (basis[2:] - basis[:-2]) / (2 * degree + 1)])
-    return np.asarray(np.sum(antiderivative * coefficients, axis=0))
-
-
-def _points(low: Values, high: Values) -> Values:
-    """Gauss-Legendre nodes of all cells."""
-    nodes, _, _ = legendre()
-    half = (high - low) / 2
-    return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(low.shape[0] * ORDER, -1))
-
-
-def compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
-    """Bring the cells in which there is any mass to the front and cut the others off; ends of rows are filled up.
-
-    Parameters
-    ----------
-    low, high : ndarray (cells, rows)
-    masses : ndarray (cells * ORDER, rows)
-    """
-    turned = masses.reshape(len(low), ORDER, -1)
-    used = (high > low) & ~(turned.sum(axis=1) < NOTHING)
-    most = max(int(used.sum(axis=0).max(initial=1)), 1)
-    order = np.argsort(~used, axis=0, kind="stable")[:most]
-    end = np.where(used, high, -np.inf).max(axis=0)
-    end = np.where(np.isfinite(end), end, high[0])
-    # a row without cells is an observed value: all its mass stays in the first node
-    value = ~used.any(axis=0)
-    used = np.take_along_axis(used, order, axis=0)
-    low = np.where(used, np.take_along_axis(low, order, axis=0), end)
-    high = np.where(used, np.take_along_axis(high, order, axis=0), end)
-    turned = np.take_along_axis(turned, order[:, None], axis=0)
-    return low, high, np.where((used | value)[:, None], turned, 0.0).reshape(-1, low.shape[1])
-
-
-def gathered(parts: Sequence[tuple[Values, Values, Values]], places: NDArray[np.intp]) -> tuple[Values, Values, Values]:
-    """Join compact cells of several groups of rows; `places` says which of their rows each final row is."""
-    cells, rows = max(len(low) for low, _, _ in parts), sum(low.shape[1] for low, _, _ in parts)
-    lows, highs, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
-    start = 0
-    for low, high, mass in parts:
-        stop = start + low.shape[1]
-        lows[: len(low), start:stop], lows[len(low) :, start:stop] = low, high[-1]
-        highs[: len(low), start:stop], highs[len(low) :, start:stop] = high, high[-1]
-        masses[: len(mass), start:stop] = mass
-        start = stop
-    if len(places) == rows and (places == np.arange(rows)).all():
-        return lows, highs, masses
-    return lows[:, places], highs[:, places], masses[:, places]
-
-
-class CellPosterior(PiecewisePosterior):
-    """A mixture of shapes that all rows share, with weights for each row.
-
-    Parameters
-    ----------
-    low, high : ndarray (cells, 1)
-    shapes : ndarray (cells * ORDER, shapes)
-        Probabilities at the nodes; each shape sums to one.
-    weights : ndarray (shapes, rows)
-    closed_form : function
-        From the weights of one row to the density as an MTE, or None if it is none.
-    values : ndarray (rows,), optional
-        Observed values of rows that have one, NaN elsewhere.
-    """
-
-    def __init__(
-        self,
-        variable: Continuous,
-        low: Values,
-        high: Values,
-        shapes: Values,
-        weights: Values,
-        closed_form: Callable[[Values], Potential | None],
-        single: bool,
-        error: Values,
-        log_evidence: Any,
-        values: Values | None = None,
-    ):
-        ContinuousPosterior.__init__(self, variable, single, error, log_evidence)
-        self._shared_low, self._shared_high, self._shapes, self._weights = low, high, shapes, weights
-        self._values = values
-        self._closed_form = closed_form
-
-    def _as_mte(self, **options: Any) -> MTE:
-        from hybridbn.potentials.mte import MTE
-
-        exact = None if options else self._closed_form(self._weights[:, 0])
-        return exact if isinstance(exact, MTE) else super()._as_mte(**options)
-
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = ContinuousPosterior._take(self, rows)
-        clone._weights = self._weights[:, rows]
-        clone._values = None if self._values is None else self._values[rows]
-        return clone
-
-    def _with_values(self, array: Values) -> Values:
-        """Give rows with an observed value that value."""
-        return array if self._values is None else np.where(np.isnan(self._values), array, self._values)
-
-    @property
-    def _width(self) -> int:
-        return 3 * len(self._shapes)
-
-    @property
-    def _low(self) -> Values:  # type: ignore[override]
-        return self._with_values(np.broadcast_to(self._shared_low, (len(self._shared_low), self._weights.shape[1])))
-
-    @property
-    def _high(self) -> Values:  # type: ignore[override]
-        return self._with_values(np.broadcast_to(self._shared_high, (len(self._shared_high), self._weights.shape[1])))
-
-    @property
-    def _masses(self) -> Values:  # type: ignore[override]
-        masses = np.asarray(self._shapes @ self._weights)
-        if self._values is not None:
-            # a row without cells has all its mass in the first node
-            known = ~np.isnan(self._values) & ~np.isnan(masses[0])
-            masses[:, known] = 0.0
-            masses[0, known] = 1.0
-        return masses
-
-    def _moments(self) -> tuple[Values, Values]:
-        points = _points(self._shared_low, self._shared_high)
-        means = (points * self._shapes).sum(axis=0)
-        within = np.sum((points - means) ** 2 * self._shapes, axis=0)
-        # deviations from the middle of all shapes, so that a distant origin costs no digits
-        middle = float(means.mean())
-        mean = (means - middle) @ self._weights
-        variance = within @ self._weights
-        for weight, place in zip(self._weights, means - middle, strict=True):
-            variance += weight * (place - mean) ** 2
-        if self._values is not None:
-            variance = np.where(np.isnan(self._values), variance, variance * 0.0)
-        return self._with_values(mean + middle), variance

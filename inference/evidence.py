@@ -130,6 +130,11 @@ class Evidence:
     rows: int
     single: bool
 
+    @property
+    def names(self) -> list[str]:
+        """The names that the evidence mentions."""
+        return list(self.findings)
+
     def finding(self, name: str) -> Finding | None:
         """Return what is known of a variable, None if nothing is."""
         return self.findings.get(name)

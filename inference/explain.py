@@ -12,7 +12,7 @@ from hybridbn.errors import TableError
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import Options, posterior_of, solved
+from hybridbn.inference.queries import Options, Snapshot, contradicted, posterior_of, solved
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
 
@@ -67,13 +67,15 @@ def explain(
         raise TableError(
             "explain() takes the evidence of one case as a mapping, in the order in which it is to be weighed"
         )
+    options, snapshot = options or Options(), Snapshot.of(network)
     reader = EvidenceReader(network, evidence, [target])
     read = reader.evidence()
     names = [name for name in evidence if name in read.findings]
     odds = []
     for count in range(len(names) + 1):
         part = Evidence({name: read.findings[name] for name in names[:count]}, 1, single=True)
-        answer = solved(network, Question((target,)), part, options or Options())
+        answer = solved(snapshot, Question((target,)), part, options)
+        answer.refuse(contradicted(snapshot, answer.problem, part), options)
         found = posterior_of(answer, 0, variable)
         assert isinstance(found, DiscretePosterior)
         odds.append(found.probabilities)

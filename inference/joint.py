@@ -16,6 +16,7 @@ from hybridbn.inference.queries import (
     Options,
     Snapshot,
     checked_targets,
+    contradicted,
     log_evidence_of,
     node_axis_of,
     posterior_of,
@@ -43,7 +44,9 @@ def joint_posterior(
     joint = JointPosterior(variables, snapshot, reader.evidence(), options)
     if reader.rows:
         read = relevant_evidence(network, reader, names)
-        joint._read_off(solved(network, Question(tuple(names), joint=True, pointwise=True), read, options))
+        answer = solved(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options)
+        answer.refuse(contradicted(snapshot, answer.problem, reader), options)
+        joint._read_off(answer)
     return joint
 
 

@@ -24,7 +24,9 @@ from hybridbn.inference.polish import polished
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
 from hybridbn.inference.queries import (
     Options,
+    Snapshot,
     checked_targets,
+    contradicted,
     impossible_evidence,
     log_evidence_of,
     posterior_of,
@@ -176,6 +178,9 @@ def _marginal_mode(
     numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
     problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
     checked_width(problem, options.max_bytes)
+    impossible = contradicted(Snapshot.of(network), problem, read)
+    if impossible.any():
+        raise impossible_evidence(np.flatnonzero(impossible).tolist(), read.single)
     (scope,) = problem.scopes
     result: dict[str, NDArray[Any]] = {}
 

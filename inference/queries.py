@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
 from hybridbn.inference.cells import cell_posterior
-from hybridbn.inference.densities import PiecewisePosterior, compact, gathered
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.mixtures import GaussianPosterior
+from hybridbn.inference.piecewise import PiecewisePosterior, compact, gathered
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
@@ -95,9 +95,7 @@ def posteriors(
         return {}
     read = relevant_evidence(snapshot, reader, wanted)
     answer = solved(snapshot, Question(tuple(wanted)), read, options)
-    impossible = _contradicted(snapshot, answer.problem, reader)
-    if impossible.any():
-        answer.refuse(impossible, options)
+    answer.refuse(contradicted(snapshot, answer.problem, reader), options)
     return {
         name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
         for number, name in enumerate(wanted)
@@ -237,11 +235,10 @@ class _LogEvidence:
         return log_evidence_of(self.network, evidence, self.options, None if whole else self.target)
 
 
-def _contradicted(network: Snapshot, problem: Problem, reader: EvidenceReader) -> NDArray[np.bool_]:
+def contradicted(network: Snapshot, problem: Problem, reader: EvidenceReader | Evidence) -> NDArray[np.bool_]:
     """Tell the rows that are impossible for reasons which do not matter for the targets.
 
-    Only potentials with zeros can make evidence impossible, so only those are looked at; in tables those over
-    discrete variables.
+    Only potentials with zeros can make evidence impossible, so only those are looked at.
     """
     names = tuple(reader.names)
     risk = problem.risks.get(names)
@@ -253,7 +250,7 @@ def _contradicted(network: Snapshot, problem: Problem, reader: EvidenceReader) -
             network, Question(joint=True, only=risk.discrete), reader.evidence(risk.evidence), Options(impossible="nan")
         )
         result |= np.isneginf(answer.log_norm)
-    if reader.single and risk.continuous:
+    if risk.continuous:
         result |= np.isneginf(log_evidence_of(network, reader.evidence(), Options()))
     return result
 

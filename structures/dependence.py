@@ -109,8 +109,12 @@ class Dependence:
 
     def pairs(self) -> dict[Pair, float]:
         """Return the mutual information of every two attributes, given the target where there is one."""
-        found = self._counted_pairs()
         given = () if self.data.target is None else (self.data.target,)
+        for name in self.data.attributes:
+            if not varies(self.data, name):
+                # it tells nothing, so no pair would fit it: what its fitter refuses is to be refused now, not after hours
+                self.data.fit(name, given)
+        found = self._counted_pairs()
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
             if pair not in found:
                 gains = [self._gain(child, given, parent) for child, parent in self._directions(pair)]

@@ -21,7 +21,7 @@ LAYERS = (
     {"inference"},
     {"learning"},
     {"structures"},
-    {"estimators", "formats", "cli"},
+    {"estimators", "estimator_base", "estimator_input", "estimator_streaming", "formats", "cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # modules whose convenience methods may import higher layers, inside the function

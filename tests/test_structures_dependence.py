@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.metrics import mutual_info_score
 
 import hybridbn as hb
-from hybridbn.fitting import equal_frequency
+from hybridbn.fitting import GaussianFitter, equal_frequency
 from hybridbn.structures.dependence import Dependence, _log_ratio, information_of_counts, varies
 from hybridbn.structures.preparing import prepared, prepared_whole
 from hybridbn.structures.trees import branches
@@ -132,6 +132,14 @@ def test_units_do_not_matter(potentials):
     assert small["a", "b"] == pytest.approx(large["a", "b"], abs=1e-6)
 
 
+def test_a_constant_column_is_refused_before_the_work_begins():
+    rng = np.random.default_rng(0)
+    found = measured({"a": rng.normal(size=50), "b": rng.normal(size=50), "k": np.full(50, 2.0)})
+    with pytest.raises(hb.TableError, match="'k' is constant"):
+        found.pairs()
+    assert not found.potentials()
+
+
 def test_impossible_rows_speak_against_a_parent():
     above, below = np.array([-np.inf, -np.inf, 0.0, 1.0]), np.array([-np.inf, 0.0, -np.inf, 3.0])
     least = np.log(np.finfo(float).tiny)
@@ -171,7 +179,7 @@ def test_kernels_of_the_structure_are_not_those_of_the_network():
 
 def test_pairs_never_seen_together_or_constant_tell_nothing():
     data = {"a": [1.0, 2, 3, None, None, None], "b": [None, None, None, 1.0, 2, 3], "k": [2.0] * 6, "d": list("uuuvvv")}
-    found = measured(data).pairs()
+    found = measured(data, None, GaussianFitter(floor=0.1)).pairs()
     assert found["a", "b"] == found["a", "d"] == found["a", "k"] == found["d", "k"] == 0
 
 

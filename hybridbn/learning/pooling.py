@@ -56,7 +56,7 @@ class Pooled:
         --------
         >>> low, high = pool([1.0, 1.2, 1.1], [0.04, 0.05, 0.04]).interval(0.9)
         >>> round(low, 3), round(high, 3)
-        (0.69, 1.51)
+        (0.698, 1.502)
         """
         if not 0 < level < 1:
             raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
@@ -108,7 +108,7 @@ def pool(estimates: ArrayLike, variances: ArrayLike, *, complete_df: float = mat
     --------
     >>> pooled = pool([1.0, 1.2, 1.1], [0.04, 0.05, 0.04], complete_df=50)
     >>> pooled
-    <pooled over 3 draws: 1.1 +- 0.238, df 33.13, missing information 0.278>
+    <pooled over 3 draws: 1.1 +- 0.238, df 18.23, missing information 0.307>
     >>> pool([[1.0, 5.0], [1.2, 5.5]], [[0.1, 0.2], [0.1, 0.2]]).estimate
     array([1.1 , 5.25])
     """

@@ -162,7 +162,6 @@ class MTE(Univariate, Potential):
         discrete = [v for v in columns if isinstance(v, Discrete)]
         return pieces_of(self._terms, discrete, [v for v in columns if isinstance(v, Continuous)])
 
-    has_zeros = True
     normalized = property(lambda self: self.mass_error <= 1e-6)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +76,19 @@ class Univariate:
                 f"this needs a density of one continuous variable, not of {names}; restrict or marginalize the others"
             )
         return self._blocks
+
+    @cached_property
+    def has_zeros(self) -> bool:
+        """Whether the density may be zero: where there are no pieces, or pieces of nothing."""
+        from hybridbn.potentials.mte import MTE
+
+        if not isinstance(self, MTE):
+            return True
+        if isinstance(self.child, Continuous):
+            low, high = self.support(self.child.name, 0.0)
+            if np.any(low > self.child.domain[0]) or np.any(high < self.child.domain[1]):
+                return True
+        return any(not piece.constant and not piece.terms for piece in self.pieces)
 
     def reweighted(self, edges: Values, factors: Values) -> MTE | None:
         """Return the child's density after multiplying by a constant in each cell and summing discrete parents out.
