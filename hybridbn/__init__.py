@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "hybridbn.errors": ("FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"),
+    "hybridbn.estimators": ("HybridClassifier", "HybridRegressor"),
     "hybridbn.fitting": ("fit",),
     "hybridbn.formats.hbn": ("load",),
     "hybridbn.formats.networks": ("read_network", "write_network"),

@@ -442,3 +442,18 @@ def test_rows_without_any_value_and_impossible_rows() -> None:
         with pytest.raises(hb.ImpossibleEvidence) as caught:
             fill(copy, copy, holes.uniforms(np.random.default_rng(0)), OPTIONS)
         assert caught.value.rows == (2,)
+
+
+def test_a_model_without_numbers_is_refused() -> None:
+    frame = with_holes(numbers(60), 0.2)[["u", "y"]]
+
+    def broken(data: Any, target: str) -> hb.Network:
+        network = naive_bayes(data, target, "gaussian")
+        potential = network.potential("u")
+        object.__setattr__(potential, "intercept", np.array(np.nan))
+        return network
+
+    with pytest.raises(
+        hb.NetworkError, match=r"rows 0, 1, 2, .* no density \(NaN\); the potentials of 'u' are at fault"
+    ):
+        augment(frame, "y", broken)

@@ -1,14 +1,24 @@
+import math
+import time
+
 import numpy as np
 import pytest
-from scipy import stats
+from contract import CHECKS, Example
+from scipy import integrate, stats
 
-from hybridbn.errors import NetworkError
+import hybridbn as hb
+from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.density import Density
 from hybridbn.variables import Continuous, Discrete
 
 X, Y = Continuous("x"), Continuous("y")
 SHARE = Continuous("share", (0, 1))
 C = Discrete("c", ("a", "b"))
+POSITIVE = Continuous("t", (0, np.inf))
+
+
+def normal(x, mean, deviation):
+    return np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (deviation * math.sqrt(2 * math.pi))
 
 
 def test_the_function_gets_states_and_numbers_in_arrays_of_one_length():
@@ -18,8 +28,8 @@ def test_the_function_gets_states_and_numbers_in_arrays_of_one_length():
         seen.append((c, x, y))
         return np.where(c == "a", stats.norm.pdf(y, x), stats.norm.pdf(y, -x))
 
-    potential = Density(Y, (C, X), function=function)
-    assert not seen, "without breaks or a finite domain nothing is checked"
+    potential = Density(Y, (C, X), function=function, check=False)
+    assert not seen
     values, scale = potential.on({"c": np.arange(2), "x": np.zeros((3, 5)), "y": np.linspace(-1, 1, 4)})
     assert values.shape == (2, 3, 4, 5)
     assert scale == 0
@@ -121,6 +131,50 @@ def test_outside_the_domain_the_function_is_not_called():
         ),
         (lambda: Density(Y, function=abs, breaks={"q": [0]}), "no variable 'q'"),
         (lambda: Density(Y, (C,), function=abs, breaks={"c": [0]}), "breaks are given for 'c', which is discrete"),
+        (lambda: Density(Y, function=lambda y: 1 / (1 + y**2)), "mass of its Density is 3\\.14159265, not 1; divide"),
+        (lambda: Density(Y, function=lambda y: 1.0), "mass of its Density is .*e\\+59, not 1"),
+        (lambda: Density(POSITIVE, function=lambda t: np.exp(-2 * t)), "'t': the mass of its Density is 0.5, not 1"),
+        (
+            lambda: Density(Y, (X,), function=lambda x, y: normal(y, x, 1) * (1 + 0.01 * (x > 1))),
+            r"mass of its Density at x=2\.0 is 1\.01, not 1",
+        ),
+        (
+            lambda: Density(
+                Y, (X,), function=lambda x, y: normal(y, x, np.where(x < 5, 1, 2)) / (1 + (x > 5)), breaks={"x": [5]}
+            ),
+            r"mass of its Density at x=5\.5 is 0\.5, not 1",
+        ),
+        (
+            lambda: Density(Y, (X,), function=lambda x, z: z),
+            r"takes \(x, z\), but .* keywords: 'x', 'y' .*name its arguments",
+        ),
+        (lambda: Density(Y, (X,), function=lambda y: normal(y, 0, 1)), r"takes \(y\), but .*'x'"),
+        (lambda: Density(Y, function=abs), "takes .*keywords: 'y'"),
+        (
+            lambda: Density(Y, function=np.exp),
+            r"'y': the function of its Density raised TypeError: .*the arguments 'y'",
+        ),
+        (
+            lambda: Density(Y, function=lambda y: math.exp(-0.5 * y**2)),
+            r"raised TypeError: .*arrays of one length; write it with numpy's functions .*np\.vectorize",
+        ),
+        (lambda: Density(Y, function=lambda y: y if y > 0 else 0), "raised ValueError: .*np.where"),
+        (lambda: Density(Y, (C,), function=lambda c, y: {"a": 1, "b": 2}[c] * y), "raised TypeError: unhashable"),
+        (lambda: Density(C, (X,), function=lambda c, x: math.exp(x)), "raised TypeError: .*np.where"),
+        (lambda: Density(Y, function=lambda y: y * np.nan), "'y': the function of its Density returned nan at y="),
+        (lambda: Density(Y, function=lambda y: np.sin(y)), r"returned -\d.* at y=.*non-negative"),
+        (
+            lambda: Density(Y, function=lambda y: 0 * y),
+            r"'y': its Density was zero everywhere.* give support=\(low, high\), or breaks=",
+        ),
+        (
+            lambda: Density(Y, (C,), function=lambda c, y: np.where(c == "b", 0, normal(y, 0, 1))),
+            "zero everywhere it was looked at for c='b'; give support=",
+        ),
+        (lambda: Density(Y, function=abs, breaks=None), "'y': the breaks of a Density must be .*not None"),
+        (lambda: Density(Y, function=abs, breaks=0.5), r"'y': the breaks of a Density must be .*not 0\.5"),
+        (lambda: Density(Y, function=abs, breaks=lambda y: [y]), "'y': the breaks of a Density must be numbers"),
+        (lambda: Density(Y, function=abs, breaks={"y": None}), "'y': the breaks of a Density must be .*not None"),
         (lambda: Density(Y, function=abs, support=(1, 0)), "the support .* is empty"),
         (lambda: Density(Y, function=abs, support=3), "a support is a pair"),
     ],
@@ -152,6 +206,254 @@ def test_many_points_are_evaluated_in_parts():
         lengths.append(len(y))
         return stats.norm.pdf(y)
 
-    values, _ = Density(Y, function=function).on({"y": np.linspace(-1, 1, 600_000)})
+    values, _ = Density(Y, function=function, check=False).on({"y": np.linspace(-1, 1, 600_000)})
     assert max(lengths) <= 1 << 18
     assert values.shape == (600_000,)
+
+
+# -- supports that are found --------------------------------------------------------------------------------------
+
+FOUND = {
+    "standard normal": (Y, stats.norm(), ()),
+    "narrow and away": (Y, stats.norm(30, 1e-3), ()),
+    "far": (Y, stats.norm(1e6, 1), ()),
+    "exponential": (POSITIVE, stats.expon(), ()),
+    "pole at the end": (POSITIVE, stats.gamma(0.5), ()),
+    "log-normal": (POSITIVE, stats.lognorm(1), ()),
+    "below": (Continuous("t", (-np.inf, 100)), stats.norm(90, 1), ()),
+    "kink": (Y, stats.laplace(1.2345), ()),
+    "jumps": (Y, stats.uniform(3.3, 1.4), ()),
+    "student": (Y, stats.t(3), ()),
+    "with breaks": (Y, stats.norm(1e5 + 77.7, 0.1), (1e5,)),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_support_is_found_on_infinite_domains(name):
+    variable, distribution, breaks = FOUND[name]
+    density = Density(variable, function=lambda **values: distribution.pdf(values[variable.name]), breaks=breaks)
+    for tail in (1e-3, 1e-8, 1e-12, 1e-17):
+        low, high = density.support(variable.name, tail)
+        assert type(low) is type(high) is float
+        assert distribution.cdf(low) + distribution.sf(high) <= tail * (1 + 1e-6) + (1e-14 if low > 0 else 0)
+        # and not much more of the axis than that takes
+        center, wanted = distribution.median(), distribution.isf(tail / 3) - distribution.median()
+        assert high - center <= 2 * max(wanted, 1e-9)
+    assert density.support(variable.name, 0.0) == variable.domain
+
+
+def test_a_found_support_takes_a_few_milliseconds_and_is_kept():
+    calls = []
+
+    def function(x, y):
+        calls.append(len(y))
+        return normal(y, x, 1)
+
+    density = Density(Y, (X,), function=function)
+    start = time.process_time()
+    found = density.support("y", 1e-17, {"x": (-8.0, 8.0)})
+    assert time.process_time() - start < 0.2
+    assert sum(calls) < 200_000
+    calls.clear()
+    assert density.support("y", 1e-17, {"x": (-8.0, 8.0)}) == found
+    assert density.renamed({"x": "u"}).support("y", 1e-17, {"u": (-8.0, 8.0)}) == found
+    assert not calls
+
+
+@pytest.mark.parametrize("function", [lambda y: 1 / math.pi / (1 + y**2), lambda y: 0.25 * (1 + np.abs(y)) ** -1.5])
+def test_very_heavy_tails_are_cut_far_out(function):
+    low, high = Density(Y, function=function).support("y", 1e-17)
+    assert 1e12 < -low < 1e16
+    assert 1e12 < high < 1e16
+
+
+def test_several_modes():
+    def function(y):
+        return 0.5 * normal(y, -50, 1) + 0.5 * normal(y, 50, 1)
+
+    density = Density(Y, function=function, breaks=[-50, 50])
+    low, high = density.support("y", 1e-17)
+    assert -62 < low < -58
+    assert 58 < high < 62
+    result = hb.Network([density]).posterior("y", {})
+    assert abs(result.mean()) < 1e-9
+    assert abs(result.std() - math.sqrt(2501)) < 1e-9
+
+
+def test_the_support_follows_the_parents():
+    density = Density(Y, (C, X), function=lambda c, x, y: normal(y, np.where(c == "a", 100 * x, -7), 0.5))
+    low, high = density.support("y", 1e-17, {"x": (0.0, 3.0)})
+    assert -13 < low < -11
+    assert 304 < high < 306
+    # of the row that has it, whatever the others have
+    rows = np.array([0.0, 1.0, -5.0, 1.0])
+    low, high = density.support("y", 1e-17, {"x": (rows, rows)})
+    for i, x in enumerate(rows):
+        alone = density.support("y", 1e-17, {"x": (x, x)})
+        np.testing.assert_allclose((low[i], high[i]), alone, rtol=1e-12)
+        assert abs(alone[0] - (min(100 * x, -7) - 4.3)) < 0.4
+    for unknown in ({}, {"x": (-np.inf, np.inf)}, {"x": (-1e150, 1e150)}):
+        low, high = density.support("y", 1e-17, unknown)
+        assert low < -100
+        assert high > 100
+    assert density.support("x", 1e-17, {"y": (0.0, 0.0)}) == (-np.inf, np.inf)
+
+
+def test_the_center_may_turn_between_the_ends_of_a_range():
+    density = Density(Y, (X,), function=lambda x, y: normal(y, 10 * np.sin(3 * x), 0.1))
+    low, high = density.support("y", 1e-17, {"x": (-3.0, 3.0)})
+    assert low < -10.8
+    assert high > 10.8
+
+
+def test_undefined_at_the_ends_of_a_parents_range():
+    low, high = Density(Y, (SHARE,), function=lambda share, y: normal(y, 0, share)).support(
+        "y", 1e-17, {"share": (0.0, 1.0)}
+    )
+    assert -9.5 < low < -8.4
+    assert 8.4 < high < 9.5
+
+
+def test_nothing_seen_is_not_impossible():
+    density = Density(
+        Y, (C,), function=lambda c, y: np.where(c == "a", normal(y, 0, 1), normal(y, 1e9 / 7, 1e-3)), check=False
+    )
+    with pytest.raises(
+        NetworkError, match=r"'y': .*zero everywhere.* for c='b'; give support=\(low, high\), or breaks="
+    ):
+        density.support("y", 1e-17)
+    net = hb.Network([hb.Multinomial(C, table=[0.5, 0.5]), density])
+    with pytest.raises(NetworkError, match="give support="):
+        net.posterior("y", {})
+    known = Density(Y, (C,), function=density.function, breaks=[1e9 / 7])
+    np.testing.assert_allclose(known.support("y", 1e-17)[1], 1e9 / 7 + 9e-3, rtol=0, atol=2e-3)
+
+
+def test_proper_densities_with_unknown_kinks_are_accepted():
+    Density(Y, (X,), function=lambda x, y: stats.laplace.pdf(y, np.sin(7 * x) + 1 / 3, 0.01))
+    Density(Y, (X,), function=lambda x, y: (np.abs(y - x / 3) < 0.5).astype(float))
+    Density(POSITIVE, (X,), function=lambda x, t: np.where(t > 1 / 3, 2 / 3, 0) * np.exp(-(t - 1 / 3) * 2 / 3))
+    Density(Y, function=lambda y: np.where(y > math.e, 2 * math.e**2 / np.where(y > 1, y, 1) ** 3, 0))
+
+
+def test_an_error_of_the_function_s_own_is_passed_on():
+    class Own(HybridBNError):
+        pass
+
+    def function(y):
+        raise Own("mine")
+
+    with pytest.raises(Own, match="mine"):
+        Density(Y, function=function)
+    assert Density(Y, function=function, check=False).scope == ("y",)
+
+
+def test_many_parents_are_all_checked():
+    parents = [Discrete(f"d{i}", ("p", "q")) for i in range(9)]
+
+    def function(y, **states):
+        return normal(y, 0, 1) * np.where(states["d0"] == "q", 1.5, 1)
+
+    with pytest.raises(NetworkError, match="d0='q'.* is 1.5, not 1"):
+        Density(Y, parents, function=function)
+
+
+# -- what queries make of them ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0, 1), (30, 1e-3), (1e6, 1)])
+def test_posteriors_of_a_root_without_a_support(mean, deviation):
+    net = hb.Network([Density(Y, function=lambda y: normal(y, mean, deviation))])
+    result = net.posterior("y", {})
+    assert abs(result.mean() - mean) < 1e-9 * max(abs(mean), 1)
+    assert abs(result.std() - deviation) < 1e-6 * deviation
+
+
+def test_a_hidden_density_without_a_support():
+    x, e = Continuous("x", (0, 1)), Continuous("e")
+    results = []
+    for support in (None, (-12, 13)):
+        net = hb.Network(
+            [
+                hb.MTE(x, pieces=[hb.Piece({"x": (0, 1)}, {}, 1.0, [])]),
+                Density(e, parents=(x,), function=lambda x, e: normal(e, x, 1), support=support),
+                hb.Softmax(C, (e,), intercept=[0, 0.5], coefficients=[[0], [-1]]),
+            ]
+        )
+        results.append(net.posterior("x", {"c": "a"}).mean())
+
+    def joint(power):
+        return integrate.dblquad(
+            lambda e, x: x**power * normal(e, x, 1) / (1 + math.exp(0.5 - e)), 0, 1, -12, 13, epsabs=1e-12
+        )[0]
+
+    np.testing.assert_allclose(results, joint(1) / joint(0), rtol=0, atol=1e-10)
+
+
+def test_hidden_densities_on_half_a_line_and_with_heavy_tails():
+    for child, distribution in ((POSITIVE, stats.expon()), (Continuous("t"), stats.t(3))):
+        density = Density(child, function=lambda t, pdf=distribution.pdf: pdf(t))
+        net = hb.Network([density, hb.LinearGaussian(Y, (child,), intercept=0, coefficients=[1], variance=1)])
+        total, first = (
+            integrate.quad(
+                lambda t, k=k: t**k * distribution.pdf(t) * normal(2, t, 1),
+                max(child.domain[0], -40),
+                40,
+                points=[0, 2],
+                epsabs=1e-13,
+            )[0]
+            for k in (0, 1)
+        )
+        assert abs(net.posterior("t", {"y": 2.0}).mean() - first / total) < 1e-9
+
+
+def test_a_moving_center_agrees_with_the_linear_gaussian():
+    for deviation in (1.0, 0.1):
+        means = []
+        for middle in (
+            Density(Y, (X,), function=lambda x, y, deviation=deviation: normal(y, 3 * x, deviation)),
+            hb.LinearGaussian(Y, (X,), intercept=0, coefficients=[3], variance=deviation**2),
+        ):
+            last = hb.LinearGaussian(Continuous("z"), (Y,), intercept=0, coefficients=[1], variance=0.5)
+            net = hb.Network([hb.LinearGaussian(X, intercept=0, variance=1), middle, last])
+            means.append([net.posterior(name, {"z": 2.0}).mean() for name in ("x", "y")])
+        np.testing.assert_allclose(means[0], means[1], atol=1e-9)
+
+
+def test_rows_with_supports_far_apart():
+    table = {"x": [-3.0, 0.0, 2.5], "z": [-3000.2, 0.3, 2500.0]}
+    found = []
+    for middle in (
+        Density(Y, (X,), function=lambda x, y: normal(y, 1000 * x, 0.5)),
+        hb.LinearGaussian(Y, (X,), intercept=0, coefficients=[1000], variance=0.25),
+    ):
+        last = hb.LinearGaussian(Continuous("z"), (Y,), intercept=0, coefficients=[1], variance=1)
+        net = hb.Network([hb.LinearGaussian(X, intercept=0, variance=1), middle, last])
+        found.append(net.posterior("y", table).mean())
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)
+
+
+def test_discrete_parents_far_apart():
+    density = Density(Y, (C,), function=lambda c, y: np.where(c == "a", normal(y, -3, 0.5), normal(y, 1000, 20)))
+    net = hb.Network([hb.Multinomial(C, table=[0.3, 0.7]), density])
+    assert abs(net.posterior("y", {}).mean() - (0.3 * -3 + 0.7 * 1000)) < 1e-8
+
+
+# -- the promises of every potential, with nothing declared -------------------------------------------------------
+
+UNDECLARED = [
+    Example("root", Density(Y, function=lambda y: normal(y, 2, 3)), saved=False),
+    Example(
+        "moving",
+        Density(Y, (C, X), function=lambda c, x, y: normal(y, np.where(c == "a", x, 4 * np.tanh(x)), 0.7)),
+        {"c": [0, 1, 1], "x": [0.0, 2.0, -1.0]},
+        saved=False,
+    ),
+    Example("half a line", Density(POSITIVE, function=lambda t: t * np.exp(-t)), saved=False),
+]
+
+
+@pytest.mark.parametrize("example", UNDECLARED, ids=lambda example: example.name)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_contract_is_kept_without_a_support(check, example):
+    check(example)

@@ -101,7 +101,7 @@ class MTEFitter(Fitter):
     max_pieces: int = 10
     max_cells: int = 12
     min_weight: float = 8.0
-    prior: float = 1.0
+    prior: float = 4.0
     floor: float | None = None
 
     def __post_init__(self) -> None:
@@ -139,7 +139,7 @@ class MTEFitter(Fitter):
             contents = list(cell_probabilities(own, weights, len(child), cells, leaves, self.prior))
             return self._placed(parents, cuts, [cells[i] for i in leaves], contents)
         distinct, place = np.unique(own, return_inverse=True) if others else (own, np.arange(len(own)))
-        summed = np.bincount(place, weights)
+        summed: Values = np.asarray(np.bincount(place, weights), dtype=np.float64)
         if len(distinct) == 1:
             line = self._narrow(child, float(distinct[0]))
             everywhere = [Cell(tuple(np.ones(1, dtype=bool) for _ in parents), np.arange(0), -1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,9 +104,10 @@ def exponentials(
     for side, edge in enumerate(edges):
         if not edge:
             continue
-        top = math.exp(heights[-side]) * share
+        # a height may have vanished, and a rate must not: a term without decay has no mass on an endless piece
+        top = max(math.exp(heights[-side]) * share, 1e-300)
         slow = min(0.5 * slack, 0.5 * top)
-        fast = 2.0 * (top - slow) / slack
+        fast = max(2.0 * (top - slow) / slack, 1.0)
         sign = -1.0 if side else 1.0
         ends = (float(restored[-1]), domain[1]) if side else (domain[0], float(restored[0]))
         if not ends[0] < ends[1]:
@@ -118,7 +119,7 @@ def exponentials(
         rate += [sign * fast, sign]
     line = Line(
         np.array(pieces_low), np.array(pieces_high), np.array(owner, dtype=np.intp),
-        unit(np.array(coefficient)), unit(np.array(rate)),
+        unit(np.array(coefficient)), unit(np.array(rate)),  # type: ignore[no-untyped-call]
     )  # fmt: skip
     with np.errstate(over="ignore", under="ignore"):
         widths = decay_integral(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
@@ -160,7 +161,8 @@ def assembled(
     variables = (*parents, child)
     sizes = tuple(len(v) for v in variables if isinstance(v, Discrete))
     limits = tuple(v.domain[1] for v in variables if isinstance(v, Continuous))
-    codes, low, high, owners, coefficients, rates = [], [], [], [], [], []
+    codes: list[Any] = []
+    low, high, owners, coefficients, rates = [], [], [], [], []
     for box, content in parts:
         first = sum(map(len, codes))
         if isinstance(content, Line):

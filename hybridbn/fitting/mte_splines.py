@@ -192,7 +192,8 @@ def maximized(
     for _ in range(steps):
         own, wanted, strength = knots.of(active), stats[active], strengths[active]
         system = band[:, active]
-        system[0] += parts.diagonal * (1.0 + 1e-13) + 1e-300
+        # far below the data there is no curvature yet; the data's own keeps the steps in bounds
+        system[0] += parts.diagonal * (1.0 + 1e-13) + np.where(parts.first < 0.01 * wanted, 0.3 * wanted, 1e-300)
         system[1, :, :-1] += parts.beside
         slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T) @ matrix)
         step = _solved(system, slope)

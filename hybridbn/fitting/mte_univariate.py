@@ -107,7 +107,7 @@ def scores(stats: Values, heights: Values, freedom: Values, total: Values | floa
     most = 2.5 + size / 8.0  # more would follow single values
     correction = size / np.maximum(size - freedom - 2.0, 0.5)
     value = total * (stats * heights).sum(axis=-1) - PRICE * freedom * np.maximum(correction, 1.0)
-    return np.where(freedom <= most, value, value - 1e6 * (freedom - most))
+    return np.asarray(np.where(freedom <= most, value, value - 1e6 * (freedom - most)))
 
 
 def stats_at(values: Values, weights: Values, knots: Values) -> Values:
@@ -178,7 +178,8 @@ def _growing(first: float, end: float, ratio: float) -> Values:
     """Return first, first * ratio, ... while they are clearly below the end."""
     if not 0 < first * 1.5 < end:
         return np.empty(0)
-    return first * ratio ** np.arange(math.ceil(math.log(end / (1.5 * first)) / math.log(ratio)))
+    count = math.ceil(math.log(end / (1.5 * first)) / math.log(ratio))
+    return np.asarray(first * ratio ** np.arange(count), dtype=np.float64)
 
 
 def extended(

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, NetworkError
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import Options, impossible_evidence, posterior_of, relevant_evidence, solved
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
 from hybridbn.table import Table
-from hybridbn.variables import Codes, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
 __all__ = ["Holes", "log_likelihood"]
 
@@ -213,7 +214,29 @@ def log_likelihood(network: Network, table: Table, options: Options) -> float:
     kept = table.select([name for name in table.names if name in network])
     logs = network.log_density(kept, tolerance=options.tolerance, max_bytes=options.max_bytes)
     counts = table.weights > 0
+    if np.isnan(logs).any():
+        faulty = [p.child.name for p in network.potentials if not _has_numbers(p)]
+        raise NetworkError(
+            f"the learned network gives rows {shorten(np.flatnonzero(np.isnan(logs)).tolist(), 3)} no density (NaN)"
+            f"{f'; the potentials of {shorten(faulty)} are at fault' if faulty else ''}: learn them as another family, by "
+            "potentials={...}"
+        )
     return float(table.weights[counts] @ logs[counts])
+
+
+def _has_numbers(potential: Potential) -> bool:
+    """Tell whether all parameters of a potential are numbers, as far as they can be looked at."""
+    try:
+        return _numbers_in(potential.to_dict())
+    except NetworkError:
+        return True
+
+
+def _numbers_in(state: Any) -> bool:
+    if isinstance(state, dict | list | tuple):
+        return all(map(_numbers_in, state.values() if isinstance(state, dict) else state))
+    array = np.asarray(state) if isinstance(state, float | np.ndarray) else np.zeros(0)
+    return array.dtype.kind != "f" or not np.isnan(array).any()
 
 
 def _drawn(

@@ -47,7 +47,7 @@ def conditional_gaussian_arcs(table: Table, most_parents: int = 10) -> list[Arc]
     >>> x, noise = rng.normal(size=(2, 200))
     >>> c = np.where(x + rng.normal(size=200) > 0, "b", "a")
     >>> sorted(conditional_gaussian_arcs(Table({"x": x, "y": x + noise, "z": rng.normal(size=200), "c": c})))
-    [('c', 'x'), ('x', 'y')]
+    [('c', 'x'), ('c', 'y'), ('y', 'x')]
     """
     discrete = [name for name in table.names if table.is_discrete(name)]
     numbers = [name for name in table.names if not table.is_discrete(name)]
@@ -249,7 +249,7 @@ def _number_arcs(
         earlier = order[:position]
         best: tuple[float, str | None, list[int]] = (-np.inf, None, [])
         alone = {name: moments.score(child, name, ()) for name in candidates}
-        for given in {None, max(alone, key=lambda name: alone[name], default=None)}:
+        for given in dict.fromkeys((None, max(alone, key=lambda name: alone[name], default=None))):
             found = _selected(moments, child, given, earlier, most - (given is not None))
             best = max(best, (found[0], given, found[1]), key=lambda entry: entry[0])
         _, given, parents = best

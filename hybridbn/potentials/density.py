@@ -34,7 +34,9 @@ INSIDE = 1e-6
 UNKNOWN = 1e100
 """Ranges of parents that go beyond are not taken for known."""
 AT_THE_END = 1 / 16
-MOST_KEPT = 256
+MOST_KEPT = 32
+LARGEST_KEPT = 1 << 14
+"""So many supports that were found are kept, of so many ranges of the parents each."""
 
 Breaks: TypeAlias = "Sequence[float] | NDArray[Any] | Mapping[str, Sequence[float] | NDArray[Any]]"
 Support: TypeAlias = "tuple[float, float] | Mapping[str, tuple[float, float]]"
@@ -225,7 +227,8 @@ class Density(Potential):
             found = self._looked_for(tail, cases[0::2], cases[1::2])
             if len(self._found) >= MOST_KEPT:
                 self._found.clear()
-            self._found[key] = found
+            if cases.shape[1] <= LARGEST_KEPT:
+                self._found[key] = found
         low, high = (end[owner.reshape(-1)].reshape(shape) for end in found)
         return (low, high) if shape else (float(low), float(high))
 
