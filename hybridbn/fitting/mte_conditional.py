@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hybridbn.fitting.mte_splines import Knots, degrees_of_freedom, hat_means, maximized, penalty, shares
+from hybridbn.fitting.mte_splines import Knots, bounded, degrees_of_freedom, hat_means, maximized, penalty, shares
 from hybridbn.fitting.mte_trees import Cell
 from hybridbn.fitting.mte_univariate import Smooth, ladder, roughly, scores, started
 from hybridbn.variables import Codes, Values
@@ -79,10 +79,12 @@ def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots, matr
     score = scores(rows, heights, freedom, weight, size).reshape(-1, count)
     best = np.argmax(score, axis=1)
     chosen = np.arange(len(means)) * count + best
-    return maximized(means, knots, matrix, strengths[best], heights[chosen])
+    return bounded(maximized(means, knots, matrix, strengths[best], heights[chosen]), knots)
 
 
-def cell_probabilities(codes: Codes, weights: Values, states: int, cells: Sequence[Cell], leaves: Codes, prior: float) -> Values:
+def cell_probabilities(
+    codes: Codes, weights: Values, states: int, cells: Sequence[Cell], leaves: Codes, prior: float
+) -> Values:
     """Return the child's probabilities in the leaves of a tree (leaves, states).
 
     The frequencies of the whole are Laplace's, those of a cell ``(counts + prior * above) / (total + prior)``.

@@ -25,9 +25,20 @@ from scipy.linalg import LinAlgError, solveh_banded
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Knots", "degrees_of_freedom", "hat_means", "log_integrals", "maximized", "normalized", "penalty", "shares", "spans"]
+__all__ = [
+    "Knots",
+    "degrees_of_freedom",
+    "hat_means",
+    "log_integrals",
+    "maximized",
+    "normalized",
+    "penalty",
+    "shares",
+    "spans",
+]
 
 _SERIES = np.array([2.0 / math.factorial(n + 3) for n in range(16)])  # of exp(x) times the integral of t**2 exp(-x t)
+_STEEPEST = 12.0
 _HALVINGS = 24
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
 
@@ -136,6 +147,17 @@ def normalized(heights: Values, knots: Knots) -> Values:
     return np.asarray(heights - log_integrals(heights, knots)[..., None])
 
 
+def bounded(heights: Values, knots: Knots) -> Values:
+    """Return the splines with low heights raised so that neighboring knots differ by a factor of e**12 at most.
+
+    Atoms (a number that is half of the data) make spikes, beside which the density would fall to nothing.
+    """
+    ramp = _STEEPEST * np.arange(heights.shape[-1])
+    rising = np.maximum.accumulate(heights + ramp, axis=-1) - ramp
+    falling = np.maximum.accumulate((heights - ramp)[..., ::-1], axis=-1)[..., ::-1] + ramp
+    return normalized(np.maximum(rising, falling), knots)
+
+
 def hat_means(heights: Values, knots: Knots) -> Values:
     """Return the mean of each hat function under each spline (rows, knots)."""
     parts = _parts(heights, knots)
@@ -158,7 +180,12 @@ def penalty(places: Values) -> Values:
 
 
 def maximized(
-    stats: Values, knots: Knots, matrix: Values, strengths: Values, start: Values, within: float = 1e-11,
+    stats: Values,
+    knots: Knots,
+    matrix: Values,
+    strengths: Values,
+    start: Values,
+    within: float = 1e-11,
     steps: int = 60,
 ) -> Values:
     """Maximize ``stats @ theta - log(integral) - strength / 2 sum((matrix @ theta)**2)`` for each row by Newton's method.

@@ -20,6 +20,7 @@ from scipy.special import ndtri
 
 from hybridbn.fitting.mte_splines import (
     Knots,
+    bounded,
     degrees_of_freedom,
     hat_means,
     maximized,
@@ -33,6 +34,7 @@ __all__ = ["Smooth", "fitted", "ladder", "normal_scores", "roughly", "scores", "
 
 PRICE = 1.5  # of a degree of freedom: between AIC's 1 and BIC's log(n) / 2
 _STRENGTHS = 10.0 ** np.arange(3.0, -6.5, -1.0)
+_SPREAD = 0.5
 _NORMAL = 1e4  # strong enough to leave nothing but a parabola
 _FEW = 8  # with fewer distinct values there is no shape to be seen
 _MOST_SPLITS, _RATIO, _GRADES = 6, 8.0, 12
@@ -81,7 +83,7 @@ def fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smoo
     stats = stats_at(values, weights, knots.places)[None]
     row = slice(winner, winner + 1)
     exact = maximized(stats, knots, penalty(knots.places), strengths[row], heights[row])
-    return Smooth(knots, exact[0], edges, slack)
+    return Smooth(knots, bounded(exact, knots)[0], edges, slack)
 
 
 def _edges_to_try(values: Values, size: float, domain: tuple[float, float]) -> list[tuple[bool, bool]]:
@@ -111,11 +113,11 @@ def scores(stats: Values, heights: Values, freedom: Values, total: Values | floa
 
 
 def stats_at(values: Values, weights: Values, knots: Values) -> Values:
-    """Return the weighted means of the hat functions."""
+    """Return the weighted means of the hat functions, with half an observation spread over all of them."""
     left, share = shares(values, knots)
     size = len(knots)
     means = np.bincount(left, weights * (1.0 - share), size) + np.bincount(left + 1, weights * share, size)
-    return np.asarray(means / weights.sum())
+    return np.asarray((means + _SPREAD / size) / (weights.sum() + _SPREAD))
 
 
 def started(stats: Values, knots: Knots, total: Values | float) -> Values:
@@ -244,7 +246,9 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
     for row, places in enumerate(coarse.places):
         left, share = shares(knots.places, places)
         size = kept.shape[1]
-        stats[row] = np.bincount(left, means[row] * (1.0 - share), size) + np.bincount(left + 1, means[row] * share, size)
+        stats[row] = np.bincount(left, means[row] * (1.0 - share), size) + np.bincount(
+            left + 1, means[row] * share, size
+        )
     start = np.take_along_axis(heights, kept, axis=1)
     nothing = np.zeros((0, kept.shape[1]))
     return coarse, maximized(stats, coarse, nothing, np.zeros(len(heights)), start)
@@ -265,16 +269,15 @@ def _misfits(heights: Values, knots: Knots) -> Values:
     offset, width = (places[:-1] - places[:, None])[None], np.diff(places)
     rise, climb = (heights[:, None, :-1] - heights[:, :, None]), np.diff(heights, axis=1)[:, None]
     after = np.triu(np.ones((size, size - 1), dtype=bool))
-    sums = []
-    for term in (
+    terms = (
         np.broadcast_to(mass, rise.shape),
         offset * mass + width * first,
         offset**2 * mass + 2.0 * offset * width * first + width**2 * second,
         rise * mass + climb * first,
         rise**2 * mass + 2.0 * rise * climb * first + climb**2 * second,
         offset * rise * mass + (offset * climb + width * rise) * first + width * climb * second,
-    ):
-        sums.append(np.cumsum(np.where(after, term, 0.0), axis=2))
+    )
+    sums = [np.cumsum(np.where(after, term, 0.0), axis=2) for term in terms]
     total, x, xx, g, gg, xg = sums
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = xx - x * x / total

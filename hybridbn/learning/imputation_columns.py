@@ -15,7 +15,7 @@ from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values, Variable, shorten
 
-__all__ = ["Bounds", "Columns", "checked_bounds", "sorted_out"]
+__all__ = ["Bounds", "Columns", "checked_bounds", "integer_type", "looks_like_identifier", "sorted_out"]
 
 Bounds = Mapping[str, tuple[float, float]]
 
@@ -74,7 +74,7 @@ def sorted_out(
             # a state that never occurs is no candidate for a hole
             occurring = np.unique(seen)
             variable = Discrete(name, states=tuple(variable.states[code] for code in occurring))
-            if _IDENTIFIER_ROWS <= len(seen) == len(occurring):
+            if looks_like_identifier(table, name):
                 (alone if name in asked else identifiers).append(name)
                 if name in asked:
                     variables[name] = variable
@@ -115,8 +115,8 @@ def checked_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[f
             low, high = (-math.inf if end is None and i == 0 else math.inf if end is None else float(end) for i, end in enumerate(ends))
         except (TypeError, ValueError):
             raise TableError(f"bounds of {name!r} must be a pair (low, high) of numbers or None, not {ends!r}") from None
-        if not low <= high:
-            raise TableError(f"bounds of {name!r}: low must not exceed high, found ({low}, {high})")
+        if not low < high:
+            raise TableError(f"bounds of {name!r} need low < high, not ({low}, {high})")
         found[name] = (low, high)
     return found
 
@@ -132,7 +132,7 @@ def _whole(table: Table, variables: Mapping[str, Variable], integers: str | Iter
             if not (column == np.floor(column))[~np.isnan(column)].all():
                 raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
         # an integer type can't hold anything else
-        return frozenset(asked) | {name for name in numbers if _integer_type(table, name)}
+        return frozenset(asked) | {name for name in numbers if integer_type(table, name)}
     return frozenset(name for name in numbers if _all_whole(table.column(name)))
 
 
@@ -142,7 +142,8 @@ def _all_whole(column: Values) -> bool:
 
 
 def _integer_type(table: Table, name: str) -> bool:
-    return bool(table._column(name).cells.integer)
+    first = next((value for value in table.raw(name) if value is not None), None)
+    return isinstance(first, int) and not isinstance(first, bool)
 
 
 def _names(option: str, names: str | Iterable[str], table: Table) -> frozenset[str]:

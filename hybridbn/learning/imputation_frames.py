@@ -27,7 +27,7 @@ class Original:
     """
 
     def __init__(self, data: Any, skip: str | Iterable[str] = ()) -> None:
-        self._data = data
+        self.source = data
         self._frame: Frame | None = None if isinstance(data, Table) else opened(data)
         names = data.names if self._frame is None else tuple(self._frame.columns)
         self.skipped = frozenset([skip] if isinstance(skip, str) else skip)
@@ -41,8 +41,16 @@ class Original:
     def table(self, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()) -> Table:
         """Return the columns that are not left alone, each read by its own type or as it is declared."""
         if self._frame is None:
-            return Table(self._data.select(self.names), discrete, continuous)
+            return Table(self.source.select(self.names), discrete, continuous)
         return Table({name: self._frame.columns[name] for name in self.names}, discrete, continuous)
+
+    def read_as(self, variables: Iterable[Variable]) -> Table:
+        """Return the columns of some variables, read against these; values that are no states count as missing."""
+        wanted = list(variables)
+        names = [variable.name for variable in wanted]
+        if self._frame is None:
+            return Table(self.source.select(names), variables=wanted, unknown="missing")
+        return Table({name: self._frame.columns[name] for name in names}, variables=wanted, unknown="missing")
 
     def readings(self, known: Mapping[str, Variable]) -> dict[str, Table]:
         """Return each column that a model knows as a table of its own, read by its own type where it has any value.
@@ -53,7 +61,7 @@ class Original:
         for name in self.names:
             if name not in known:
                 continue
-            data = self._data.select([name]) if self._frame is None else {name: self._frame.columns[name]}
+            data = self.source.select([name]) if self._frame is None else {name: self._frame.columns[name]}
             try:
                 reading = Table(data)
                 reading.variable(name)
@@ -76,7 +84,7 @@ class Original:
         return writers.get(kind, self._pandas)(columns, added)
 
     def _table(self, columns: Mapping[str, Table], added: Mapping[str, NDArray[np.bool_]]) -> Table:
-        table: Table = self._data
+        table: Table = self.source
         for name, column in columns.items():
             variable = column.variable(name)
             if variable == table.variable(name):
@@ -90,7 +98,7 @@ class Original:
     def _pandas(self, columns: Mapping[str, Table], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         import pandas
 
-        frame = self._data.copy()
+        frame = self.source.copy()
         for name, column in columns.items():
             old = frame[name]
             if isinstance(old.dtype, pandas.CategoricalDtype):
@@ -112,7 +120,7 @@ class Original:
 
         made = []
         for name, column in columns.items():
-            dtype = self._data.schema[name]
+            dtype = self.source.schema[name]
             if isinstance(dtype, polars.Enum):
                 states, codes = _states(column, name), column.column(name)
                 values = [states[code] for code in codes.tolist()]
@@ -121,12 +129,12 @@ class Original:
                 made.append(polars.Series(name, values, dtype=polars.Enum(levels)))
             else:
                 made.append(column.to_polars()[name].alias(name))
-        return self._data.with_columns(*made, *(polars.Series(name, values) for name, values in added.items()))
+        return self.source.with_columns(*made, *(polars.Series(name, values) for name, values in added.items()))
 
     def _arrow(self, columns: Mapping[str, Table], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         import pyarrow
 
-        frame = self._data
+        frame = self.source
         if not isinstance(frame, pyarrow.Table):
             frame = pyarrow.table(dict(self._frame.columns) if self._frame is not None else {})
         for name, column in columns.items():
@@ -138,20 +146,20 @@ class Original:
 
     def _dict(self, columns: Mapping[str, Table], added: Mapping[str, NDArray[np.bool_]]) -> dict[str, Any]:
         plain = {name: column.to_dict()[name] for name, column in columns.items()}
-        return {**self._data, **plain, **added}
+        return {**self.source, **plain, **added}
 
     def _records(self, columns: Mapping[str, Table], added: Mapping[str, NDArray[np.bool_]]) -> list[dict[str, Any]]:
         plain = {name: column.to_dict()[name].tolist() for name, column in columns.items()}
         plain |= {name: values.tolist() for name, values in added.items()}
         return [
-            {**record, **{name: values[row] for name, values in plain.items()}} for row, record in enumerate(self._data)
+            {**record, **{name: values[row] for name, values in plain.items()}} for row, record in enumerate(self.source)
         ]
 
     def _structured(self, columns: Mapping[str, Table], added: Mapping[str, NDArray[np.bool_]]) -> NDArray[Any]:
-        fields: Sequence[Any] = [(name, self._data.dtype[name]) for name in self._data.dtype.names]
-        made = np.empty(self._data.shape, dtype=[*fields, *((name, np.bool_) for name in added)])
-        for name in self._data.dtype.names:
-            made[name] = columns[name].to_dict()[name] if name in columns else self._data[name]
+        fields: Sequence[Any] = [(name, self.source.dtype[name]) for name in self.source.dtype.names]
+        made = np.empty(self.source.shape, dtype=[*fields, *((name, np.bool_) for name in added)])
+        for name in self.source.dtype.names:
+            made[name] = columns[name].to_dict()[name] if name in columns else self.source[name]
         for name, values in added.items():
             made[name] = values
         return made
