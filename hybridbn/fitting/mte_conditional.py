@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hybridbn.fitting.mte_splines import Knots, bounded, degrees_of_freedom, hat_means, maximized, penalty, shares
+from hybridbn.fitting.mte_splines import Knots, bounded, degrees_of_freedom, hat_means, maximized, penalty, smeared
 from hybridbn.fitting.mte_trees import Cell
 from hybridbn.fitting.mte_univariate import Smooth, ladder, roughly, scores, started
 from hybridbn.variables import Codes, Values
@@ -40,16 +40,15 @@ def cell_heights(
     """
     knots = whole.knots
     size = len(knots.places)
-    left, share = shares(values, knots.places)
+    places, share = smeared(values, knots.places)
+    share = share * weights
     means, totals = np.empty((len(cells), size)), np.empty(len(cells))
     means[0] = hat_means(whole.heights[None], knots)[0]
     totals[0] = weights.sum()
     distinct = np.empty(len(cells), dtype=np.intp)
     for i, cell in enumerate(cells[1:], start=1):
         rows = cell.rows
-        heavy = weights[rows] * share[rows]
-        light = weights[rows] - heavy
-        sums = np.bincount(left[rows], light, size) + np.bincount(left[rows] + 1, heavy, size)
+        sums = np.bincount(places[:, rows].ravel(), share[:, rows].ravel(), size)
         total = float(weights[rows].sum())
         means[i] = (sums + prior * means[cell.above]) / (total + prior)
         totals[i] = total + prior

@@ -26,6 +26,7 @@ from hybridbn.fitting.mte_splines import (
     maximized,
     penalty,
     shares,
+    smeared,
     spans,
 )
 from hybridbn.variables import Codes, Values
@@ -114,9 +115,9 @@ def scores(stats: Values, heights: Values, freedom: Values, total: Values | floa
 
 def stats_at(values: Values, weights: Values, knots: Values) -> Values:
     """Return the weighted means of the hat functions, with half an observation spread over all of them."""
-    left, share = shares(values, knots)
+    places, share = smeared(values, knots)
     size = len(knots)
-    means = np.bincount(left, weights * (1.0 - share), size) + np.bincount(left + 1, weights * share, size)
+    means = np.bincount(places.ravel(), (weights * share).ravel(), size)
     return np.asarray((means + _SPREAD / size) / (weights.sum() + _SPREAD))
 
 
@@ -226,6 +227,10 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
     heights : (rows, fewer knots)
     """
     cost = _misfits(heights, knots)
+    if math.isinf(knots.below):  # the straight line that goes on without end must decay
+        cost[:, 0][heights <= heights[:, :1]] = np.inf
+    if math.isinf(knots.above):
+        cost[:, :, -1][heights <= heights[:, -1:]] = np.inf
     reached, come_from = [np.where(np.arange(cost.shape[1]) == 0, 0.0, np.inf)[None].repeat(len(heights), axis=0)], []
     for _ in range(min(most, cost.shape[1] - 1)):
         through = reached[-1][:, :, None] + cost

@@ -141,7 +141,30 @@ def _all_whole(column: Values) -> bool:
     return bool((seen == np.floor(seen)).all())
 
 
-def _integer_type(table: Table, name: str) -> bool:
+def looks_like_identifier(table: Table, name: str) -> bool:
+    """Tell whether a discrete column has a different value in each of many rows.
+
+    Examples
+    --------
+    >>> looks_like_identifier(Table({"id": [f"p{i}" for i in range(20)]}), "id")
+    True
+    """
+    variable, column = table.variable(name), table.column(name)
+    if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:
+        return False
+    seen = column[column >= 0]
+    return bool(_IDENTIFIER_ROWS <= len(seen) == len(np.unique(seen)))
+
+
+def integer_type(table: Table, name: str) -> bool:
+    """Tell whether a column of numbers is of an integer type, which can hold nothing but whole numbers.
+
+    Examples
+    --------
+    >>> table = Table({"x": [1, None], "y": [1.0, None]})
+    >>> integer_type(table, "x"), integer_type(table, "y")
+    (True, False)
+    """
     first = next((value for value in table.raw(name) if value is not None), None)
     return isinstance(first, int) and not isinstance(first, bool)
 

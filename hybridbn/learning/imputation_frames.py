@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Original:
     """
 
     def __init__(self, data: Any, skip: str | Iterable[str] = ()) -> None:
-        self.source = data
+        self.source = data = list(data) if isinstance(data, Iterator) else data
         self._frame: Frame | None = None if isinstance(data, Table) else opened(data)
         names = data.names if self._frame is None else tuple(self._frame.columns)
         self.skipped = frozenset([skip] if isinstance(skip, str) else skip)
@@ -52,6 +52,13 @@ class Original:
             return Table(self.source.select(names), variables=wanted, unknown="missing")
         return Table({name: self._frame.columns[name] for name in names}, variables=wanted, unknown="missing")
 
+    def column(self, name: str) -> Table:
+        """Return one column as a table of its own."""
+        return Table(self._column(name))
+
+    def _column(self, name: str) -> Any:
+        return self.source.select([name]) if self._frame is None else {name: self._frame.columns[name]}
+
     def readings(self, known: Mapping[str, Variable]) -> dict[str, Table]:
         """Return each column that a model knows as a table of its own, read by its own type where it has any value.
 
@@ -61,7 +68,7 @@ class Original:
         for name in self.names:
             if name not in known:
                 continue
-            data = self.source.select([name]) if self._frame is None else {name: self._frame.columns[name]}
+            data = self._column(name)
             try:
                 reading = Table(data)
                 reading.variable(name)

@@ -132,7 +132,7 @@ class Model:
         return np.clip(values, low, high)
 
 
-def rows_of(original: Original, model: Model, unknown: str = "error") -> Rows:
+def rows_of(original: Original, model: Model, unknown: str = "error", declared: Table | None = None) -> Rows:
     """Read rows for a model, refusing what doesn't fit it.
 
     Parameters
@@ -140,6 +140,8 @@ def rows_of(original: Original, model: Model, unknown: str = "error") -> Rows:
     unknown : {"error", "keep"}
         What to do with a state that the model doesn't know: refuse it, or leave it where it stands and take it for
         unknown otherwise.
+    declared : Table, optional
+        The columns as they are declared to be; otherwise each is read by its own type.
     """
     known = model.columns.variables
     absent = [name for name in known if name not in original.names]
@@ -147,9 +149,10 @@ def rows_of(original: Original, model: Model, unknown: str = "error") -> Rows:
         raise TableError(
             f"the model has the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(original.all_names)}"
         )
-    readings = original.readings(known)
+    readings = original.readings(known) if declared is None else {name: declared.select([name]) for name in known}
     strange: dict[str, int] = {}
-    working = original.read_as([variable for name, variable in known.items() if name in model.columns.modeled])
+    modeled = [variable for name, variable in known.items() if name in model.columns.modeled]
+    working = original.read_as(modeled) if declared is None else Table(declared.select([v.name for v in modeled]), variables=modeled) if modeled else declared
     holes = {}
     for name, reading in readings.items():
         mask = holes_of(reading, name)
@@ -184,8 +187,7 @@ def model_of_network(
             f"the network and the table have no name in common: {shorten(network)} against {shorten(original.all_names)}"
         )
     readings = original.readings({name: network.variable(name) for name in shared})
-    rest = Original(original.source, skip=[*original.skipped, *shared]) if len(shared) < len(original.names) else None
-    _refuse_strays(rest)
+    _refuse_strays(original, [name for name in original.names if name not in network])
     variables: dict[str, Variable] = {}
     whole = {name for name in ([integers] if isinstance(integers, str) else integers or ())}
     donors = {}
@@ -206,22 +208,27 @@ def model_of_network(
     return Model(columns, Filler(network, donors, draw_bounds(columns), options))
 
 
-def _refuse_strays(rest: Original | None) -> None:
-    """Refuse columns with holes that the network doesn't know; identifiers are left alone with a warning."""
-    if rest is None:
-        return
-    table = rest.table()
-    holes = [name for name in table.names if holes_of(table, name).any()]
-    identifiers = [name for name in holes if looks_like_identifier(table, name)]
-    strays = [name for name in holes if name not in identifiers]
+def _refuse_strays(original: Original, names: Iterable[str]) -> None:
+    """Refuse columns with holes that the network doesn't know; identifiers, dates and the like are left alone."""
+    strays, left = [], []
+    for name in names:
+        try:
+            table = original.column(name)
+            holes = bool(holes_of(table, name).any())
+            identifier = looks_like_identifier(table, name)
+        except TableError:
+            left.append(name)
+            continue
+        if holes:
+            (left if identifier else strays).append(name)
     if strays:
         raise NetworkError(
             f"columns {shorten(strays)} have missing cells, but the network has no such nodes; name them in skip to leave "
             "them as they are, or use a network that has them"
         )
-    if identifiers:
+    if left:
         warnings.warn(
-            f"columns {shorten(identifiers)} have a different value in each row, as identifiers have, and are left alone; their "
-            "missing cells stay missing; name them in skip to say so",
+            f"columns {shorten(left)} are left alone, with whatever is missing there: the network doesn't have them, and they "
+            "look like identifiers or are of no type that can be imputed; name them in skip to say so",
             stacklevel=5,
         )

@@ -8,7 +8,7 @@ outside, on both sides, the support ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, frozen
-from hybridbn.variables import Codes, Continuous, Discrete, Values
+from hybridbn.potentials.numeric_search import REACHES, edges_of, evaluate, named
+from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["integrate", "ppf", "search", "solve", "supports"]
 
@@ -29,13 +30,6 @@ TAIL = 1e-16
 CELL_TOLERANCE = 1e-14
 HIDDEN_TOLERANCE = 1e-10
 MASS_TOLERANCE = 1e-6
-STEPS = frozen(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4)))))
-"""Distances of edges from the peak, in widths of it: heavy tails, and tails of a pole, reach far."""
-REACHES = (100, 20, 8)
-"""How far peaks are searched from 0 and from the parents' values, as powers of two."""
-DIGITS = (3, 4)
-DECADES = (-6, 10)
-"""A density that is zero wherever it was looked at is sought at numbers of so many digits, and these distances."""
 FARTHEST = 2.0**44
 """A support ends at the latest so many times the distance of the quartiles away: some tails have no end."""
 PARTS = 16
@@ -173,9 +167,6 @@ def solve(
     return x
 
 
-# -- discrete children --------------------------------------------------------------------------------------------
-
-
 def _states(potential: Potential, states: int, uniforms: Values, given: Axes) -> Codes:
     result = np.empty(len(uniforms), dtype=np.intp)
     step = max(1, (1 << 20) // states)
@@ -189,9 +180,6 @@ def _states(potential: Potential, states: int, uniforms: Values, given: Axes) ->
         cumulative = np.cumsum(table, axis=0).T.reshape(-1)
         result[block] = search(cumulative, np.arange(rows) * states, states, uniforms[block])
     return result
-
-
-# -- continuous children ------------------------------------------------------------------------------------------
 
 
 class _Cells(NamedTuple):
@@ -228,33 +216,6 @@ def _chunks(potential: Potential, rows: int, given: Axes) -> Iterator[tuple[Code
         yield chosen, owner[chosen] - start, columns
 
 
-def _evaluate(potential: Potential, given: Axes, rows: Codes, points: Values, log: bool = False) -> Values:
-    """Evaluate at points (nodes, cells) of the child, cell ``j`` with the parents of ``rows[j]``."""
-    axes = {name: values[rows][None, :] for name, values in given.items()} | {potential.child.name: points}
-    with np.errstate(all="ignore"):  # points may be very far out; what matters is checked below
-        if log:
-            return np.asarray(potential.log_on(axes).reshape(points.shape))
-        values, log_scale = potential.on(axes)
-        density = (values * np.exp(log_scale)).reshape(points.shape)
-    wrong = ~((density >= 0) & (density < np.inf))
-    if wrong.any():
-        node, cell = np.argwhere(wrong)[0]
-        where = {potential.child.name: points[node, cell], **{n: v[rows][cell] for n, v in given.items()}}
-        raise NetworkError(
-            f"{potential.child.name!r}: its {type(potential).__name__} is {float(density[node, cell])!r} at "
-            f"{_named(potential, where)}; a density can't be negative, infinite or NaN"
-        )
-    return np.asarray(density)
-
-
-def _named(potential: Potential, point: dict[str, Any]) -> str:
-    words = []
-    for name, value in point.items():
-        variable = potential.variable(name)
-        words.append(f"{name}={variable.states[int(value)] if isinstance(variable, Discrete) else float(value)!r}")
-    return ", ".join(words)
-
-
 def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high: Values) -> tuple[Values, Values]:
     """Integrate over cells; also tell what a jump near an end, between the nodes and the end, could have hidden."""
     result, hidden = np.empty(len(low)), np.empty(len(low))
@@ -262,7 +223,7 @@ def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high
         block = slice(start, start + CELLS)
         half = 0.5 * (high[block] - low[block])
         points = low[block] + half * (1 + np.concatenate((NODES, ENDS))[:, None])
-        density = _evaluate(potential, given, rows[block], points)
+        density = evaluate(potential, given, rows[block], points)
         result[block] = half * (WEIGHTS @ density[: len(NODES)])
         surprise = np.abs(density[len(NODES) :] - EXTRAPOLATION @ density[: len(NODES)])
         hidden[block] = half * (1 + NODES[0]) * surprise.sum(axis=0)
@@ -281,7 +242,7 @@ def _cells(potential: Potential, given: Axes, tail: float = TAIL) -> _Cells:
 
 
 def _cells_within(potential: Potential, given: Axes, reach: int, tail: float) -> _Cells:
-    edges = _edges(potential, given, reach, tail)
+    edges = edges_of(potential, given, reach, tail)
     rows = edges.shape[1]
     owner = np.tile(np.arange(rows), len(edges) - 1)
     low, high = edges[:-1].ravel(), edges[1:].ravel()
@@ -365,7 +326,7 @@ def _invert(potential: Potential, given: Axes, cells: _Cells, owner: Codes, unif
         def partly(x: Values, active: Codes, rows: Codes = rows, low: Values = low) -> tuple[Values, Values]:
             half = 0.5 * (x - low[active])
             points = np.concatenate((low[active] + half * (1 + NODES[:, None]), x[None, :]))
-            density = _evaluate(potential, given, rows[active], points)
+            density = evaluate(potential, given, rows[active], points)
             return half * (WEIGHTS @ density[:-1]), density[-1]
 
         share = np.divide(inside, mass, out=np.zeros_like(mass), where=mass > 0)
@@ -377,163 +338,8 @@ def _refuse_improper(potential: Potential, given: Axes, totals: Values) -> None:
     wrong = ~(np.abs(totals - 1) <= MASS_TOLERANCE)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        where = _named(potential, {name: values[row] for name, values in given.items()})
+        where = named(potential, {name: values[row] for name, values in given.items()})
         raise NetworkError(
             f"{potential.child.name!r}: the mass of its {type(potential).__name__}{where and ' at '}{where} was found to "
             f"be {float(totals[row]):.9g}, not 1; correct the density, or let its breaks() and support() say where it lies"
         )
-
-
-# -- where the mass of a row lies ---------------------------------------------------------------------------------
-
-
-def _edges(potential: Potential, given: Axes, reach: int, tail: float) -> Values:
-    """Return edges of cells (edges, rows), some of them equal: the breaks, and doubling steps away from the peak."""
-    child = potential.child
-    if not isinstance(child, Continuous):
-        raise NetworkError(f"{child.name!r} is discrete; only continuous children are integrated")
-    rows = len(next(iter(given.values()))) if given else 1
-    within = {p.name: (given[p.name], given[p.name]) for p in potential.parents if isinstance(p, Continuous)}
-    low, high = (np.broadcast_to(end, (rows,)).astype(float) for end in potential.support(child.name, tail, within))
-    breaks = np.asarray(potential.breaks(child.name, within), dtype=np.float64)
-    breaks = np.broadcast_to(breaks if breaks.ndim == 2 else breaks[:, None], (len(breaks), rows))
-    breaks = np.clip(breaks, low, high)
-    anchors = [given[p.name] for p in potential.parents if isinstance(p, Continuous)]
-    anchors.insert(0, np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)))
-    if reach < REACHES[0]:
-        low = np.maximum(low, np.min(anchors, axis=0) - 2.0**reach)
-        high = np.minimum(high, np.max(anchors, axis=0) + 2.0**reach)
-    # from the outermost breaks outwards; the marks beside the breaks are dense between them
-    anchors += list(breaks[[0, -1]] if len(breaks) else breaks)
-    marks = np.concatenate((_beside(breaks, low, high), _around(anchors, low, high, reach)))
-    marks = _sought(potential, given, low, high, marks, anchors, reach)
-    peak = _peak(potential, given, low, high, marks)
-    width = _width(potential, given, low, high, peak)
-    away = STEPS[:, None] * width
-    ends = np.stack([end for end in (low, high) if np.isfinite(end).all()] or [peak])
-    with np.errstate(over="ignore"):
-        edges = np.concatenate((peak - away, peak[None, :], peak + away, breaks, ends))
-    edges = np.clip(edges, np.maximum(low, -1e300), np.minimum(high, 1e300))
-    return np.sort(edges, axis=0)
-
-
-def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: Values) -> Values:
-    """Climb the logarithm of the density on ever finer grids; it shows the way from far off, where it is smooth."""
-    rows = np.arange(len(low))
-    bounded = np.isfinite(low) & np.isfinite(high)
-    with np.errstate(invalid="ignore"):
-        even = np.where(bounded, low, 0) + np.where(bounded, high - low, 0) * (np.arange(200.0)[:, None] + 0.5) / 200
-    grid = np.concatenate((even, marks)) if bounded.any() else marks
-    grid = np.sort(np.where((grid > low) & (grid < high), grid, _inner(low, high)), axis=0)
-    for _ in range(18):
-        logs = _evaluate(potential, given, rows, grid, log=True)
-        # neither NaN nor a pole, which may be integrable, is a peak to lay cells around
-        best = np.argmax(np.where(logs < np.inf, logs, -np.inf), axis=0)
-        found = grid[best, rows]
-        # neighbors that differ from it, for points may occur twice
-        before = np.max(grid, axis=0, initial=-np.inf, where=grid < found)
-        after = np.min(grid, axis=0, initial=np.inf, where=grid > found)
-        before, after = np.where(np.isfinite(before), before, found), np.where(np.isfinite(after), after, found)
-        # uneven shares, which do not lead back to an anchor between two points
-        sides = np.array([0.0, 0.11, 0.23, 0.36, 0.48, 0.61, 0.74, 0.87, 1.0])[:, None]
-        grid = np.concatenate((before + (found - before) * sides, (found + (after - found) * sides)[1:]))
-    return np.asarray(found)
-
-
-def _sought(
-    potential: Potential, given: Axes, low: Values, high: Values, marks: Values, anchors: Sequence[Values], reach: int
-) -> Values:
-    """Add marks in rows where nothing is seen at any: a narrow density that underflows everywhere but near its peak.
-
-    Its center may be a number somebody wrote down, away from 0 or from a parent's value: numbers of few digits are tried.
-    """
-    rows = np.arange(len(low))
-    # a finite interval is looked through evenly
-    lost = ~np.isfinite(high - low)
-    if lost.any() and len(marks):
-        lost[lost] = _blank(
-            _evaluate(potential, _taken(given, rows[lost]), rows[: lost.sum()], marks[:, lost], log=True)
-        )
-    if not lost.any():
-        return marks
-    found = np.where(lost, _inner(low, high), np.nan) + np.zeros((3, 1))
-    for digits in DIGITS:
-        away = _numbers(digits, reach)
-        steps = np.concatenate((-away[::-1], away))
-        for row in np.flatnonzero(lost):
-            points = np.unique(np.concatenate([anchor[row] + steps for anchor in anchors]))
-            points = points[(points > low[row]) & (points < high[row])]
-            logs = _evaluate(potential, _taken(given, rows[row : row + 1]), rows[:1], points[:, None], log=True)[:, 0]
-            if len(points) > 2 and not _blank(logs):
-                best = int(np.clip(np.argmax(np.where(logs < np.inf, logs, -np.inf)), 1, len(points) - 2))
-                found[:, row] = points[best - 1 : best + 2]
-                lost[row] = False
-    return np.concatenate((marks, np.where(np.isnan(found), marks[:1], found)))
-
-
-def _blank(logs: Values) -> NDArray[np.bool_]:
-    return np.asarray(~((logs > -np.inf) & (logs < np.inf)).any(axis=0))
-
-
-def _taken(given: Axes, rows: Codes) -> Axes:
-    return {name: np.asarray(values)[rows] for name, values in given.items()}
-
-
-def _numbers(digits: int, reach: int) -> Values:
-    """Return the positive numbers of so many digits, within so many powers of two, ascending."""
-    mantissas = np.arange(10.0 ** (digits - 1), 10.0**digits)
-    numbers = [
-        mantissas / 10.0 ** (digits - 1 - e) if e < digits else mantissas * 10.0 ** (e - digits + 1)
-        for e in range(*DECADES)
-    ]
-    together = np.concatenate(numbers)
-    return together[together <= 2.0**reach]
-
-
-def _inner(low: Values, high: Values) -> Values:
-    """Return some point inside each interval; ends are left alone, because a density may have a pole there."""
-    with np.errstate(invalid="ignore"):
-        one_end = np.where(np.isfinite(low), low + 1, np.where(np.isfinite(high), high - 1, 1.0))
-        return np.where(np.isfinite(low) & np.isfinite(high), 0.5 * low + 0.5 * high, one_end)
-
-
-def _beside(breaks: Values, low: Values, high: Values) -> Values:
-    """Return points between neighboring breaks, also very near to them, but not the breaks."""
-    if not len(breaks):
-        return breaks
-    breaks = np.sort(
-        np.concatenate((np.maximum(breaks[:1] - 1, low), breaks, np.minimum(breaks[-1:] + 1, high))), axis=0
-    )
-    near = np.exp2([-40.0, -30, -20, -10, -5, -2])
-    shares = np.concatenate((near, [0.5], 1 - near))[:, None, None]
-    return np.asarray((breaks[:-1] + shares * np.diff(breaks, axis=0)).reshape(-1, breaks.shape[1]))
-
-
-def _around(anchors: Sequence[Values], low: Values, high: Values, reach: int) -> Values:
-    """Return points at distances of powers of two from the anchors, but not the anchors.
-
-    A density that underflows to 0 far from its center shows no way; most have their center at 0 or a parent's value.
-    """
-    away = np.exp2(np.arange(-40.0, reach))
-    steps = np.concatenate((-away[::-1], away))[:, None]
-    inside = [anchor + steps for anchor in anchors]
-    return np.concatenate([np.where((points > low) & (points < high), points, _inner(low, high)) for points in inside])
-
-
-def _width(potential: Potential, given: Axes, low: Values, high: Values, peak: Values) -> Values:
-    """Return how far from the peak the density has fallen by a factor e on both sides; an end of the domain counts."""
-    rows = np.arange(len(low))
-    # not exactly powers of two, which lead back to the anchors
-    away = 1.00001 * np.exp2(np.arange(-70, 70.0))[:, None]
-    top = _evaluate(potential, given, rows, peak[None, :], log=True)
-    fallen = np.ones((len(away), len(rows)), dtype=bool)
-    for sign in (-1, 1):
-        points = peak + sign * away
-        inside = (points > low) & (points < high)
-        logs = _evaluate(potential, given, rows, np.where(inside, points, peak), log=True)
-        with np.errstate(invalid="ignore"):
-            fallen &= ~inside | ~(logs > top - 1)
-    first = np.argmax(fallen, axis=0)
-    with np.errstate(invalid="ignore"):
-        whole = np.where(np.isfinite(high - low), (high - low) / 4, 1.0)
-    return np.where(fallen.any(axis=0), away[first, 0], whole)
