@@ -400,8 +400,9 @@ def test_a_family_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(Potential.families, "test saved triangle")
     with pytest.raises(FormatError) as raised:
         load(tmp_path / "m.hbn")
-    assert f"can't load {str(tmp_path / 'm.hbn')!r}: node 'x': there is no family of potentials 'test saved triangle'" in str(
-        raised.value
+    assert (
+        f"can't load {str(tmp_path / 'm.hbn')!r}: node 'x': there is no family of potentials 'test saved triangle'"
+        in str(raised.value)
     )
     assert "import the module that defines it before loading" in str(raised.value)
     with pytest.raises(FormatError, match="node 'x': Triangle potentials could not be found again"):

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
 from hybridbn.fitting.mte_conditional import cell_heights, cell_probabilities
-from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of
+from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of, two_sided
+from hybridbn.fitting.mte_splines import Knots
 from hybridbn.fitting.mte_trees import Cell, class_judges, cuts_of, grown, value_judges
-from hybridbn.fitting.mte_univariate import fitted, normal_scores, thinned
+from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores, thinned
 from hybridbn.potentials.mte import MTE
+from hybridbn.potentials.mte_terms import Terms
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -93,7 +95,7 @@ class MTEFitter(Fitter):
     >>> table = hb.Table({"x": rng.exponential(size=500)})
     >>> f = MTEFitter().fit(table, table.variable("x"))
     >>> len(f.pieces), bool(abs(f.integral() - 1) < 1e-12), round(f.mean(), 2)
-    (3, True, 1.09)
+    (3, True, 1.1)
     """
 
     name: ClassVar[str] = "mte"
@@ -128,12 +130,7 @@ class MTEFitter(Fitter):
         child, parents = statistics.child, statistics.parents
         with np.errstate(all="ignore"):
             terms = assembled(parents, child, self._parts(statistics))
-        if not (np.isfinite(terms.coefficient).all() and np.isfinite(terms.rates).all()):
-            raise TableError(
-                f"the values of {child.name!r} differ too much in size for a mixture of truncated exponentials "
-                "(most of them are next to equal, some are far away); transform the column or mend outliers, or choose "
-                f"another family: potentials={{{child.name!r}: 'gaussian'}}"
-            )
+        _refuse_overflow(terms, child)
         return MTE._of((*parents, child), (terms,), mass_error=0.0)
 
     def _parts(self, statistics: MTEStatistics) -> list[Any]:
@@ -172,9 +169,9 @@ class MTEFitter(Fitter):
         lines = self._lines(whole, knots, heights, child, scale)
         return self._placed(parents, cuts, [cells[i] for i in leaves], lines)
 
-    def _lines(self, whole: Any, knots: Any, heights: Values, child: Continuous, scale: Scale) -> list[Line]:
+    def _lines(self, whole: Smooth, knots: Knots, heights: Values, child: Continuous, scale: Scale) -> list[Line]:
         return [
-            exponentials(row, knots._replace(places=places), whole.edges, whole.slack, child.domain, scale)
+            exponentials(row, places, whole, child.domain, scale)
             for row, places in zip(heights, knots.places, strict=True)
         ]
 
@@ -214,14 +211,17 @@ class MTEFitter(Fitter):
                 f"column {child.name!r} has only the value {value!r}, which has no density; leave it out, or give the "
                 "standard deviation of its measurement: MTEFitter(floor=...)"
             )
-        low, high = child.domain
-        decay = math.sqrt(2) / self.floor
-        mass = 1 - 0.5 * math.exp(-decay * (value - low)) - 0.5 * math.exp(-decay * (high - value))
-        top = 0.5 * decay / mass
-        return Line(
-            np.array([low, value]),
-            np.array([value, high]),
-            np.arange(2),
-            np.array([top, top]),
-            np.array([decay, -decay]),
+        return two_sided(value, self.floor, child.domain)
+
+
+def _refuse_overflow(terms: Terms, child: Variable) -> None:
+    """Refuse densities and ranges that floats can't hold."""
+    ends = np.concatenate([terms.low[:, -1], terms.high[:, -1]]) if isinstance(child, Continuous) else np.zeros(1)
+    ends = ends[np.isfinite(ends)]
+    with np.errstate(over="ignore"):
+        width = ends.max(initial=0.0) - ends.min(initial=0.0)
+    if not (np.isfinite(terms.coefficient).all() and np.isfinite(terms.rates).all() and np.isfinite(width)):
+        raise TableError(
+            f"column {child.name!r}: the values lie so near to each other or so far apart that their density leaves the range of "
+            "floats; measure them in another unit"
         )

@@ -41,6 +41,8 @@ def cell_heights(
     knots = whole.knots
     size = len(knots.places)
     places, share = smeared(values, knots.places)
+    # values very far out are the same tail everywhere
+    weights = np.where((values >= knots.places[0]) & (values <= knots.places[-1]), weights, 0.0)
     share = share * weights
     means, totals = np.empty((len(cells), size)), np.empty(len(cells))
     means[0] = hat_means(whole.heights[None], knots)[0]

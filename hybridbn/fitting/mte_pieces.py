@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybridbn.fitting.mte_splines import Knots
+from hybridbn.fitting.mte_univariate import Smooth
 from hybridbn.potentials.exponentials import decay_integral
 from hybridbn.potentials.mte_terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Box", "Line", "Scale", "assembled", "boxes", "exponentials", "scale_of"]
+__all__ = ["Box", "Line", "Scale", "assembled", "boxes", "exponentials", "scale_of", "two_sided"]
 
 
 class Scale(NamedTuple):
@@ -34,6 +34,10 @@ class Scale(NamedTuple):
     def restored(self, values: Values) -> Values:
         """Return places of the axis as values of the variable."""
         return np.asarray(np.ldexp(self.center + self.unit * values, self.exponent))
+
+    def per_unit(self, values: Values) -> Values:
+        """Return rates or densities along the axis as those of the variable."""
+        return np.asarray(np.ldexp(values / self.unit, -self.exponent))
 
 
 class Line(NamedTuple):
@@ -70,60 +74,78 @@ def scale_of(values: Values, weights: Values) -> Scale:
     return Scale(float(center), float(high - low if high > low else small[-1] - small[0]), exponent)
 
 
-def exponentials(
-    heights: Values, knots: Knots, edges: tuple[bool, bool], slack: float, domain: tuple[float, float], scale: Scale
-) -> Line:
-    """Write a spline, and the tails beyond its edges, as exponential pieces of mass one.
+def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[float, float], scale: Scale) -> Line:
+    """Write a spline, and what lies beyond its edges, as exponential pieces of mass one.
 
     Beyond an edge the density falls continuously, but within the distance that separates neighboring observations; a
-    second, slow exponential of half the tail's mass makes sure that values further out are unlikely, not impossible.
+    second, slow exponential of half the tail's mass makes sure that values further out are unlikely, not impossible. Values
+    very far out have an exponential of their mass and mean distance.
+
+    Parameters
+    ----------
+    heights, places : of the spline
+    whole : gives how far the spline goes on, its edges and strays
     """
-    places = knots.places
-    steep = np.diff(heights) / np.diff(places)
+    below, above = whole.knots.below, whole.knots.above
+    slopes = np.diff(heights) / np.diff(places)
     # beyond the outermost knots the same straight lines go on; cuts there would be no cuts
     cuts, tops = places.copy(), heights.copy()
-    cuts[0], cuts[-1] = places[0] - knots.below, places[-1] + knots.above
-    for end, slope, length in ((0, -steep[0], knots.below), (-1, steep[-1], knots.above)):
+    for end, slope, length in ((0, -slopes[0], below), (-1, slopes[-1], above)):
         if length > 0:
+            cuts[end] += -length if end == 0 else length
             tops[end] += slope * length
-    restored = scale.restored(cuts)
-    if not edges[0]:
-        restored[0] = domain[0]
-    if not edges[1]:
-        restored[-1] = domain[1]
-    low, high = restored[:-1], restored[1:]
-    kept = low < high  # far from zero, floats are too coarse for narrow pieces
-    with np.errstate(over="ignore"):
-        size = 1.0 / scale.unit
-    unit = lambda rate: np.ldexp(rate * size, -scale.exponent)  # noqa: E731
-    parts = [(low[kept], high[kept], np.exp(np.maximum(tops[:-1], tops[1:])[kept]), steep[kept])]
-    share = 1.0 - sum(edges) * slack
-    pieces_low, pieces_high = list(parts[0][0]), list(parts[0][1])
-    owner = list(range(len(pieces_low)))
-    coefficient, rate = list(parts[0][2] * share), list(parts[0][3])
-    for side, edge in enumerate(edges):
-        if not edge:
-            continue
-        # a height may have vanished, and a rate must not: a term without decay has no mass on an endless piece
-        top = max(math.exp(heights[-side]) * share, 1e-300)
-        slow = min(0.5 * slack, 0.5 * top)
-        fast = max(2.0 * (top - slow) / slack, 1.0)
-        sign = -1.0 if side else 1.0
-        ends = (float(restored[-1]), domain[1]) if side else (domain[0], float(restored[0]))
-        if not ends[0] < ends[1]:
-            continue
-        owner += [len(pieces_low)] * 2
-        pieces_low.append(ends[0])
-        pieces_high.append(ends[1])
-        coefficient += [top - slow, slow]
-        rate += [sign * fast, sign]
+    ends = scale.restored(cuts)
+    ends[0], ends[-1] = (
+        own if edge else limit for own, edge, limit in zip(ends[[0, -1]], whole.edges, domain, strict=True)
+    )
+    kept = ends[:-1] < ends[1:]  # far from zero, floats are too coarse for narrow pieces
+    share = 1.0 - sum(whole.edges) * whole.slack - sum(mass for mass, _ in whole.strays)
+    low, high = ends[:-1][kept].tolist(), ends[1:][kept].tolist()
+    owner = list(range(len(low)))
+    coefficient = (np.exp(np.maximum(tops[:-1], tops[1:])[kept]) * share).tolist()
+    rate = slopes[kept].tolist()
+    for side, (edge, (mass, distance), limit) in enumerate(zip(whole.edges, whole.strays, domain, strict=True)):
+        outward = -1.0 if side else 1.0  # sign of the rate of an exponential that decays outward
+        outermost = len(slopes[kept]) - 1 if side else 0
+        if edge and (low[0] > limit if side == 0 else ends[-1] < limit):
+            outermost = len(low)
+            low.append(float(ends[-1]) if side else limit)
+            high.append(limit if side else float(ends[0]))
+            top = math.exp(heights[-side]) * share
+            reach = max(1.0, float(places[-1] - places[0]) / 100.0)
+            slow = min(0.5 * whole.slack / reach, 0.5 * top)
+            fast = max(2.0 * (top - slow) / whole.slack, 1.0 / reach)
+            owner += [outermost, outermost]
+            coefficient += [top - slow, slow]
+            rate += [outward * fast, outward / reach]
+        if mass > 0:
+            owner.append(outermost)
+            coefficient.append(mass / distance)
+            rate.append(outward / distance)
     line = Line(
-        np.array(pieces_low), np.array(pieces_high), np.array(owner, dtype=np.intp),
-        unit(np.array(coefficient)), unit(np.array(rate)),  # type: ignore[no-untyped-call]
+        np.array(low), np.array(high), np.array(owner, dtype=np.intp), scale.per_unit(np.array(coefficient)),
+        scale.per_unit(np.array(rate)),
     )  # fmt: skip
-    with np.errstate(over="ignore", under="ignore"):
-        widths = decay_integral(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
-        return line._replace(coefficient=line.coefficient / float(line.coefficient @ widths))
+    widths = decay_integral(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
+    return line._replace(coefficient=line.coefficient / float(line.coefficient @ widths))
+
+
+def two_sided(value: float, deviation: float, domain: tuple[float, float]) -> Line:
+    """Return a density about one value that decays on both sides, with this standard deviation if the domain doesn't end.
+
+    Examples
+    --------
+    >>> line = two_sided(2.0, 1.0, (-math.inf, math.inf))
+    >>> line.rate.round(3), line.coefficient.round(3)
+    (array([ 1.414, -1.414]), array([0.707, 0.707]))
+    """
+    decay = math.sqrt(2.0) / deviation
+    sides = [
+        (low, high, rate) for low, high, rate in ((domain[0], value, decay), (value, domain[1], -decay)) if low < high
+    ]
+    low, high, rates = (np.array(column) for column in zip(*sides, strict=True))
+    level = 1.0 / float(decay_integral(np.abs(rates), high - low).sum())
+    return Line(low, high, np.arange(len(low)), np.full(len(low), level), rates)
 
 
 def boxes(

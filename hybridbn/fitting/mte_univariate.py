@@ -24,6 +24,7 @@ from hybridbn.fitting.mte_splines import (
     degrees_of_freedom,
     hat_means,
     maximized,
+    normalized,
     penalty,
     shares,
     smeared,
@@ -35,7 +36,8 @@ __all__ = ["Smooth", "fitted", "ladder", "normal_scores", "roughly", "scores", "
 
 PRICE = 1.5  # of a degree of freedom: between AIC's 1 and BIC's log(n) / 2
 _STRENGTHS = 10.0 ** np.arange(3.0, -6.5, -1.0)
-_SPREAD = 0.5
+_SPREAD, _FAR = 0.5, 100.0
+_STRAY = 5.0  # how far a logarithm may move when pieces are merged; more would be a spike's effect on its neighbors
 _NORMAL = 1e4  # strong enough to leave nothing but a parabola
 _FEW = 8  # with fewer distinct values there is no shape to be seen
 _MOST_SPLITS, _RATIO, _GRADES = 6, 8.0, 12
@@ -50,41 +52,74 @@ class Smooth(NamedTuple):
     heights : (knots,)
     edges : whether there is an edge on the left, on the right
     slack : mass of the tail beyond each edge
+    strays : on the left and on the right, the mass of values that are very far out, and their mean distance
+        They are no part of the spline either.
     """
 
     knots: Knots
     heights: Values
     edges: tuple[bool, bool]
     slack: float
+    strays: tuple[tuple[float, float], tuple[float, float]]
 
 
 def fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smooth:
     """Fit a smooth density to at least two distinct sorted values with positive weights."""
+    first, last = _bulk(values, weights)
+    strays = (
+        _far(values[first] - values[:first], weights[:first], weights),
+        _far(values[last:] - values[last - 1], weights[last:], weights),
+    )
+    values, weights = values[first:last], weights[first:last]
     total = float(weights.sum())
     size = min(total, float(len(values)))
     places = placed(values, weights, size)
     slack = 1.0 / (total + 1.0)
     strengths = ladder(len(values), total)
-    best: tuple[float, tuple[bool, bool], Knots, int, Values] | None = None
-    for edges in _edges_to_try(values, size, domain):
+
+    def tried(edges: tuple[bool, bool]) -> tuple[float, Knots, Values, Values]:
         knots = extended(places, values, weights, domain, edges)
         stats = np.repeat(stats_at(values, weights, knots.places)[None], len(strengths), axis=0)
         matrix = penalty(knots.places)
         heights = maximized(stats, knots, matrix, strengths, started(stats, knots, total), **roughly(total))
-        freedom = degrees_of_freedom(heights, knots, matrix, strengths)
+        score = scores(stats, heights, degrees_of_freedom(heights, knots, matrix, strengths), total, size)
         jumps = sum(edges)
-        score = scores(stats, heights, freedom, total, size)
-        score += total * math.log1p(-min(jumps * slack, 0.5)) - 0.5 * jumps * math.log(max(total, 2.0))
-        winner = int(np.argmax(score))
-        if best is None or score[winner] > best[0]:
-            best = float(score[winner]), edges, knots, winner, heights
-    if best is None:
-        raise AssertionError("the fit without edges is always tried")
-    _, edges, knots, winner, heights = best
-    stats = stats_at(values, weights, knots.places)[None]
-    row = slice(winner, winner + 1)
-    exact = maximized(stats, knots, penalty(knots.places), strengths[row], heights[row])
-    return Smooth(knots, bounded(exact, knots)[0], edges, slack)
+        price = 0.5 * jumps * math.log(max(total, 2.0)) - total * math.log1p(-min(jumps * slack, 0.5))
+        row = int(np.argmax(score))
+        return float(score[row]) - price, knots, strengths[[row]], heights[[row]]
+
+    fits = {edges: tried(edges) for edges in _edges_to_try(values, size, domain)}
+    edges = max(fits, key=lambda edges: fits[edges][0])
+    _, knots, strength, heights = fits[edges]
+    exact = maximized(stats_at(values, weights, knots.places)[None], knots, penalty(knots.places), strength, heights)
+    return Smooth(knots, bounded(exact, knots)[0], edges, slack, strays)
+
+
+def _bulk(values: Values, weights: Values) -> tuple[int, int]:
+    """Return the range of the values without a few (a twentieth on each side) that are a hundred times as far out as the rest."""
+    upto = np.cumsum(weights)
+    middle = int(np.searchsorted(upto, 0.5 * upto[-1]))
+    last, first = (
+        _outermost(np.abs(values[side] - values[middle]), np.cumsum(weights[side]), float(upto[-1]))
+        for side in (slice(middle, None), slice(middle, None, -1))
+    )
+    first, last = middle + 1 - first, middle + last
+    return (first, last) if last - first >= _FEW else (0, len(values))
+
+
+def _outermost(distances: Values, upto: Values, total: float) -> int:
+    """Return how many values are not too far out, given the distances from the median outward."""
+    beyond = upto[-1] - upto[:-1]
+    gaps = (distances[1:] > _FAR * distances[:-1]) & (distances[:-1] > 0) & (beyond <= total / 20.0)
+    return int(np.argmax(gaps)) + 1 if gaps.any() else len(distances)
+
+
+def _far(distances: Values, weights: Values, everything: Values) -> tuple[float, float]:
+    """Return the share of some weights, and the mean distance."""
+    mass = float(weights.sum())
+    if not mass:
+        return 0.0, 0.0
+    return mass / float(everything.sum()), float((distances * (weights / mass)).sum())
 
 
 def _edges_to_try(values: Values, size: float, domain: tuple[float, float]) -> list[tuple[bool, bool]]:
@@ -125,7 +160,8 @@ def started(stats: Values, knots: Knots, total: Values | float) -> Values:
     """Return the heights of histograms, with a third of an observation added to each cell, that decay at endless ends."""
     steps = np.diff(knots.places)
     areas = 0.5 * (np.append(steps, steps[-1]) + np.append(steps[0], steps))
-    heights = np.log((stats * np.asarray(total)[..., None] + 1 / 3) / areas)
+    # beyond the outermost knots hats go on below zero
+    heights = np.log((np.maximum(stats, 0.0) * np.asarray(total)[..., None] + 1 / 3) / areas)
     heights[:, 0] = np.minimum(heights[:, 0], heights[:, 1] - 0.5)
     heights[:, -1] = np.minimum(heights[:, -1], heights[:, -2] - 0.5)
     return np.asarray(heights)
@@ -204,7 +240,10 @@ def extended(
         after = np.unique(np.minimum(high + reach * np.array([0.5, 1.0]), domain[1]))
         after = after[after > high]
         above = float(domain[1] - (after[-1] if len(after) else high))
-    return Knots(np.concatenate([before, places, after]), below, above)
+    places = np.concatenate([before, places, after])
+    # a domain that ends far beyond the data does not end
+    below, above = (math.inf if rest > _FAR * (places[-1] - places[0]) else rest for rest in (below, above))
+    return Knots(places, below, above)
 
 
 # -- fewer pieces -------------------------------------------------------------------------------------------------
@@ -227,10 +266,15 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
     heights : (rows, fewer knots)
     """
     cost = _misfits(heights, knots)
-    if math.isinf(knots.below):  # the straight line that goes on without end must decay
-        cost[:, 0][heights <= heights[:, :1]] = np.inf
-    if math.isinf(knots.above):
-        cost[:, :, -1][heights <= heights[:, -1:]] = np.inf
+    # a straight line that goes on must not grow beyond the density, and decay if it has no end
+    top = heights.max(axis=1, keepdims=True) + _STRAY
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if knots.below > 0:
+            falls = (heights - heights[:, :1]) / (knots.places - knots.places[0]) * knots.below
+            cost[:, 0, 2:][~(heights[:, :1] - falls <= top)[:, 2:]] = np.inf
+        if knots.above > 0:
+            falls = (heights - heights[:, -1:]) / (knots.places[-1] - knots.places) * knots.above
+            cost[:, :-2, -1][~(heights[:, -1:] - falls <= top)[:, :-2]] = np.inf
     reached, come_from = [np.where(np.arange(cost.shape[1]) == 0, 0.0, np.inf)[None].repeat(len(heights), axis=0)], []
     for _ in range(min(most, cost.shape[1] - 1)):
         through = reached[-1][:, :, None] + cost
@@ -256,7 +300,8 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
         )
     start = np.take_along_axis(heights, kept, axis=1)
     nothing = np.zeros((0, kept.shape[1]))
-    return coarse, maximized(stats, coarse, nothing, np.zeros(len(heights)), start)
+    nearest = maximized(stats, coarse, nothing, np.zeros(len(heights)), start)
+    return coarse, normalized(np.clip(nearest, start - _STRAY, start + _STRAY), coarse)
 
 
 def _misfits(heights: Values, knots: Knots) -> Values:

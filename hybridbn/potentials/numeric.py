@@ -46,6 +46,7 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
     Examples
     --------
     >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
     >>> x, y = Continuous("x"), Continuous("y")
     >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[1], variance=4)
     >>> ppf(potential, np.array([0.5, 0.975]), {"x": np.array([3.0, 1000.0])}).round(8)
@@ -71,6 +72,7 @@ def integrate(potential: Potential, given: Axes, rows: int = 1, tail: float = TA
     Examples
     --------
     >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
     >>> bool(abs(integrate(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {})[0] - 1) < 1e-12)
     True
     """
@@ -88,6 +90,7 @@ def supports(potential: Potential, given: Axes, tail: float) -> tuple[Values, Va
     Examples
     --------
     >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
     >>> low, high = supports(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {}, 1e-12)
     >>> bool(-50.001 < low[0] < -50.0007 < -49.9993 < high[0] < -49.999)
     True
