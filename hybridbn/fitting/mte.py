@@ -14,9 +14,8 @@ from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
 from hybridbn.fitting.mte_conditional import cell_heights, cell_probabilities
 from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of, two_sided
 from hybridbn.fitting.mte_splines import Knots
-from hybridbn.fitting.mte_thinning import thinned
 from hybridbn.fitting.mte_trees import Cell, class_judges, cuts_of, grown, value_judges
-from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores
+from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores, thinned
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.table import Table
@@ -153,18 +152,18 @@ class MTEFitter(Fitter):
         scale = scale_of(distinct, summed)
         standardized = scale.standardized(distinct)
         low, high = scale.standardized(np.array(child.domain))
-        domain = (float(low), float(high))
+        whole = fitted(standardized, summed, (float(low), float(high)))
         total = float(summed.sum())
         most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25))
+        if not others:
+            knots, heights = thinned(whole.heights[None], whole.knots, most, _PIECE / total)
+            return self._placed((), [], [Cell((), np.arange(0), -1)], self._lines(whole, knots, heights, child, scale))
         columns, sizes, cuts = self._cells(parents, others, weights)
-        if others:
-            judges = value_judges(normal_scores(summed)[place])
-            cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+        judges = value_judges(normal_scores(summed)[place])
+        cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+        if len(leaves) == 1:
+            heights, totals = whole.heights[None], np.array([total])
         else:
-            cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
-        whole = fitted(standardized, summed, domain, several=len(leaves) == 1)
-        heights, totals = whole.heights[None], np.array([total])
-        if len(leaves) > 1:
             _, heights, totals = cell_heights(standardized[place], weights, whole, cells, leaves, self.prior)
         knots, heights = thinned(heights, whole.knots, most, _PIECE / totals)
         lines = self._lines(whole, knots, heights, child, scale)

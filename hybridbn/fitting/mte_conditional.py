@@ -10,15 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hybridbn.fitting.mte_smoothing import FEW, Tried, better, ladder, mixtures, tried
-from hybridbn.fitting.mte_splines import Knots, bounded, hat_means, maximized, penalty, smeared
+from hybridbn.fitting.mte_splines import Knots, bounded, degrees_of_freedom, hat_means, maximized, penalty, smeared
 from hybridbn.fitting.mte_trees import Cell
-from hybridbn.fitting.mte_univariate import Smooth
+from hybridbn.fitting.mte_univariate import Smooth, ladder, roughly, scores, started
 from hybridbn.variables import Codes, Values
 
 __all__ = ["cell_heights", "cell_probabilities"]
 
-_LARGE = 100  # values: enough to see several modes
+_EVERY = 3  # of the smoothing strengths; leaves are small
 _CHUNK = 64  # leaves fitted at once
 
 
@@ -58,30 +57,30 @@ def cell_heights(
     for i in leaves:
         distinct[i] = len(np.unique(values[cells[i].rows]))
     heights = np.empty((len(leaves), size))
+    matrix = penalty(knots.places)
     for begin in range(0, len(leaves), _CHUNK):
         part = leaves[begin : begin + _CHUNK]
-        heights[begin : begin + _CHUNK] = _smoothed(means[part], totals[part], distinct[part], knots)
+        heights[begin : begin + _CHUNK] = _smoothed(means[part], totals[part], distinct[part], knots, matrix)
     empty = np.array([not len(cells[i].rows) and not cells[i].above for i in leaves])
     heights[empty] = whole.heights
     return knots, heights, totals[leaves]
 
 
-def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots) -> Values:
-    """Return the heights of the best fit of each row; the larger ones may be mixtures of several normal densities."""
-    sizes = np.minimum(totals, distinct)
-    strengths = ladder(FEW, np.inf)
-    best = tried(means, knots, strengths[::2], totals, sizes)
-    large = np.flatnonzero(sizes >= _LARGE)
-    if len(large):
-        rows = means[large]
-        targets = np.stack([mixtures(rows, knots.places, count) for count in (2, 3)])
-        part = Tried(*(array[large] for array in best))
-        part = better(
-            part, tried(rows, knots, strengths[1:4:2], totals[large], sizes[large], targets, np.array([2, 3]))
-        )
-        for array, values in zip(best, part, strict=True):
-            array[large] = values
-    return bounded(maximized(means, knots, penalty(knots.places), best.strength, best.heights, best.bends), knots)
+def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots, matrix: Values) -> Values:
+    """Fit each row with several smoothing strengths and return the best."""
+    strengths = ladder(1 << 30, np.inf)[::_EVERY]
+    count = len(strengths)
+    rows = np.repeat(means, count, axis=0)
+    weight = np.repeat(totals, count)
+    every = np.tile(strengths, len(means))
+    start = started(rows, knots, weight)
+    heights = maximized(rows, knots, matrix, every, start, **roughly(float(totals.max())))
+    freedom = degrees_of_freedom(heights, knots, matrix, every)
+    size = np.minimum(weight, np.repeat(distinct, count))
+    score = scores(rows, heights, freedom, weight, size).reshape(-1, count)
+    best = np.argmax(score, axis=1)
+    chosen = np.arange(len(means)) * count + best
+    return bounded(maximized(means, knots, matrix, strengths[best], heights[chosen]), knots)
 
 
 def cell_probabilities(

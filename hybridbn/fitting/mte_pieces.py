@@ -122,9 +122,8 @@ def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[f
             owner.append(outermost)
             coefficient.append(mass / distance)
             rate.append(outward / distance)
-    order = np.argsort(low)
     line = Line(
-        np.array(low)[order], np.array(high)[order], np.argsort(order)[owner], scale.per_unit(np.array(coefficient)),
+        np.array(low), np.array(high), np.array(owner, dtype=np.intp), scale.per_unit(np.array(coefficient)),
         scale.per_unit(np.array(rate)),
     )  # fmt: skip
     widths = decay_integral(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
