@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference import scan
 from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.peaks import peaks_of
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.sources import Axis
 from hybridbn.potentials.base import Interval, Potential
@@ -30,6 +30,12 @@ MOST_CELLS = 1024
 NEGLIGIBLE = 46.0
 """Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
 ROUNDS = 60
+BEYOND = -30.0
+"""A grid is made longer where the log mass beyond may be more, relative to the whole, and nothing says that there is none."""
+OUTWARD = np.exp2(np.arange(-3.0, 40.0, 2.0))[:, None]
+"""Edges on the way to peaks outside of the range that is expected, in lengths of it."""
+LONGER = np.array([1.0, 5.0, 21.0, 85.0])[:, None] / 8
+"""The ends of the cells that are added then, in lengths of the grid."""
 STRICTER = 100.0
 """Grids are refined until the estimated error is that much below the tolerance; it costs one more halving."""
 
@@ -52,7 +58,7 @@ def place(
     tolerance : wanted error of the posterior
     budget : most cells that the largest table may have for one row
     """
-    start = _first_cells(problem, evidence)
+    start, bounds = _first_cells(problem, evidence)
     done: list[tuple[NDArray[np.intp], Placed]] = []
     work = [(np.arange(evidence.rows), start, np.full(evidence.rows, np.inf))]
     for round_number in range(ROUNDS):
@@ -65,6 +71,8 @@ def place(
                 name: look(logs[i], axes[name], part, name, tolerance / (STRICTER * len(problem.nodes)))
                 for i, name in enumerate(problem.nodes)
             }
+            for name, seen in looked.items():
+                seen.reach(axes[name], bounds[name], rows)
             error = np.sum([look.error for look in looked.values()], axis=0)
             settled = np.all([look.settled for look in looked.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
@@ -73,7 +81,7 @@ def place(
                 done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))
             left = np.flatnonzero(~finished)
             if len(left):
-                fresh += _refined(problem, rows, cells, looked, error, left, budget, done, axes)
+                fresh += _refined(problem, rows, cells, looked, error, left, budget, done, axes, bounds)
         work = fresh
         if not work:
             break
@@ -81,13 +89,53 @@ def place(
 
 
 @dataclass
+class Bounds:
+    """How far the grids of a variable go in each row, and how far they may."""
+
+    low: Values
+    high: Values
+    least: Values
+    most: Values
+
+
+@dataclass
 class Look:
-    """What one round saw of one variable."""
+    """What one round saw of one variable.
+
+    Attributes
+    ----------
+    keep, split : ndarray (cells, rows)
+    error : ndarray (rows,), estimated
+    settled : ndarray (rows,), whether the grid is good enough
+    density : ndarray (cells, ORDER, rows), log density relative to the whole mass
+    longer : whether the grid has to be made longer below and above (rows each)
+    """
 
     keep: NDArray[np.bool_]
     split: NDArray[np.bool_]
     error: Values
     settled: NDArray[np.bool_]
+    density: Values
+    longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
+
+    def reach(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
+        """Tell where mass may lie beyond an end of the grid: the density is not small there, or rises towards it."""
+        low, high = bounds.low[rows], bounds.high[rows]
+        used = axis.high > axis.low
+        columns = np.arange(len(rows))
+        longer = []
+        for backward in (False, True):
+            place = len(used) - 1 - np.argmax(used[::-1], axis=0) if backward else np.argmax(used, axis=0)
+            outer, inner = (self.density[place, node, columns] for node in ((-1, 0) if backward else (0, -1)))
+            at_end = axis.high[place, columns] >= high if backward else axis.low[place, columns] <= low
+            is_open = high < bounds.most[rows] if backward else low > bounds.least[rows]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                mass = outer + np.log(high - low)
+                wanted = at_end & is_open & np.isfinite(outer) & ((mass > BEYOND) | (outer > inner))
+            longer.append(wanted)
+            self.error = self.error + np.where(wanted, np.exp(np.minimum(mass, 0.0)), 0.0)
+        self.longer = longer[0], longer[1]
+        self.settled = self.settled & ~longer[0] & ~longer[1]
 
 
 def _take(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
@@ -147,7 +195,9 @@ def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance:
     error = (tail * used).sum(axis=0)
     steep = (split & (slope > 200)).any(axis=0)
     settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | known | nothing
-    return Look(keep, split, np.where(known | nothing, 0.0, error), settled)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(known | nothing, -np.inf, density - top - np.log(total))
+    return Look(keep, split, np.where(known | nothing, 0.0, error), settled, relative)
 
 
 def _noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
@@ -171,12 +221,14 @@ def _refined(
     budget: float,
     done: list[tuple[NDArray[np.intp], Placed]],
     axes: Mapping[str, NodeAxis],
+    bounds: Mapping[str, Bounds],
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]], Values]]:
     """Split and drop cells; rows that need grids of like size stay together, rows over the budget end here."""
     needs = {}
     for name in problem.nodes:
         look = looked[name]
         needs[name] = (look.keep[:, left] * (1 + look.split[:, left])).sum(axis=0)
+        needs[name] += sum(len(LONGER) * longer[left] for longer in look.longer or ())
     capacity = {name: 8 * -(-np.maximum(need, 1) // 8) for name, need in needs.items()}
     over = np.zeros(len(left), dtype=bool)
     for count in capacity.values():
@@ -194,27 +246,49 @@ def _refined(
     for key in np.unique(keys[:, ~over], axis=1).T:
         chosen = left[(keys == key[:, None]).all(axis=0)]
         fresh = {
-            name: _split_cells(cells[name], looked[name], chosen, int(size))
+            name: _split_cells(cells[name], looked[name], rows, chosen, int(size), bounds[name])
             for name, size in zip(problem.nodes, key, strict=True)
         }
         result.append((rows[chosen], fresh, error[chosen]))
     return result
 
 
-def _split_cells(cells: tuple[Values, Values], look: Look, rows: NDArray[np.intp], size: int) -> tuple[Values, Values]:
-    """Return the cells kept, halved where they are to be split, packed into `size` places in ascending order."""
-    low, high = cells[0][:, rows], cells[1][:, rows]
-    keep, split = look.keep[:, rows], look.split[:, rows]
+def _split_cells(
+    cells: tuple[Values, Values],
+    look: Look,
+    rows: NDArray[np.intp],
+    chosen: NDArray[np.intp],
+    size: int,
+    bounds: Bounds,
+) -> tuple[Values, Values]:
+    """Return the cells kept, halved where they are to be split, packed into `size` places in ascending order.
+
+    Where the grid has to be longer, cells are added, and the bounds moved.
+    """
+    low, high = cells[0][:, chosen], cells[1][:, chosen]
+    keep, split = look.keep[:, chosen], look.split[:, chosen]
     middle = low + (high - low) / 2
-    lows = np.stack([low, middle], axis=1).reshape(-1, len(rows))
-    highs = np.stack([np.where(split, middle, high), high], axis=1).reshape(-1, len(rows))
-    use = np.stack([keep, keep & split], axis=1).reshape(-1, len(rows))
-    order = np.argsort(~use, axis=0, kind="stable")[:size]
-    use = np.take_along_axis(use, order, axis=0)
-    lows, highs = np.take_along_axis(lows, order, axis=0), np.take_along_axis(highs, order, axis=0)
-    end = np.where(use, highs, -np.inf).max(axis=0)
-    end = np.where(np.isfinite(end), end, highs[0])
-    return np.where(use, lows, end), np.where(use, highs, end)
+    count = len(chosen)
+    lows = [np.stack([low, middle], axis=1).reshape(-1, count)]
+    highs = [np.stack([np.where(split, middle, high), high], axis=1).reshape(-1, count)]
+    use = [np.stack([keep, keep & split], axis=1).reshape(-1, count)]
+    if look.longer is not None and any(longer[chosen].any() for longer in look.longer):
+        below, above = (longer[chosen] for longer in look.longer)
+        mine = rows[chosen]
+        start, stop = bounds.low[mine], bounds.high[mine]
+        steps = LONGER * (stop - start)
+        down = np.clip(np.concatenate([start - steps[::-1], start[None]]), np.maximum(bounds.least[mine], -1e150), None)
+        up = np.clip(np.concatenate([stop[None], stop + steps]), None, np.minimum(bounds.most[mine], 1e150))
+        lows, highs = [down[:-1], *lows, up[:-1]], [down[1:], *highs, up[1:]]
+        use = [below & (down[1:] > down[:-1]), *use, above & (up[1:] > up[:-1])]
+        bounds.low[mine] = np.where(below, down[0], start)
+        bounds.high[mine] = np.where(above, up[-1], stop)
+    together = [np.concatenate(part) for part in (lows, highs, use)]
+    order = np.argsort(~together[2], axis=0, kind="stable")[:size]
+    fresh_low, fresh_high, used = (np.take_along_axis(part, order, axis=0) for part in together)
+    end = np.where(used, fresh_high, -np.inf).max(axis=0)
+    end = np.where(np.isfinite(end), end, high[0])
+    return np.where(used, fresh_low, end), np.where(used, fresh_high, end)
 
 
 # -- where to look first ------------------------------------------------------------------------------------------
@@ -226,24 +300,34 @@ def start_cells(problem: Problem) -> int:
     return START_CELLS if together <= 2 else FEWER_CELLS
 
 
-def _first_cells(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
-    """Lay the first cells: what prior and likelihood together may reach, cut at all breaks."""
+def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
+    """Lay the first cells: what prior and likelihood together may reach, cut at all breaks and around peaks."""
     ranges = _ranges(problem, evidence)
-    within = {name: ranges[name] for name in ranges}
-    cells = {}
+    cells, bounds = {}, {}
+    nowhere = np.full(evidence.rows, -np.inf)
     for name in problem.nodes:
         low, high = ranges[name]
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
         points = [np.linspace(low, high, start_cells(problem) + 1)]
         for potential in touching:
-            others = {n: within[n] for n in potential.scope if n in within and n != name}
-            found = scan.breaks(potential, name, others)
+            found = potential.breaks(name, _others(potential, name, ranges))
             if len(found):
                 found = found if found.ndim == 2 else np.broadcast_to(found[:, None], (len(found), evidence.rows))
                 points.append(np.clip(found, low, high))
-        edges = np.sort(np.concatenate(points), axis=0)
+
+        variable = touching[0].variable(name)
+        assert isinstance(variable, Continuous)
+        least, most = _admissible(problem, variable, nowhere, -nowhere, evidence)
+        bottom, top = low, high
+        for peaks in peaks_of(problem, name, evidence, ranges, (least, most)):
+            points.append(peaks.edges)
+            bottom, top = np.minimum(bottom, peaks.low), np.maximum(top, peaks.high)
+        if (bottom < low).any() or (top > high).any():
+            points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
+        edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
         cells[name] = edges[:-1], edges[1:]
-    return cells
+        bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
+    return cells, bounds
 
 
 def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
@@ -254,7 +338,7 @@ def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]
         potential = problem.potentials[name]
         if isinstance(potential.child, Continuous):
             within = _others(potential, name, ranges)
-            low, high = _full(scan.support(potential, name, 1e-17, within), 1)
+            low, high = _full(potential.support(name, 1e-17, within), 1)
             least, most = _full(potential.support(name, 0.0), 1)
             ranges[name] = low, high
             result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
@@ -273,7 +357,7 @@ def _ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Val
         potential = problem.potentials[name]
         if not isinstance(potential.child, Continuous) or name in problem.hard:
             continue
-        low, high = _full(scan.support(potential, name, 1e-17, _others(potential, name, ranges)), rows)
+        low, high = _full(potential.support(name, 1e-17, _others(potential, name, ranges)), rows)
         ranges[name] = _evident(evidence.findings.get(name), low, high)
     for name in reversed(ordered):
         potential = problem.potentials[name]
@@ -310,20 +394,21 @@ def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values
     if finding is None:
         return low, high
     if finding.low is not None and finding.high is not None:
-        length = high - low
-        above, below = finding.low >= high, finding.high <= low
-        low, high = (
-            np.where(
-                above,
-                finding.low,
-                np.where(below, np.maximum(finding.low, finding.high - length), np.maximum(low, finding.low)),
-            ),
-            np.where(
-                below,
-                finding.high,
-                np.where(above, np.minimum(finding.high, finding.low + length), np.minimum(high, finding.high)),
-            ),
-        )
+        with np.errstate(invalid="ignore"):  # of what is not chosen
+            length = high - low
+            above, below = finding.low >= high, finding.high <= low
+            low, high = (
+                np.where(
+                    above,
+                    finding.low,
+                    np.where(below, np.maximum(finding.low, finding.high - length), np.maximum(low, finding.low)),
+                ),
+                np.where(
+                    below,
+                    finding.high,
+                    np.where(above, np.minimum(finding.high, finding.low + length), np.minimum(high, finding.high)),
+                ),
+            )
     return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
 
 

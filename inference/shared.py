@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference import scan
 from hybridbn.inference.axes import NodeAxis, node_axis
 from hybridbn.inference.elimination import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.machine import Machine
 from hybridbn.inference.placement import look, prior_ranges
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.sources import Axis, Source
+from hybridbn.inference.sources import Axis, PotentialSource, Source
 from hybridbn.variables import Values
 
 __all__ = ["SharedGrid", "shared_grid"]
@@ -69,7 +68,8 @@ class SharedGrid:
         for name, table in marginals.items():
             with np.errstate(divide="ignore"):
                 seen = look(np.log(table), self.nodes(name, evidence.rows), evidence, name, tolerance)
-            fine &= seen.settled
+            # where nothing was seen, something may lie between the nodes
+            fine &= seen.settled & (table.max(axis=0, initial=0.0) > 0)
             error += seen.error
             for end, is_open in zip((0, -1), self.open_ends[name], strict=True):
                 if is_open:
@@ -115,16 +115,19 @@ def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
 
 
 def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values:
-    """Cut at breaks, and finely enough for the likelihoods of observed children."""
+    """Cut at breaks, and finely enough for the likelihoods of observed children and for functions."""
     touching = [potential for potential in problem.potentials.values() if name in potential.scope]
     count = START_CELLS
+    moving = {
+        id(source.potential) for source in problem.shared or () if isinstance(source, PotentialSource) and source.rows
+    }
     for potential in touching:
-        if not problem.hard.isdisjoint(potential.scope):
+        if id(potential) in moving or potential.opaque:
             scale = potential.scale(name)
             if scale * RESOLVED * MOST_CELLS < high - low:
                 return np.linspace(low, high, MOST_CELLS + 2)
             count = max(count, int(np.ceil((high - low) / (scale * RESOLVED))))
-    breaks = [np.ravel(scan.breaks(potential, name, {})) for potential in touching]
+    breaks = [np.ravel(potential.breaks(name, {})) for potential in touching]
     inner = np.concatenate([np.linspace(low, high, count + 1), *breaks])
     return np.unique(inner[(inner >= low) & (inner <= high)])
 

@@ -12,12 +12,13 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from hybridbn.errors import TableError
 from hybridbn.inference.axes import CellAxis, NodeAxis, StateAxis
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["Axis", "LikelihoodSource", "PotentialSource", "Source", "WeightSource"]
+__all__ = ["Axis", "LikelihoodSource", "PotentialSource", "Source", "WeightSource", "likelihood_values"]
 
 Axis: TypeAlias = StateAxis | CellAxis | NodeAxis
 
@@ -222,7 +223,7 @@ class LikelihoodSource:
             array = np.ones((axis.size, evidence.rows))
             for row, function in enumerate(finding.functions or ()):
                 if function is not None:
-                    array[:, row] = _called(function, axis.points[:, row], self.name)
+                    array[:, row] = likelihood_values(function, axis.points[:, row], self.name)
         return (array, 0.0) if self.rows else (array[:, 0], 0.0)
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
@@ -232,9 +233,8 @@ class LikelihoodSource:
             return np.log(array)
 
 
-def _called(function: Any, points: Values, name: str) -> Values:
-    from hybridbn.errors import TableError
-
+def likelihood_values(function: Any, points: Values, name: str) -> Values:
+    """Call a likelihood function, refusing what is not finite and non-negative."""
     values = np.broadcast_to(np.asarray(function(points), dtype=np.float64), points.shape)
     if not np.isfinite(values).all() or (values < 0).any():
         raise TableError(

@@ -221,12 +221,12 @@ def check_support(example: Example) -> None:
 
 
 def check_landmarks(example: Example) -> None:
-    """Breaks are finite, sorted and inside the domain; scales are positive; cellwise potentials are constant in cells."""
+    """Breaks are finite, sorted and inside the domain; scales are not negative; cellwise potentials are constant in cells."""
     potential = example.potential
     for variable in potential.variables:
         if isinstance(variable, Discrete):
             continue
-        assert potential.scale(variable.name) > 0
+        assert potential.scale(variable.name) >= 0
         others = [v.name for v in potential.parents if isinstance(v, Continuous) and v.name != variable.name]
         single = {n: (float(example.row(0)[n]), float(example.row(0)[n])) for n in others}
         by_row = {n: (np.asarray(example.given[n], float), np.asarray(example.given[n], float)) for n in others}

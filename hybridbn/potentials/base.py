@@ -175,13 +175,31 @@ class Potential(ABC):
 
         For the child that is the conditional mass, whatever the parents in `within` are. For a parent it is the range
         outside which the likelihood of a child `within` its range is negligible; infinite ends say that nothing is known.
+        By default it is the domain; of a child with an infinite domain and a tail above 0, what is found from its values.
         """
         variable = self.variable(name)
-        return variable.domain if isinstance(variable, Continuous) else (0.0, len(variable) - 1.0)
+        if not isinstance(variable, Continuous):
+            return 0.0, len(variable) - 1.0
+        low, high = variable.domain
+        if name != self.child.name or not tail > 0 or math.isfinite(high - low):
+            return low, high
+        from hybridbn.potentials.numeric_support import found_support
+
+        return found_support(self, tail, within or {})
 
     def scale(self, name: str) -> float:
-        """Return the length along a continuous variable below which the density has no features; inf if unknown."""
-        return math.inf
+        """Return the length along a continuous variable below which the density has no features; 0 if that is unknown.
+
+        By default it is found from the values, at the peaks for some values of the parents.
+        """
+        from hybridbn.potentials.numeric_support import found_scale
+
+        return found_scale(self, name)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether nothing is known of its scale, so that its peaks have to be looked for."""
+        return type(self).scale is Potential.scale
 
     @property
     def normalized(self) -> bool:
@@ -248,7 +266,7 @@ class Potential(ABC):
         """
         from hybridbn.potentials import numeric
 
-        return numeric.ppf(self, uniforms, given)
+        return numeric.ppf(self, uniforms, given, 0.0 if self.opaque else numeric.TAIL)
 
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
         """Draw the child once for every row of the parents' codes or values (`size` times where there are no parents)."""

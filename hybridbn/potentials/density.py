@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, frozen, spread
 from hybridbn.potentials.multinomial import number_array, split
-from hybridbn.potentials.numeric import integrate, ppf, supports
+from hybridbn.potentials.numeric import integrate
+from hybridbn.potentials.numeric_search import named
+from hybridbn.potentials.numeric_support import nothing_seen, typical_values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Density"]
@@ -23,20 +24,7 @@ __all__ = ["Density"]
 CHUNK = 1 << 18
 MASS_TOLERANCE = 1e-6
 MOST_CHECKED = 64
-PLACES = {0: 1, 1: 9, 2: 5}
-"""At how many values of each continuous parent the support is looked for, if so many vary."""
-FEWER_PLACES = 3
-MOST_PLACES = 81
 GOLDEN = (math.sqrt(5) - 1) / 2
-MARGIN = 0.1
-"""By how much of its movement a support may move farther between those places."""
-INSIDE = 1e-6
-UNKNOWN = 1e100
-"""Ranges of parents that go beyond are not taken for known."""
-AT_THE_END = 1 / 16
-MOST_KEPT = 32
-LARGEST_KEPT = 1 << 14
-"""So many supports that were found are kept, of so many ranges of the parents each."""
 
 Breaks: TypeAlias = "Sequence[float] | NDArray[Any] | Mapping[str, Sequence[float] | NDArray[Any]]"
 Support: TypeAlias = "tuple[float, float] | Mapping[str, tuple[float, float]]"
@@ -94,7 +82,6 @@ class Density(Potential):
     _breaks: tuple[tuple[str, tuple[float, ...]], ...]
     _support: tuple[tuple[str, tuple[float, float]], ...]
     _names: tuple[str, ...]
-    _found: dict[tuple[float, bytes], tuple[Values, Values]]
 
     def __init__(
         self,
@@ -113,7 +100,6 @@ class Density(Potential):
         object.__setattr__(self, "parents", tuple(parents))
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "_names", tuple(v.name for v in self.variables))
-        object.__setattr__(self, "_found", {})
         given = dict(breaks) if isinstance(breaks, Mapping) else {} if _is_empty(breaks) else {child.name: breaks}
         ranges = dict(support) if isinstance(support, Mapping) else {} if support is None else {child.name: support}
         checked_breaks = {
@@ -205,103 +191,7 @@ class Density(Potential):
         its range; of a range that is not known, a few are taken. With a tail of 0 nothing is looked for.
         """
         known: Interval | None = dict(self._support).get(self._original(name))
-        if known is not None:
-            return known
-        low, high = super().support(name, tail, within)
-        if name != self.child.name or not tail > 0 or isinstance(self.child, Discrete) or math.isfinite(high - low):
-            return low, high
-        return self._seen(tail, within or {})
-
-    def _seen(self, tail: float, within: Mapping[str, Interval]) -> Interval:
-        """Find the support for every row of the parents' ranges; rows with equal ranges are looked at once."""
-        ranges = [self._range(parent, within) for parent in self.parents if isinstance(parent, Continuous)]
-        shape = np.broadcast_shapes(*(np.shape(end) for pair in ranges for end in pair))
-        table = np.array([np.broadcast_to(end, shape).reshape(-1) for pair in ranges for end in pair], dtype=np.float64)
-        table = table.reshape(2 * len(ranges), -1 if ranges else 1)
-        cases, owner = (
-            np.unique(table, axis=1, return_inverse=True) if table.shape[1] > 1 else (table, np.zeros(1, int))
-        )
-        key = tail, cases.tobytes()
-        found = self._found.get(key)
-        if found is None:
-            found = self._looked_for(tail, cases[0::2], cases[1::2])
-            if len(self._found) >= MOST_KEPT:
-                self._found.clear()
-            if cases.shape[1] <= LARGEST_KEPT:
-                self._found[key] = found
-        low, high = (end[owner.reshape(-1)].reshape(shape) for end in found)
-        return (low, high) if shape else (float(low), float(high))
-
-    def _range(self, parent: Continuous, within: Mapping[str, Interval]) -> tuple[Values, Values]:
-        """Return the range of a parent with what is not known of it filled in."""
-        low, high = (np.asarray(end, dtype=np.float64) for end in within.get(parent.name, (-math.inf, math.inf)))
-        choices = self._choices(parent)
-        low_known, high_known = np.abs(low) < UNKNOWN, np.abs(high) < UNKNOWN
-        length = choices[-1] - choices[0]
-        bottom, top = self.support(parent.name, 0.0)
-        return (
-            np.where(low_known, low, np.where(high_known, np.maximum(high - length, bottom), choices[0])),
-            np.where(high_known, high, np.where(low_known, np.minimum(low + length, top), choices[-1])),
-        )
-
-    def _looked_for(self, tail: float, low: Values, high: Values) -> tuple[Values, Values]:
-        """Find the support for ranges (continuous parents, rows)."""
-        failure: NetworkError | None = None
-        for inset in (0.0, INSIDE, 0.25):  # a function may be undefined at the ends of its parents' ranges
-            shares = inset + (1 - 2 * inset) * _places(int((high > low).any(axis=1).sum()))
-            places = np.full((len(low), len(shares)), 0.5)
-            places[(high > low).any(axis=1)] = shares.T
-            points = low[:, :, None] + (high - low)[:, :, None] * places[:, None, :]
-            try:
-                return self._hull(tail, np.clip(points, low[:, :, None], high[:, :, None]))
-            except NetworkError as error:
-                failure = failure or error
-        assert failure is not None
-        raise failure
-
-    def _hull(self, tail: float, points: Values) -> tuple[Values, Values]:
-        """Return the hull of the supports at points (continuous parents, rows, places) and all states."""
-        states = [range(len(parent)) for parent in self.parents if isinstance(parent, Discrete)]
-        combos = math.prod(map(len, states))
-        codes = np.array(list(itertools.product(*states)), dtype=np.intp).reshape(combos, len(states)).T
-        shape = points.shape[1], points.shape[2], combos
-        numbers = iter(np.broadcast_to(points[..., None], (len(points), *shape)).reshape(len(points), math.prod(shape)))
-        chosen = iter(
-            np.broadcast_to(codes[:, None, None, :], (len(codes), *shape)).reshape(len(codes), math.prod(shape))
-        )
-        given: dict[str, NDArray[Any]] = {
-            parent.name: next(chosen) if isinstance(parent, Discrete) else next(numbers) for parent in self.parents
-        }
-        low, high = (end.reshape(shape) for end in supports(self, given, tail))
-        unseen = np.isnan(low).all(axis=1)
-        if unseen.any():
-            row, combo = np.argwhere(unseen)[0]
-            middle = np.ravel_multi_index((row, shape[1] // 2, combo), shape)
-            raise self._nothing({name: values[middle] for name, values in given.items()})
-        bottom, top = np.nanmin(low, axis=1), np.nanmax(high, axis=1)
-        room = MARGIN * ((top - bottom) - np.nanmax(high - low, axis=1))
-        bottom, top = (bottom - room).min(axis=1), (top + room).max(axis=1)
-        least, most = self.support(self.child.name, 0.0)
-        near = AT_THE_END * (top - bottom)
-        # an end of the domain so near is worth the few cells more
-        return np.where(bottom - near < least, least, bottom), np.where(top + near > most, most, top)
-
-    def _nothing(self, given: Mapping[str, Any]) -> NetworkError:
-        where = self._where(given)
-        return NetworkError(
-            f"{self.child.name!r}: its Density was zero everywhere it was looked at{where and ' for '}{where}; give "
-            f"support=(low, high), or breaks= at its peaks, so that its mass is found"
-        )
-
-    def _where(self, given: Mapping[str, Any]) -> str:
-        return ", ".join(
-            f"{p.name}={p.states[int(given[p.name])] if isinstance(p, Discrete) else float(given[p.name])!r}"
-            for p in self.parents
-        )
-
-    def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
-        """Invert the cdf, without the support that is found from it."""
-        return ppf(self, uniforms, given, 0.0)
+        return super().support(name, tail, within) if known is None else known
 
     def _original(self, name: str) -> str:
         """Return the name that a variable had when the function was written."""
@@ -317,7 +207,7 @@ class Density(Potential):
         """
         self._check_arguments()
         child = self.child
-        choices = [self._choices(parent) for parent in self.parents]
+        choices = [typical_values(self, parent) for parent in self.parents]
         sizes = [len(values) for values in choices]
         total = math.prod(sizes)
         # any regular choice would leave some parents at one value
@@ -335,8 +225,8 @@ class Density(Potential):
             row = int(np.argmax(wrong))
             place = {name: values[row] for name, values in given.items()}
             if masses[row] == 0 and isinstance(child, Continuous):
-                raise self._nothing(place)
-            where = self._where(place)
+                raise nothing_seen(self, place)
+            where = named(self, place)
             remedy = (
                 "or give breaks= where it is not smooth or has narrow peaks, " if isinstance(child, Continuous) else ""
             )
@@ -359,23 +249,6 @@ class Density(Potential):
                 f"child and its parents as keywords: {shorten(self._names)} ({error}); name its arguments like that"
             ) from None
 
-    def _choices(self, parent: Variable) -> list[Any]:
-        """Return the codes, or some values in ascending order: between breaks too, where there are any."""
-        if isinstance(parent, Discrete):
-            return list(range(len(parent)))
-        low, high = (float(end) for end in self.support(parent.name, 0.0))
-        if math.isfinite(low) and math.isfinite(high):
-            choices = [low + share * (high - low) for share in (0.1, 0.5, 0.9)]
-        elif math.isfinite(low) or math.isfinite(high):
-            choices = sorted(low + step if math.isfinite(low) else high - step for step in (0.3, 1.0, 3.0))
-        else:
-            choices = [-1.0, 0.3, 2.0]
-        breaks = self.breaks(parent.name)
-        if len(breaks):
-            ends = [max(breaks[0] - 1, low), *breaks.tolist(), min(breaks[-1] + 1, high)]
-            choices += [0.5 * a + 0.5 * b for a, b in itertools.pairwise(ends) if a < b]
-        return sorted(choices)
-
     def to_dict(self) -> dict[str, Any]:
         """Refuse: functions are not saved."""
         raise NetworkError(
@@ -391,20 +264,6 @@ def _states(variable: Discrete) -> NDArray[Any]:
     array = np.empty(len(variable), dtype=object)
     array[:] = variable.states
     return array
-
-
-def _places(parents: int) -> Values:
-    """Return places in a unit cube (places, parents): a grid, or the corner, middle and centers of the sides."""
-    each = PLACES.get(parents, FEWER_PLACES)
-    if each**parents <= MOST_PLACES:
-        return np.array(list(itertools.product(np.linspace(0, 1, each), repeat=parents))).reshape(
-            each**parents, parents
-        )
-    sides = np.full((2 * parents, parents), 0.5)
-    sides[np.arange(2 * parents), np.arange(2 * parents) % parents] = np.repeat([0.0, 1.0], parents)
-    return np.concatenate(
-        (np.zeros((1, parents)), sides[:parents], np.full((1, parents), 0.5), sides[parents:], np.ones((1, parents)))
-    )
 
 
 def _plain(value: Any) -> Any:

@@ -5,8 +5,8 @@ It is searched around the declared breaks, the parents' values and zero, within 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,10 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, frozen
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["REACHES", "edges_of", "evaluate", "named"]
+__all__ = ["REACHES", "Logs", "climbed", "edges_of", "evaluate", "fallen_at", "named", "peaks_of", "plain_numbers"]
+
+Logs: TypeAlias = Callable[[Values], Values]
+"""Logarithms at points (points, columns), every column a function of its own."""
 
 STEPS = frozen(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4)))))
 """Distances of edges from the peak, in widths of it: heavy tails, and tails of a pole, reach far."""
@@ -26,9 +29,11 @@ DECADES = (-6, 10)
 """A density that is zero wherever it was looked at is sought at numbers of so many digits, and these distances."""
 
 
-def evaluate(potential: Potential, given: Axes, rows: Codes, points: Values, log: bool = False) -> Values:
-    """Evaluate at points (nodes, cells) of the child, cell ``j`` with the parents of ``rows[j]``."""
-    axes = {name: values[rows][None, :] for name, values in given.items()} | {potential.child.name: points}
+def evaluate(
+    potential: Potential, given: Axes, rows: Codes, points: Values, log: bool = False, along: str | None = None
+) -> Values:
+    """Evaluate at points (nodes, cells) of the child, or another variable; cell ``j`` with the others of ``rows[j]``."""
+    axes = {name: values[rows][None, :] for name, values in given.items()} | {along or potential.child.name: points}
     with np.errstate(all="ignore"):  # points may be very far out; what matters is checked below
         if log:
             return np.asarray(potential.log_on(axes).reshape(points.shape))
@@ -54,8 +59,29 @@ def named(potential: Potential, point: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
+class Peaks(NamedTuple):
+    """The highest point of a density for every row, how far from it it falls by a factor e, and what was declared."""
+
+    low: Values
+    high: Values
+    breaks: Values
+    peak: Values
+    width: Values
+
+
 def edges_of(potential: Potential, given: Axes, reach: int, tail: float) -> Values:
     """Return edges of cells (edges, rows), some of them equal: the breaks, and doubling steps away from the peak."""
+    low, high, breaks, peak, width = peaks_of(potential, given, reach, tail)
+    away = STEPS[:, None] * width
+    ends = np.stack([end for end in (low, high) if np.isfinite(end).all()] or [peak])
+    with np.errstate(over="ignore"):
+        edges = np.concatenate((peak - away, peak[None, :], peak + away, breaks, ends))
+    edges = np.clip(edges, np.maximum(low, -1e300), np.minimum(high, 1e300))
+    return np.sort(edges, axis=0)
+
+
+def peaks_of(potential: Potential, given: Axes, reach: int, tail: float) -> Peaks:
+    """Find the highest point of the density for every row of the parents."""
     child = potential.child
     if not isinstance(child, Continuous):
         raise NetworkError(f"{child.name!r} is discrete; only continuous children are integrated")
@@ -75,13 +101,7 @@ def edges_of(potential: Potential, given: Axes, reach: int, tail: float) -> Valu
     marks = np.concatenate((_beside(breaks, low, high), _around(anchors, low, high, reach)))
     marks = _sought(potential, given, low, high, marks, anchors, reach)
     peak = _peak(potential, given, low, high, marks)
-    width = _width(potential, given, low, high, peak)
-    away = STEPS[:, None] * width
-    ends = np.stack([end for end in (low, high) if np.isfinite(end).all()] or [peak])
-    with np.errstate(over="ignore"):
-        edges = np.concatenate((peak - away, peak[None, :], peak + away, breaks, ends))
-    edges = np.clip(edges, np.maximum(low, -1e300), np.minimum(high, 1e300))
-    return np.sort(edges, axis=0)
+    return Peaks(low, high, breaks, peak, _width(potential, given, low, high, peak))
 
 
 def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: Values) -> Values:
@@ -92,11 +112,24 @@ def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: V
         even = np.where(bounded, low, 0) + np.where(bounded, high - low, 0) * (np.arange(200.0)[:, None] + 0.5) / 200
     grid = np.concatenate((even, marks)) if bounded.any() else marks
     grid = np.sort(np.where((grid > low) & (grid < high), grid, _inner(low, high)), axis=0)
+    return climbed(lambda points: evaluate(potential, given, rows, points, log=True), grid)
+
+
+def climbed(logs: Logs, grid: Values) -> Values:
+    """Return the highest point of each column, found on ever finer grids around the highest of the last.
+
+    Examples
+    --------
+    >>> found = climbed(lambda x: -((x - np.pi) ** 2), np.linspace(-10, 10, 20)[:, None])
+    >>> bool(abs(found[0] - np.pi) < 1e-7)
+    True
+    """
+    columns = np.arange(grid.shape[1])
     for _ in range(18):
-        logs = evaluate(potential, given, rows, grid, log=True)
+        found_logs = logs(grid)
         # neither NaN nor a pole, which may be integrable, is a peak to lay cells around
-        best = np.argmax(np.where(logs < np.inf, logs, -np.inf), axis=0)
-        found = grid[best, rows]
+        best = np.argmax(np.where(found_logs < np.inf, found_logs, -np.inf), axis=0)
+        found = grid[best, columns]
         # neighbors that differ from it, for points may occur twice
         before = np.max(grid, axis=0, initial=-np.inf, where=grid < found)
         after = np.min(grid, axis=0, initial=np.inf, where=grid > found)
@@ -125,7 +158,7 @@ def _sought(
         return marks
     found = np.where(lost, _inner(low, high), np.nan) + np.zeros((3, 1))
     for digits in DIGITS:
-        away = _numbers(digits, reach)
+        away = plain_numbers(digits, reach)
         steps = np.concatenate((-away[::-1], away))
         for row in np.flatnonzero(lost):
             points = np.unique(np.concatenate([anchor[row] + steps for anchor in anchors]))
@@ -146,8 +179,8 @@ def _taken(given: Axes, rows: Codes) -> Axes:
     return {name: np.asarray(values)[rows] for name, values in given.items()}
 
 
-def _numbers(digits: int, reach: int) -> Values:
-    """Return the positive numbers of so many digits, within so many powers of two, ascending."""
+def plain_numbers(digits: int, reach: int) -> Values:
+    """Return the positive numbers of so many digits, within so many powers of two, ascending: what people write down."""
     mantissas = np.arange(10.0 ** (digits - 1), 10.0**digits)
     numbers = [
         mantissas / 10.0 ** (digits - 1 - e) if e < digits else mantissas * 10.0 ** (e - digits + 1)
@@ -190,17 +223,30 @@ def _around(anchors: Sequence[Values], low: Values, high: Values, reach: int) ->
 def _width(potential: Potential, given: Axes, low: Values, high: Values, peak: Values) -> Values:
     """Return how far from the peak the density has fallen by a factor e on both sides; an end of the domain counts."""
     rows = np.arange(len(low))
-    # not exactly powers of two, which lead back to the anchors
-    away = 1.00001 * np.exp2(np.arange(-70, 70.0))[:, None]
-    top = evaluate(potential, given, rows, peak[None, :], log=True)
-    fallen = np.ones((len(away), len(rows)), dtype=bool)
-    for sign in (-1, 1):
-        points = peak + sign * away
-        inside = (points > low) & (points < high)
-        logs = evaluate(potential, given, rows, np.where(inside, points, peak), log=True)
-        with np.errstate(invalid="ignore"):
-            fallen &= ~inside | ~(logs > top - 1)
-    first = np.argmax(fallen, axis=0)
+
+    def logs(points: Values) -> Values:
+        return evaluate(potential, given, rows, points, log=True)
+
+    width = np.maximum(*(fallen_at(logs, peak, low, high, sign) for sign in (-1, 1)))
     with np.errstate(invalid="ignore"):
         whole = np.where(np.isfinite(high - low), (high - low) / 4, 1.0)
-    return np.where(fallen.any(axis=0), away[first, 0], whole)
+    return np.where(np.isfinite(width), width, whole)
+
+
+def fallen_at(logs: Logs, peak: Values, low: Values, high: Values, sign: int) -> Values:
+    """Return how far from the peak the function has fallen by a factor e on one side; an end counts, inf if nowhere.
+
+    Examples
+    --------
+    >>> bool(0.7 < fallen_at(lambda x: -x**2 / 0.5, np.zeros(1), np.full(1, -9.0), np.full(1, 9.0), 1)[0] < 1.42)
+    True
+    """
+    # not exactly powers of two, which lead back to the anchors
+    away = 1.00001 * np.exp2(np.arange(-70, 70.0))[:, None]
+    top = logs(peak[None, :])
+    points = peak + sign * away
+    inside = (points > low) & (points < high)
+    found = logs(np.where(inside, points, peak))
+    with np.errstate(invalid="ignore"):
+        fallen = ~inside | ~(found > top - 1)
+    return np.where(fallen.any(axis=0), away[np.argmax(fallen, axis=0), 0], np.inf)

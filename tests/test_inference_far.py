@@ -1,0 +1,130 @@
+"""Evidence far from the prior, and much narrower than it, known by its values alone."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+
+import hybridbn as hb
+
+X, Y, E = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("e")
+C = hb.Discrete("c", ("a", "b"))
+
+
+def normal(values, mean, sd):
+    return np.exp(-0.5 * ((values - mean) / sd) ** 2) / sd / math.sqrt(2 * math.pi)
+
+
+def standard():
+    return hb.LinearGaussian(X, intercept=0, variance=1)
+
+
+def expected(slope: float, sd: float, observed: float) -> tuple[float, float, float]:
+    """Return mean, sd and log evidence of X ~ N(0, 1) when N(slope x, sd) is observed."""
+    precision = 1 + (slope / sd) ** 2
+    mean = slope * observed / sd**2 / precision
+    return mean, precision**-0.5, float(stats.norm.logpdf(observed, 0, math.hypot(slope, sd)))
+
+
+@pytest.mark.parametrize(
+    ("center", "sd"),
+    [(30, 1), (60, 1), (-70, 2), (1000, 30), (0.5, 1e-4), (0.3, 1e-6), (17 / 7, 1e-4), (-math.e, 0.01)],
+)
+def test_likelihood_functions_far_out_and_narrow(center, sd):
+    below = hb.LinearGaussian(Y, parents=(X,), intercept=0, coefficients=[1], variance=1)
+    mean, deviation, log_evidence = expected(1, sd, center)
+    post = hb.Network([standard(), below]).posterior("y", {"x": lambda values: normal(values, center, sd)})
+    assert post.mean() == pytest.approx(mean, rel=1e-9)
+    assert post.var() == pytest.approx(1 + deviation**2, rel=1e-9)
+    assert post.log_evidence == pytest.approx(log_evidence, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("slope", "sd", "observed"),
+    [(3, 1, 60), (1, 1, 60), (1, 1e-3, 0.7), (1, 1e-5, 0.7), (-2, 0.5, 30), (0.01, 1e-4, 0.02)],
+)
+def test_observed_functions_far_out_and_narrow(slope, sd, observed):
+    below = hb.Density(E, parents=(X,), function=lambda e, x: normal(e, slope * x, sd))
+    mean, deviation, log_evidence = expected(slope, sd, observed)
+    post = hb.Network([standard(), below]).posterior("x", {"e": observed})
+    assert post.mean() == pytest.approx(mean, rel=1e-9)
+    assert post.std() == pytest.approx(deviation, rel=1e-9)
+    assert post.log_evidence == pytest.approx(log_evidence, rel=1e-10)
+
+
+def test_where_doubles_end_the_error_says_so():
+    below = hb.Density(E, parents=(X,), function=lambda e, x: normal(e, x, 1))
+    with pytest.warns(UserWarning, match="estimated error"):
+        post = hb.Network([standard(), below]).posterior("x", {"e": 72.0})
+    assert abs(post.mean() - 36) < 1e-3
+    assert post.error > 1e-7
+
+
+def test_rows_near_and_far_are_what_they_are_alone():
+    below = hb.Density(E, parents=(X,), function=lambda e, x: normal(e, x, 1))
+    net = hb.Network([standard(), below])
+    observed = np.concatenate([np.linspace(-5, 5, 50), [60, -60, 30, 12]])
+    together = net.posterior("x", pd.DataFrame({"e": observed}))
+    np.testing.assert_allclose(together.mean(), observed / 2, atol=1e-11)
+    for row in (0, 25, 50, 53):
+        alone = net.posterior("x", {"e": observed[row]})
+        assert together[row].mean() == pytest.approx(alone.mean(), rel=1e-12)
+        assert together[row].log_evidence == pytest.approx(alone.log_evidence, rel=1e-12)
+
+
+@pytest.mark.parametrize("widths", [(1e-3, 1e-2), (1e-4, 1.0), (1e-2, 1e-2)])
+def test_narrow_modes_of_unequal_width(widths):
+    def function(x):
+        return 0.3 * normal(x, 50, widths[0]) + 0.7 * normal(x, -50, widths[1])
+
+    child = hb.Softmax(C, parents=(X,), intercept=[0, 0], coefficients=[[0.01], [-0.01]])
+    net = hb.Network([hb.Density(X, function=function, breaks=[-50, 50]), child])
+    assert net.posterior("x").cdf(0) == pytest.approx(0.7, rel=1e-10)
+
+    def weight(mode, width):
+        grid = mode + width * np.linspace(-12, 12, 2001)
+        return integrate.simpson(normal(grid, mode, width) / (1 + np.exp(-0.02 * grid)), x=grid)
+
+    parts = 0.3 * weight(50, widths[0]), 0.7 * weight(-50, widths[1])
+    post = net.posterior("x", {"c": "a"})
+    assert post.cdf(0) == pytest.approx(parts[1] / sum(parts), rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1.5, 3.0])
+def test_a_tail_that_evidence_turns_around(rate):
+    own = hb.Density(X, function=lambda x: np.where(x <= 100, np.exp(np.minimum(x - 100, 0)), 0), breaks=[100])
+    child = hb.Softmax(C, parents=(X,), intercept=[0, 0], coefficients=[[-rate], [0]])
+    post = hb.Network([own, child]).posterior("x", {"c": "a"})
+    # E[x] under exp(x) / (1 + exp(rate x)), in closed form
+    share = 1 / rate
+    mean = math.pi / math.tan(math.pi * share) * -share
+    assert post.mean() == pytest.approx(mean, rel=1e-9)
+    assert post.log_evidence == pytest.approx(-100 + math.log(math.pi * share / math.sin(math.pi * share)), rel=1e-12)
+
+
+def test_ranges_of_rows_stay_apart():
+    root = hb.Density(X, function=lambda x: normal(x, 0, 1))
+    child = hb.Softmax(C, parents=(X,), intercept=[0, 0], coefficients=[[1], [-1]])
+    table = pd.DataFrame(
+        {"x": [None, hb.Interval(-0.9, -0.6), hb.Interval(20, 21)], "c": [None, None, "a"]}, dtype=object
+    )
+    found = hb.Network([root, child]).log_evidence(table)
+    assert found[0] == pytest.approx(0, abs=1e-12)
+    assert found[1] == pytest.approx(math.log(stats.norm.cdf(-0.6) - stats.norm.cdf(-0.9)), rel=1e-10)
+    assert found[2] == pytest.approx(stats.norm.logsf(20), rel=1e-6)
+
+
+def test_a_chain_of_functions_far_out():
+    middle = hb.Density(Y, parents=(X,), function=lambda y, x: normal(y, x, 1))
+    below = hb.Density(E, parents=(Y,), function=lambda e, y: normal(e, y, 1))
+    posts = hb.Network([standard(), middle, below]).posteriors({"e": 30.0})
+    assert posts["x"].mean() == pytest.approx(10, rel=1e-9)
+    assert posts["y"].mean() == pytest.approx(20, rel=1e-9)
+
+
+def test_impossible_stays_impossible():
+    uniform = hb.Density(E, parents=(X,), function=lambda e, x: np.where(np.abs(e - np.tanh(x)) <= 0.5, 1.0, 0.0))
+    with pytest.raises(hb.ImpossibleEvidence):
+        hb.Network([standard(), uniform]).posterior("x", {"e": 3.0})
