@@ -7,9 +7,11 @@ if __name__ != "hybridbn.structures":
     raise ImportError("import hybridbn.structures, not structures")
 
 from hybridbn.structures.chow_liu import chow_liu
+from hybridbn.structures.clusters import class_clusters
 from hybridbn.structures.kdb import kdb
+from hybridbn.structures.mixture import mixture
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.selective import selective_naive_bayes
 from hybridbn.structures.tan import tan
 
-__all__ = ["chow_liu", "kdb", "naive_bayes", "selective_naive_bayes", "tan"]
+__all__ = ["chow_liu", "class_clusters", "kdb", "mixture", "naive_bayes", "selective_naive_bayes", "tan"]

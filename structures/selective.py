@@ -20,7 +20,7 @@ from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Loss", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
+__all__ = ["Loss", "dealt", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
 
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """What each row's prediction costs, from the posteriors of the target and its true codes or values (rows,)."""
@@ -134,7 +134,7 @@ def _chosen(data: Prepared, target: str, loss: Loss, folds: int, rng: np.random.
         )
     importance = Dependence(data).with_target()
     ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
-    parts = _dealt(data.codes(target), min(folds, len(data.table)), rng)
+    parts = dealt(data.codes(target), min(folds, len(data.table)), rng)
     training = [data.take(np.flatnonzero(parts != part)) for part in range(parts.max() + 1)]
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
     made = [_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)]
@@ -148,7 +148,7 @@ def _chosen(data: Prepared, target: str, loss: Loss, folds: int, rng: np.random.
     return set(chosen)
 
 
-def _dealt(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
+def dealt(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
     """Deal rows to folds so that each gets its share of every part of the target's range, or of every class."""
     rows = len(target)
     blocks = -(-rows // folds)

@@ -7,7 +7,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, selective_naive_bayes
 from hybridbn.structures.preparing import prepared
-from hybridbn.structures.selective import _cut_again, _dealt, log_loss, misclassification, squared_error
+from hybridbn.structures.selective import _cut_again, dealt, log_loss, misclassification, squared_error
 
 
 def numbers(rows: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -98,7 +98,7 @@ def test_is_deterministic_and_indifferent_to_the_order_of_columns():
 def test_folds_are_alike(rows, folds):
     rng = np.random.default_rng(0)
     target = rng.permutation(np.arange(rows) % 2)
-    parts = _dealt(target, folds, rng)
+    parts = dealt(target, folds, rng)
     assert set(parts) == set(range(folds))
     assert np.ptp(np.bincount(parts)) <= 1
     for state in (0, 1):

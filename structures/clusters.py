@@ -1,0 +1,256 @@
+"""Class decomposition: the rows of each class fall into clusters, and attributes are independent within these only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.choice import Potentials
+from hybridbn.network import Network
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.mixture import STARTS, Criterion, mixed, spread_rows
+from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.structures.preparing import Prepared, prepared
+from hybridbn.structures.selective import Loss, dealt, misclassification, squared_error
+from hybridbn.table import Table
+from hybridbn.variables import Discrete, Values
+
+__all__ = ["best_cluster", "class_clusters"]
+
+GUARD_FOLDS = 5
+
+
+def class_clusters(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    build: Callable[..., Network] = naive_bayes,
+    clusters: int | Mapping[Any, int] | None = None,
+    assignment: Literal["soft", "hard"] = "soft",
+    guard: bool = True,
+    loss: Loss | None = None,
+    name: str | None = None,
+    criterion: Criterion = "held_out",
+    most: int = 10,
+    random_state: Any = 0,
+) -> Network:
+    r"""Build a classifier that tells apart clusters within each class.
+
+    The rows of each class are clustered by a naive Bayes mixture (`mixture`). A hidden node for the clusters of all
+    classes takes the place of the class in the model that `build` makes, and the class depends on it alone, with certainty:
+
+    .. math:: P(c \mid x) \propto \sum_{k \in c} P(k) f(x \mid k)
+
+    Parameters
+    ----------
+    data, target, potentials, weights : as in `naive_bayes`
+        The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like others.
+    build : builder
+        Called as ``build(data, name, potentials)`` with the clusters as target; any builder that takes weights.
+    clusters : int or mapping from class to int, optional
+        How many clusters a class has. By default that is chosen for each class by `criterion`, see `mixture`.
+    assignment : {"soft", "hard"}
+        Whether a row counts for the clusters in the shares found, or for the most probable one alone, as in the paper.
+    guard : bool
+        Keep the decomposition only where it pays: in a cross-validation inside the data, the loss must fall by more than
+        its standard error; otherwise each class stays one cluster. The paper has no such rule.
+    loss : callable, optional
+        What the guard looks at; by default `misclassification`, or `squared_error` of a continuous target.
+    name : str, optional
+        Of the hidden node; by default the target's with " cluster" after it.
+    criterion, most, random_state : as in `mixture`
+
+    Returns
+    -------
+    Network
+        With a node for the clusters, the class below it, and the attributes. The states of the clusters are texts such as
+        "yes 1".
+
+    Notes
+    -----
+    ``net.posterior(target, ...)`` sums over the clusters of a class. The paper decides for the class of the most probable cluster:
+    that is `best_cluster`.
+
+    References
+    ----------
+    Vilalta & Rish (2003), "A decomposition of classes via clustering to explain and improve naive Bayes", ECML.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> corner, x, y = rng.integers(4, size=400), rng.normal(size=400), rng.normal(size=400)
+    >>> x, y = x + 6 * (corner % 2), y + 6 * (corner // 2)
+    >>> data = {"x": x, "y": y, "odd": np.where((corner == 1) | (corner == 2), "yes", "no")}
+    >>> net = class_clusters(data, "odd", "gaussian")
+    >>> net.variable("odd cluster").states
+    ('no 1', 'no 2', 'yes 1', 'yes 2')
+    >>> net.posterior("odd", {"x": 6.0, "y": 6.0})["no"] > 0.99
+    True
+    """
+    if assignment not in ("soft", "hard"):
+        raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
+    read = prepared(data, target, potentials, weights)
+    name = name or f"{target} cluster"
+    if name in read.roles:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    rng = np.random.default_rng(random_state)
+    labels = _Labels(read, target, name, criterion, most, assignment == "soft")
+    wanted = labels.wanted(clusters)
+    found = labels.found(read, wanted, rng)
+    single = dict.fromkeys(wanted, 1)
+    if guard and found.numbers != single:
+        seen = labels.known(read)
+        if not _pays(labels, seen, build, potentials, found.numbers, loss or _default(read), rng):
+            found = labels.found(read, single, rng)
+    return found.built(build, potentials)
+
+
+def best_cluster(network: Network, target: str, evidence: Any, *, name: str | None = None) -> NDArray[Any]:
+    """Return the class of the most probable cluster for each row of the evidence, which is how the paper decides.
+
+    Examples
+    --------
+    >>> data = {"x": [0.0, 0.5, 9.0, 9.5, 4.0, 4.5, 5.0, 5.5], "c": list("aaaabbbb")}
+    >>> net = class_clusters(data, "c", "gaussian", clusters={"a": 2, "b": 1}, guard=False)
+    >>> best_cluster(net, "c", {"x": [0.0, 5.0, 9.0]}).tolist()
+    ['a', 'b', 'a']
+    """
+    variable = network.variable(target)
+    if not isinstance(variable, Discrete):
+        raise NetworkError(f"{target!r} is continuous; its posterior is what to look at")
+    hidden = name or f"{target} cluster"
+    found = np.atleast_2d(network.posterior(hidden, Table(evidence)).probabilities)
+    owner = network.potential(target).table.argmax(axis=1)  # type: ignore[attr-defined]
+    states = np.array(variable.states, dtype=object)
+    return np.asarray(states[owner[found.argmax(axis=1)]])
+
+
+class _Found:
+    """Clusters found for the rows of some data."""
+
+    def __init__(
+        self,
+        data: Prepared,
+        target: str,
+        hidden: Discrete,
+        owner: NDArray[np.intp],
+        shares: Values,
+        numbers: dict[Any, int],
+    ) -> None:
+        self.data, self.target, self.hidden, self.owner = data, target, hidden, owner
+        self.shares, self.numbers = shares, numbers
+
+    def built(self, build: Callable[..., Network], potentials: Potentials) -> Network:
+        """Return the builder's network with the clusters in the place of the class, and the class below them."""
+        variable = self.data.variable(self.target)
+        if len(self.hidden) == 1 and not isinstance(variable, Discrete):
+            return build(self.data.table, self.target, potentials)
+        spread = spread_rows(self.data, self.shares, self.hidden)
+        table = spread.table
+        if not isinstance(variable, Discrete):
+            return build(table, self.hidden.name, potentials)
+        rest = [name for name in table.names if name != self.target]
+        if isinstance(potentials, Mapping):
+            potentials = {column: choice for column, choice in potentials.items() if column != self.target}
+        network = build(table.select(rest), self.hidden.name, potentials)
+        certain = np.zeros((len(self.hidden), len(variable)))
+        certain[np.arange(len(self.hidden)), self.owner] = 1.0
+        network.add(Multinomial(variable, (self.hidden,), table=certain))
+        return network
+
+
+class _Labels:
+    """How the rows of each class are clustered."""
+
+    def __init__(self, data: Prepared, target: str, name: str, criterion: Criterion, most: int, soft: bool) -> None:
+        self.target, self.name, self.criterion, self.most, self.soft = target, name, criterion, most, soft
+        variable = data.variable(target)
+        self.classes: tuple[Any, ...] = variable.states if isinstance(variable, Discrete) else ("",)
+
+    def wanted(self, clusters: int | Mapping[Any, int] | None) -> dict[Any, int | None]:
+        """Return how many clusters each class is to have, None where that is to be found out."""
+        if isinstance(clusters, Mapping):
+            strange = [state for state in clusters if state not in self.classes]
+            if strange:
+                raise NetworkError(f"clusters names {strange[0]!r}, which is no state of {self.target!r}")
+            return {state: clusters.get(state) for state in self.classes}
+        return dict.fromkeys(self.classes, clusters)
+
+    def known(self, data: Prepared) -> Prepared:
+        """Return the rows in which the target is known."""
+        cells = data.codes(self.target)
+        seen = cells >= 0 if isinstance(data.variable(self.target), Discrete) else ~np.isnan(cells)
+        return data.take(np.flatnonzero(seen & (data.table.weights > 0)))
+
+    def found(self, data: Prepared, wanted: Mapping[Any, int | None], rng: np.random.Generator) -> _Found:
+        """Cluster the rows of each class."""
+        data = self.known(data)
+        if not len(data.table):
+            raise TableError(f"no row of positive weight has a value of {self.target!r}")
+        discrete = isinstance(data.variable(self.target), Discrete)
+        cells = data.codes(self.target) if discrete else np.zeros(len(data.table), dtype=np.intp)
+        names = [name for name in data.roles if name != self.target or not discrete]
+        parts, owner, states, numbers = [], [], [], {}
+        for code, state in enumerate(self.classes):
+            rows = np.flatnonzero(cells == code)
+            shares = np.ones((len(rows), 1))
+            if len(rows) > 1 and wanted[state] != 1 and data.attributes:
+                mine = data.take(rows).select(names)
+                inside = Prepared(mine.table, mine.roles, None)
+                shares = mixed(inside, wanted[state], self.criterion, self.most, STARTS, rng).shares
+                if not self.soft:
+                    shares = (shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1])).astype(float)
+                shares = shares[:, shares.sum(axis=0) > 0]
+            count = shares.shape[1]
+            numbers[state] = count
+            parts.append((rows, shares))
+            owner += [code] * count
+            states += [f"{state} {number}".strip() for number in range(1, count + 1)]
+        together = np.zeros((len(data.table), len(owner)))
+        place = 0
+        for rows, shares in parts:
+            together[rows, place : place + shares.shape[1]] = shares
+            place += shares.shape[1]
+        return _Found(data, self.target, Discrete(self.name, tuple(states)), np.array(owner), together, numbers)
+
+
+def _pays(
+    labels: _Labels,
+    data: Prepared,
+    build: Callable[..., Network],
+    potentials: Potentials,
+    numbers: Mapping[Any, int],
+    loss: Loss,
+    rng: np.random.Generator,
+) -> bool:
+    """Tell whether decomposed classes predict better in a cross-validation inside the data."""
+    if len(data.table) < 2 * GUARD_FOLDS:
+        return False
+    truth = data.codes(labels.target)
+    parts = dealt(truth, GUARD_FOLDS, rng)
+    gains, weights = [], []
+    for part in range(parts.max() + 1):
+        train, test = data.take(np.flatnonzero(parts != part)), np.flatnonzero(parts == part)
+        table = data.table.take(test)
+        losses = []
+        for wanted in (dict.fromkeys(numbers, 1), numbers):
+            network = labels.found(train, wanted, rng).built(build, potentials)
+            inside = [name for name in table.names if name in network]
+            losses.append(loss(network.posterior(labels.target, table.select(inside), impossible="nan"), truth[test]))
+        gains.append(np.nan_to_num(losses[0] - losses[1]))
+        weights.append(data.table.weights[test])
+    gain, weight = np.concatenate(gains), np.concatenate(weights)
+    mean = np.average(gain, weights=weight)
+    error = np.sqrt(np.average((gain - mean) ** 2, weights=weight) / len(gain))
+    return bool(mean > error)
+
+
+def _default(data: Prepared) -> Loss:
+    discrete = data.target is not None and isinstance(data.variable(data.target), Discrete)
+    return misclassification if discrete else squared_error

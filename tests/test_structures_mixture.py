@@ -1,0 +1,130 @@
+"""Naive Bayes mixtures: EM that never falls, exact agreement with the network they become, recovery of simulated groups."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import hybridbn as hb
+from hybridbn.structures import mixture
+from hybridbn.structures.mixture import mixed
+from hybridbn.structures.mixture_em import fit_mixture, held_out, responsibilities, statistics_of
+from hybridbn.structures.preparing import prepared_whole
+
+
+def simulated(rows: int, seed: int, missing: float = 0.2):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(3, size=rows)
+    data = {
+        "x": np.array([0.0, 5.0, 10.0])[group] + rng.normal(size=rows),
+        "y": 1000 * (np.array([2.0, -3.0, 2.0])[group] + rng.normal(size=rows)),
+        "c": np.array(["a", "b", "a"], dtype=object)[group],
+    }
+    flip = rng.random(rows) < 0.15
+    data["c"] = np.where(flip, rng.choice(["a", "b", "d"], rows), data["c"]).astype(object)
+    for name in ("x", "y"):
+        data[name][rng.random(rows) < missing] = np.nan
+    data["c"][rng.random(rows) < missing] = None
+    return data, group
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("components", [1, 2, 3, 6])
+def test_the_objective_never_falls(seed, components):
+    rng = np.random.default_rng(seed)
+    columns = [
+        rng.normal(size=60),
+        rng.integers(-1, 3, size=60),
+        np.where(rng.random(60) < 0.5, np.nan, rng.normal(size=60)),
+    ]
+    data = statistics_of(columns, [None, 3, None], rng.random(60) + 0.1)
+    history = np.array(fit_mixture(data, components, 3, rng).history)
+    assert (np.diff(history) >= -1e-9 * np.abs(history[1:])).all()
+
+
+@pytest.mark.parametrize("criterion", ["held_out", "bic"])
+def test_simulated_groups_are_found(criterion):
+    data, group = simulated(900, 1)
+    net = mixture(data, criterion=criterion)
+    assert len(net.variable("cluster")) == 3
+    found = net.posterior("cluster", hb.Table(data)).probabilities.argmax(axis=1)
+    assert adjusted_rand_score(group, found) > 0.6
+    complete, group = simulated(900, 2, missing=0.0)
+    found = mixture(complete, 3).posterior("cluster", hb.Table(complete)).probabilities.argmax(axis=1)
+    assert adjusted_rand_score(group, found) > 0.95
+
+
+def test_the_network_is_the_mixture():
+    data, _ = simulated(200, 3)
+    read = prepared_whole(data, "gaussian", None)
+    found = mixed(read, 4, "held_out", 20, 3, np.random.default_rng(0))
+    net = found.network("cluster")
+    np.testing.assert_allclose(net.posterior("cluster", hb.Table(data)).probabilities, found.shares, atol=1e-9)
+    logs = responsibilities(found.statistics, found.fit)[1]
+    seen = ~np.isnan(np.stack([data["x"], data["y"]], axis=1))
+    expected = logs - seen @ np.log(found.statistics.scales)
+    np.testing.assert_allclose(net.log_evidence(hb.Table(data)), expected, rtol=1e-9)
+    assert (np.diff(net.potential("cluster").table) <= 0).all()
+
+
+def test_units_do_not_matter():
+    data, _ = simulated(300, 4)
+    moved = {**data, "y": data["y"] * 1e-6 + 40}
+    first, second = mixture(data, 3), mixture(moved, 3)
+    np.testing.assert_allclose(
+        first.posterior("cluster", hb.Table(data)).probabilities,
+        second.posterior("cluster", hb.Table(moved)).probabilities,
+        atol=1e-6,
+    )
+
+
+def test_a_weight_of_two_is_two_rows():
+    data, _ = simulated(100, 5)
+    twice = {name: np.repeat(values, 2) for name, values in data.items()}
+    table, doubled = hb.Table(data, weights=np.full(100, 2.0)), hb.Table(twice)
+    one, two = (mixture(read, 1) for read in (table, doubled))
+    assert one.potential("x").variance == pytest.approx(two.potential("x").variance, rel=1e-12)
+    np.testing.assert_allclose(one.potential("c").table, two.potential("c").table, rtol=1e-12)
+
+
+@pytest.mark.parametrize("potentials", ["auto", "mte", "kernel", "multinomial", {"x": "mte"}])
+def test_any_family(potentials):
+    data, group = simulated(300, 6, missing=0.1)
+    net = mixture(data, 3, potentials)
+    found = net.posterior("cluster", hb.Table(data)).probabilities
+    assert found.shape == (300, 3)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert adjusted_rand_score(group, found.argmax(axis=1)) > 0.5
+
+
+def test_held_out_rows_are_not_seen():
+    rng = np.random.default_rng(7)
+    data = statistics_of([rng.normal(size=40)], [None], np.ones(40))
+    parts = np.arange(40) % 4
+    found = held_out(data, 1, parts, 1, rng)
+    alone = fit_mixture(data.take(parts != 2), 1, 1, rng)
+    np.testing.assert_allclose(found[parts == 2], responsibilities(data.take(parts == 2), alone)[1])
+
+
+def test_awkward_tables():
+    rng = np.random.default_rng(8)
+    assert len(mixture({"x": [1.0, 1.0, 1.0]}, 2).variable("cluster")) == 2
+    assert len(mixture({"x": rng.normal(size=3)}).variable("cluster")) == 1
+    net = mixture({"x": [1.0, np.nan, 2.0, np.nan], "c": ["a", None, "b", None]}, 2)
+    np.testing.assert_allclose(net.posterior("cluster", {}).probabilities, net.potential("cluster").table)
+    huge = mixture({"x": np.r_[rng.normal(size=50), 1e120]}, 2)
+    assert np.isfinite(huge.log_density(hb.Table({"x": [0.0, 1e120]}))).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"components": 0}, "components must be a positive whole number"),
+        ({"components": True}, "components must be a positive whole number"),
+        ({"criterion": "aic"}, "criterion must be"),
+        ({"name": "x"}, "has a column 'x'"),
+        ({"most": 1.5}, "most must be"),
+    ],
+)
+def test_bad_requests(change, message):
+    with pytest.raises(hb.HybridBNError, match=message):
+        mixture({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "a"]}, **change)
