@@ -11,7 +11,8 @@ from hybridbn.structures.clusters import class_clusters
 from hybridbn.structures.kdb import kdb
 from hybridbn.structures.mixture import mixture
 from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.selective import selective_naive_bayes
 from hybridbn.structures.tan import tan
 
-__all__ = ["chow_liu", "class_clusters", "kdb", "mixture", "naive_bayes", "selective_naive_bayes", "tan"]
+__all__ = ["chow_liu", "class_clusters", "kdb", "mixture", "naive_bayes", "nb_tree", "selective_naive_bayes", "tan"]

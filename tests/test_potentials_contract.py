@@ -7,6 +7,7 @@ from contract import CHECKS, Example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.density import Density
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.kernel import Kernel
@@ -73,6 +74,30 @@ EXAMPLES = [
             coefficients=[[[0, 0], [1, -2], [3, 1]], [[0, 0], [5, 0], [0, 1]]],
         ),
         {"x": [0.0, 2.0, -3.0], "d": [1, 0, 1], "z": [0.5, -1.0, 0.0]},
+    ),
+    Example(
+        "cases",
+        Cases(
+            Y,
+            (D, X),
+            [
+                Case(LinearGaussian(Y, (X,), intercept=1, coefficients=[0.5], variance=2), low=0.5),
+                Case(Kernel(Y, points=POINTS[:, 0], bandwidths=0.3), low=-0.5, high=2.0),
+            ],
+        ),
+        {"d": [0, 1, 1, 0], "x": [0.5, 2.0, -3.0, -1.0]},
+    ),
+    Example(
+        "cases of tables",
+        Cases(
+            C,
+            (D, Discrete("f", ("u", "v"))),
+            [
+                Multinomial(C, table=[0.2, 0.3, 0.5]),
+                Multinomial(C, (Discrete("f", ("u", "v")),), table=[[1, 0, 0], [0, 0.5, 0.5]]),
+            ],
+        ),
+        {"d": [0, 1, 1], "f": [1, 0, 1]},
     ),
     Example("softmax without parents", Softmax(C, intercept=[0, 1, -1], coefficients=np.zeros((3, 0)))),
     Example(

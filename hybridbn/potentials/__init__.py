@@ -10,10 +10,12 @@ from typing import Any
 
 from hybridbn.potentials.base import Potential
 
-__all__ = ["MTE", "Density", "Kernel", "LinearGaussian", "Multinomial", "Piece", "Potential", "Softmax"]
+__all__ = ["MTE", "Case", "Cases", "Density", "Kernel", "LinearGaussian", "Multinomial", "Piece", "Potential", "Softmax"]
 
 _HOMES = {
     "MTE": "mte",
+    "Case": "cases",
+    "Cases": "cases",
     "Density": "density",
     "Kernel": "kernel",
     "LinearGaussian": "gaussian",

@@ -1,0 +1,281 @@
+"""Naive Bayes trees: a tree of tests with a naive Bayes model in each leaf, as a network with a hidden node for the leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.discretize import equal_frequency, mdl
+from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.cases import Case, Cases
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.preparing import Prepared, prepared
+from hybridbn.structures.tree_growth import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
+from hybridbn.variables import Discrete, Variable
+
+__all__ = ["nb_tree"]
+
+INTERVALS = 8
+"""Of a number column, for tests in a tree with a continuous target."""
+
+
+def nb_tree(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    max_depth: int | None = None,
+    criterion: Criterion | None = None,
+    least: float = 30.0,
+    binary: bool = False,
+    name: str | None = None,
+) -> Network:
+    r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not tested.
+
+    As a network it has a hidden node for the leaf, above the target and, with the target, above the attributes:
+
+    .. math:: f(y, x) = \sum_l P(l) f(y \mid l) \prod_i f(x_i \mid l, y)
+
+    In a leaf, an attribute that was tested on the way has no density outside of the leaf's part of its range. So a complete
+    row belongs to one leaf, as in any tree; a row whose tested cells are missing belongs to several leaves, by Bayes' rule.
+
+    Parameters
+    ----------
+    data, target, potentials, weights : as in `naive_bayes`
+    max_depth : int, optional
+        Greatest number of tests on the way to a leaf. A number makes the *leveled* tree of Ting and Zheng, whose tests
+        have the greatest gain ratio; 0 is naive Bayes. Without it the tree grows by Kohavi's utility.
+    criterion : GainRatio, Utility or Variance, optional
+        Which test is best, and when none is worth while; the last one is for a continuous target and its default.
+    least : float
+        Nodes of less weight are not split.
+    binary : bool
+        Cut numbers in two at a test, and let the attribute count in the leaf within its part of the range. Otherwise
+        each interval is a branch, like each state of a category.
+    name : str, optional
+        Of the hidden node; by default the target's with " leaf" after it.
+
+    Returns
+    -------
+    Network
+        Its first node is the leaf, then comes the target; the attributes follow in the table's order. The states of the
+        leaf tell the tests on the way to it.
+
+    Notes
+    -----
+    Numbers are tested by intervals: those of Fayyad and Irani's entropy criterion for a discrete target, eight of
+    equal frequency for a continuous one (and, by utility, where that criterion finds none). While growing, a row whose tested cell is missing goes down all branches with their shares
+    of its weight (C4.5). A branch without rows takes its densities from the nearest node above that has some; every leaf
+    keeps some mass. There is no pruning.
+
+    References
+    ----------
+    Kohavi (1996), "Scaling up the accuracy of naive-Bayes classifiers: a decision-tree hybrid", KDD. Ting & Zheng (2003), "A study
+    of AdaBoost with naive Bayesian classifiers: weakness and improvement", section 3.2, Computational Intelligence 19.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b, c = (rng.choice(["no", "yes"], 300) for _ in range(3))
+    >>> data = {"a": a, "b": b, "c": c, "same": np.where(a == b, "same", "other")}
+    >>> net = nb_tree(data, "same")
+    >>> net.variable("same leaf").states
+    ('a: no', 'a: yes')
+    >>> net.posterior("same", {"a": "yes", "b": "yes"})["same"] > 0.95
+    True
+    >>> 0.4 < net.posterior("same", {"b": "yes"})["same"] < 0.6
+    True
+    """
+    read = prepared(data, target, potentials, weights)
+    name = name or f"{target} leaf"
+    if name in read.roles:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    if max_depth is not None and (
+        isinstance(max_depth, bool) or not isinstance(max_depth, int | np.integer) or max_depth < 0
+    ):
+        raise NetworkError(f"max_depth must be a whole number that is not negative, or None, not {max_depth!r}")
+    cells = read.codes(target)
+    discrete = isinstance(read.variable(target), Discrete)
+    seen = cells >= 0 if discrete else ~np.isnan(cells)
+    read = read.take(np.flatnonzero(seen & (read.table.weights > 0)))
+    if not len(read.table):
+        raise TableError(f"no row of positive weight has a value of {target!r}")
+    if criterion is None:
+        criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
+    tests = {column: _test_variable(read, column, isinstance(criterion, Utility)) for column in read.attributes}
+    view = _view(read, tests)
+    root = grown(view, criterion, None if max_depth is None else int(max_depth), float(least), binary)
+    return _Tree(read, target, name, tests, root, binary).network()
+
+
+def _test_variable(data: Prepared, column: str, always: bool) -> Discrete:
+    """Return what tests look at: the column's own states, or intervals of its numbers.
+
+    Numbers that tell nothing of the target by themselves have no intervals, unless they are wanted `always`: the utility of other
+    tests may be that such a number tells something in their branches.
+    """
+    variable = data.variable(column)
+    if isinstance(variable, Discrete):
+        return variable
+    values = data.codes(column)
+    assert data.target is not None
+    target = data.codes(data.target)
+    discrete = isinstance(data.variable(data.target), Discrete)
+    if discrete:
+        cuts = mdl(values, target, data.weights)
+    if not discrete or (always and not cuts):
+        cuts = equal_frequency(values, None, data.weights, bins=INTERVALS)
+    return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
+
+
+def _view(data: Prepared, tests: Mapping[str, Discrete]) -> View:
+    assert data.target is not None
+    target = data.variable(data.target)
+    codes = []
+    for column, variable in tests.items():
+        own = data.codes(column)
+        if not isinstance(data.variable(column), Discrete):
+            own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
+        codes.append(own.astype(np.intp))
+    return View(
+        codes,
+        [len(variable) for variable in tests.values()],
+        [variable.cuts is not None for variable in tests.values()],
+        data.codes(data.target),
+        len(target) if isinstance(target, Discrete) else 0,
+        data.table.weights,
+    )
+
+
+class _Tree:
+    """A grown tree on its way to a network."""
+
+    def __init__(
+        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], root: Grown, binary: bool
+    ) -> None:
+        self.data, self.target, self.tests, self.binary = data, target, tests, binary
+        self.columns = list(tests)
+        self.leaves = leaves(root)
+        self.hidden = Discrete(name, _told([self._path(leaf) for leaf in self.leaves]))
+
+    def network(self) -> Network:
+        """Return the network."""
+        mass = np.array([_mass(leaf) for leaf in self.leaves])
+        potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
+        potentials.append(self._joined(self.target, lambda leaf: self._fitted(leaf, self.target, ())))
+        for place, column in enumerate(self.columns):
+            potentials.append(self._joined(column, lambda leaf, p=place: self._attribute(leaf, p)))  # type: ignore[misc]
+        return Network(potentials)
+
+    def _path(self, leaf: Grown) -> str:
+        parts = []
+        for place, box in leaf.boxes.items():
+            variable = self.tests[self.columns[place]]
+            told = f"{variable.states[box[0]]}"
+            if variable.cuts is not None:
+                low, high = _interval(variable, box)
+                told = (
+                    f"< {high:.4g}"
+                    if low == -np.inf
+                    else f">= {low:.4g}"
+                    if high == np.inf
+                    else f"{low:.4g} to {high:.4g}"
+                )
+            parts.append(f"{variable.name}: {told}")
+        return "; ".join(parts) or "all"
+
+    def _attribute(self, leaf: Grown, place: int) -> Case:
+        """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was tested."""
+        column, box = self.columns[place], leaf.boxes.get(place)
+        if box is None:
+            return self._fitted(leaf, column, (self.target,))
+        variable = self.data.variable(column)
+        parents = (self.target,) if len(box) > 1 else ()
+        if isinstance(variable, Discrete):
+            return self._confined(leaf, variable, parents, box)
+        low, high = _interval(self.tests[column], box)
+        found = self._fitted(leaf, column, parents)
+        return Case(found.potential, low, high)
+
+    def _confined(self, leaf: Grown, variable: Discrete, parents: tuple[str, ...], box: NDArray[np.intp]) -> Case:
+        if len(box) == 1:
+            return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
+        table = self._fitted(leaf, variable.name, parents).potential.table  # type: ignore[attr-defined]
+        inside = np.zeros_like(table)
+        inside[..., box] = table[..., box]
+        given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
+        return Case(Multinomial(variable, given, table=inside / inside.sum(axis=-1, keepdims=True)))
+
+    def _fitted(self, leaf: Grown, column: str, parents: tuple[str, ...]) -> Case:
+        """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
+        node: Grown | None = leaf
+        failure: TableError | None = None
+        while node is not None:
+            if node.weights.sum() > 0:
+                try:
+                    return Case(self._learned(node, column, parents))
+                except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
+                    failure = failure or error
+            node = node.above
+        assert failure is not None
+        raise failure
+
+    def _learned(self, node: Grown, column: str, parents: tuple[str, ...]) -> Potential:
+        names = (*parents, column)
+        variables = [self.data.variable(name) for name in names]
+        fitter: Fitter = self.data.fitter(column, parents)
+        if type(fitter) is MultinomialFitter and all(isinstance(v, Discrete) for v in variables):
+            return fitter.potential(self._counted(node, names, variables))
+        rows = self.data.table.select(names).take(node.rows).with_weights(node.weights)
+        return fitter.fit(rows, variables[-1], tuple(variables[:-1]))
+
+    def _counted(self, node: Grown, names: tuple[str, ...], variables: list[Variable]) -> MultinomialStatistics:
+        sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
+        codes = [self.data.codes(name)[node.rows] for name in names]
+        known = np.all([column >= 0 for column in codes], axis=0)
+        joint = np.ravel_multi_index([column[known] for column in codes], sizes)
+        counts = np.bincount(joint, node.weights[known], int(np.prod(sizes))).astype(float).reshape(sizes)
+        return MultinomialStatistics(
+            child=variables[-1], parents=tuple(variables[:-1]), total=float(counts.sum()), counts=counts
+        )
+
+    def _joined(self, column: str, make: Callable[[Grown], Case]) -> Potential:
+        """Put the densities of all leaves together: in one table where they are tables."""
+        cases = [make(leaf) for leaf in self.leaves]
+        variable = self.data.variable(column)
+        parents = () if column == self.target else (self.data.variable(self.target),)
+        tables = [case.potential.table for case in cases if isinstance(case.potential, Multinomial)]
+        given = [parent for parent in parents if isinstance(parent, Discrete)]
+        if isinstance(variable, Discrete) and len(tables) == len(cases) and len(given) == len(parents):
+            shape = (*map(len, given), len(variable))
+            return Multinomial(
+                variable, (self.hidden, *given), table=np.stack([np.broadcast_to(table, shape) for table in tables])
+            )
+        return Cases(variable, (self.hidden, *parents), cases)
+
+
+def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the interval of numbers that some neighboring states of a discretized variable stand for."""
+    edges = (-np.inf, *(variable.cuts or ()), np.inf)
+    return float(edges[box[0]]), float(edges[box[-1] + 1])
+
+
+def _mass(leaf: Grown) -> float:
+    share, node = leaf.share, leaf.above
+    while node is not None:
+        share, node = share * node.share, node.above
+    return share
+
+
+def _told(paths: list[str]) -> tuple[str, ...]:
+    """Return names of the leaves, all different."""
+    return tuple(path if paths.count(path) == 1 else f"{path} ({number})" for number, path in enumerate(paths))
