@@ -8,6 +8,7 @@ if __name__ != "hybridbn.structures":
 
 from hybridbn.structures.chow_liu import chow_liu
 from hybridbn.structures.clusters import class_clusters
+from hybridbn.structures.hill_climb import hill_climb
 from hybridbn.structures.kdb import kdb
 from hybridbn.structures.mixture import mixture
 from hybridbn.structures.naive_bayes import naive_bayes
@@ -15,4 +16,14 @@ from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.selective import selective_naive_bayes
 from hybridbn.structures.tan import tan
 
-__all__ = ["chow_liu", "class_clusters", "kdb", "mixture", "naive_bayes", "nb_tree", "selective_naive_bayes", "tan"]
+__all__ = [
+    "chow_liu",
+    "class_clusters",
+    "hill_climb",
+    "kdb",
+    "mixture",
+    "naive_bayes",
+    "nb_tree",
+    "selective_naive_bayes",
+    "tan",
+]
