@@ -9,7 +9,7 @@ narrower than the cells that hold the posterior's mass.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from hybridbn.inference.queries import (
     solved,
 )
 from hybridbn.inference.sampling import presented
-from hybridbn.inference.solving import checked_width
+from hybridbn.inference.solving import chunks
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
@@ -129,7 +129,6 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
     """Maximize over everything that is hidden."""
     batch = Evidence(read.findings, read.rows, single=False)
     problem = problem_of(network, Question(tuple(targets), all_of=True, pointwise=True), batch)
-    checked_width(problem, options.max_bytes)
     skip = {number for number, source in enumerate(problem.sources) if isinstance(source, WeightSource)}
     result: dict[str, NDArray[Any]] = {}
 
@@ -177,7 +176,6 @@ def _marginal_mode(
     batch = Evidence(read.findings, read.rows, single=False)
     numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
     problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
-    checked_width(problem, options.max_bytes)
     impossible = contradicted(Snapshot.of(network), problem, read)
     if impossible.any():
         raise impossible_evidence(np.flatnonzero(impossible).tolist(), read.single)
@@ -236,16 +234,28 @@ def _searched(
     options: Options,
     tables: Callable[[Mapping[str, Axis], Evidence], list[Values]],
     moving: frozenset[str] | None = None,
-) -> list[_Found]:
+) -> Iterator[_Found]:
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
-    if not problem.nodes:
-        everywhere = np.arange(evidence.rows)
-        best, tied = _best(problem, tables(problem.axes, evidence), everywhere)
-        return [_Found(everywhere, evidence, dict(problem.axes), best, tied)]
-    result = []
-    for rows, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
-        part = evidence.take(rows, len(rows))
+    for rows, part in chunks(problem, evidence, options.max_bytes):
+        if problem.nodes:
+            yield from _searched_around(problem, rows, part, options, tables, movable)
+        else:
+            best, tied = _best(problem, tables(problem.axes, part), rows)
+            yield _Found(rows, part, dict(problem.axes), best, tied)
+
+
+def _searched_around(
+    problem: Problem,
+    chunk: NDArray[np.intp],
+    evidence: Evidence,
+    options: Options,
+    tables: Callable[[Mapping[str, Axis], Evidence], list[Values]],
+    movable: Sequence[str],
+) -> Iterator[_Found]:
+    """Find the best places of a chunk of rows that need nodes."""
+    for chosen, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
+        rows, part = chunk[chosen], evidence.take(chosen, len(chosen))
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
         best, tied = _best(problem, tables(axes, part), rows)
         spread = {name: _first_spread(placed.axes[name]) for name in movable}
@@ -270,8 +280,7 @@ def _searched(
                 open_rows |= spread[name] > CLOSE * (1 + np.abs(fresh[name]))
             if not open_rows.any():
                 break
-        result.append(_Found(rows, part, axes, best, tied))
-    return result
+        yield _Found(rows, part, axes, best, tied)
 
 
 def _best(

@@ -24,7 +24,7 @@ MOST_NODES = 60
 
 def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
     """Draw the posterior of a single case: bars of probabilities, or a density curve; returns the axes."""
-    if not posterior._single:
+    if not posterior.single:
         raise TableError("this is a batch of posteriors; choose a row to plot: posterior[0].plot()")
     ax = _pyplot().gca() if ax is None else ax
     if isinstance(posterior, DiscretePosterior):
@@ -41,7 +41,7 @@ def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
 
 def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
     """Draw the joint posterior of two variables of a single case; returns the axes."""
-    if not joint._single:
+    if not joint.single:
         raise TableError("this is a batch of posteriors; choose a row to plot: joint[0].plot()")
     if len(joint.variables) != 2:
         raise TableError(f"a picture shows two variables, not {len(joint.variables)}; plot marginals instead")
@@ -177,7 +177,7 @@ def _bars(ax: Any, posterior: DiscretePosterior, small: bool = False) -> None:
 def _curve(ax: Any, posterior: ContinuousPosterior) -> None:
     low, high = posterior.quantile([0.0005, 0.9995])
     margin = 0.08 * (high - low)
-    knots, _ = posterior._knots()
+    knots, _ = posterior.knots()
     inner = knots[:, 0]
     x = np.unique(
         np.concatenate([np.linspace(low - margin, high + margin, 400), inner[(inner > low) & (inner < high)]])

@@ -34,7 +34,7 @@ class Posterior(ABC):
         self, variable: Variable, single: bool, error: Values, log_evidence: Callable[[], Values] | Values | None
     ):
         self.variable = variable
-        self._single = single
+        self.single = single
         self._error = error
         self._log_evidence = log_evidence
 
@@ -53,7 +53,7 @@ class Posterior(ABC):
         return self._out(self._log_evidence)
 
     def __len__(self) -> int:
-        if self._single:
+        if self.single:
             raise TypeError("the posterior of a single case has no length")
         return len(self._error)
 
@@ -61,17 +61,23 @@ class Posterior(ABC):
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        if self._single:
+        if self.single:
             raise TableError("this is the posterior of a single case; it has no rows to choose from")
         one = isinstance(key, int | np.integer)
         rows = np.arange(len(self))[[int(key)] if one else key]
-        chosen = self._take(rows)
-        chosen._single = one
+        chosen = self.taken(rows)
+        chosen.single = one
         return chosen
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
+    def clone(self) -> Self:
+        """Return a shallow copy."""
         clone = object.__new__(type(self))
         clone.__dict__.update(self.__dict__)
+        return clone
+
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = self.clone()
         clone._error = self._error[rows]
         if callable(self._log_evidence):
             whole = self
@@ -82,7 +88,7 @@ class Posterior(ABC):
 
     def _out(self, values: Values) -> Any:
         """Return (..., rows) as the user sees it: rows first, or none."""
-        if self._single:
+        if self.single:
             value = values[..., 0]
             return value if value.ndim else value.item()
         return np.moveaxis(values, -1, 0)
@@ -93,7 +99,7 @@ class Posterior(ABC):
         if k is not None and k < 0:
             raise TableError(f"the number of draws can't be negative: {k}")
         uniforms = rng.random((len(self._error), 1 if k is None else k)).T
-        draws = self._named(self._drawn(uniforms))
+        draws = self._named(self.drawn(uniforms))
         return self._out(draws if k is not None else draws[0])
 
     def plot(self, ax: Any = None) -> Any:
@@ -103,7 +109,7 @@ class Posterior(ABC):
         return plot_posterior(self, ax)
 
     @abstractmethod
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+    def drawn(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
 
     def _named(self, drawn: NDArray[Any]) -> NDArray[Any]:
@@ -137,8 +143,9 @@ class DiscretePosterior(Posterior):
         super().__init__(variable, single, error, log_evidence)
         self._table = table
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = super()._take(rows)
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = super().taken(rows)
         clone._table = self._table[:, rows]
         return clone
 
@@ -199,7 +206,8 @@ class DiscretePosterior(Posterior):
         plain = np.array(found.tolist()) if len({type(s) for s in self.states}) == 1 and found.size else found
         return self._out(plain if plain.shape == found.shape else found)
 
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+    def drawn(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
         cumulated = np.cumsum(self._table, axis=0)
         codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
         last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
@@ -211,7 +219,7 @@ class DiscretePosterior(Posterior):
         return np.asarray(states[codes])
 
     def __repr__(self) -> str:
-        if not self._single:
+        if not self.single:
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"

@@ -133,4 +133,4 @@ def _conditional(
         soft = own.soft_part
         read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
     answer = solved(network, Question((name,)), read, options)
-    return np.asarray(posterior_of(answer, 0, variable)._drawn(uniforms[None])[0])
+    return np.asarray(posterior_of(answer, 0, variable).drawn(uniforms[None])[0])
