@@ -54,6 +54,7 @@ KEPT_BYTES = 1 << 28
 ROUNDING = 1e-12
 """No posterior is taken to be more exact than this: what rounding does to sums and products of many numbers."""
 MOST_ROUNDING = 1e-11
+EPSILON = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -135,26 +136,23 @@ class Answer:
         if options.impossible == "nan":
             self.marked = impossible if self.marked is None else self.marked | impossible
             return
-        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.single)
+        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.single, nan=True)
 
     @property
     def error(self) -> Values:
         """The estimated error of each row, and no less than what rounding may do."""
-        with np.errstate(invalid="ignore"):
-            # logarithms lose as many digits as they have before the point
-            size = np.where(np.isfinite(self.log_norms), np.abs(self.log_norms), 0.0)
-        count = len(self.problem.factors)
-        rounding = np.minimum(ROUNDING + np.finfo(float).eps * (4 * size + count), MOST_ROUNDING)
-        errors = np.maximum(self.errors, rounding)
+        # logarithms lose as many digits as they have before the point; impossible rows get the most
+        rounding = ROUNDING + EPSILON * (4 * np.abs(self.log_norms) + len(self.problem.factors))
+        errors = np.maximum(self.errors, np.minimum(rounding, MOST_ROUNDING))
         return errors if self.places is None else errors[self.places]
 
 
-def impossible_evidence(rows: Sequence[int], single: bool) -> ImpossibleEvidence:
-    """Return the error that names the rows which are impossible."""
+def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False) -> ImpossibleEvidence:
+    """Return the error that names the rows which are impossible; `nan` tells whether the question takes NaN for an answer."""
     where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
     return ImpossibleEvidence(
         f"{where} probability zero under the network, so there is no posterior; "
-        "ask with impossible='nan' to get NaN there instead",
+        + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
         tuple(rows),
     )
 

@@ -150,7 +150,16 @@ class Evidence:
         return Evidence({name: finding.take(rows) for name, finding in self.findings.items()}, count, self.single)
 
 
-_ONE = {known: frozen(np.array([known])) for known in (True, False)}
+_ONE_CELL: dict[bool, dict[str, Any]] = {
+    known: {
+        **dict.fromkeys(("likelihood", "low", "high", "functions")),
+        "observed": frozen(np.array([known])),
+        "hard": known,
+        "empty": not known,
+        "pattern": (known, False, False, False),
+    }
+    for known in (True, False)
+}
 
 
 class EvidenceReader:
@@ -168,8 +177,10 @@ class EvidenceReader:
         self._table: Table | None = None
         self.single = evidence is None or isinstance(evidence, Mapping)
         self.rows = 1
+        self._case: Evidence | None = None
         if self.single:
-            self._read.update(_single_case(network, evidence or {}, targets).findings)
+            self._case = _single_case(network, evidence or {}, targets)
+            self._read.update(self._case.findings)
         else:
             skipped = set(targets)
             variables = [network.variable(name) for name in network if name not in skipped]
@@ -190,6 +201,8 @@ class EvidenceReader:
 
     def evidence(self, names: Iterable[str] | None = None) -> Evidence:
         """Return the evidence on some variables, or on all."""
+        if self._case is not None:
+            return self._case.evidence(names)
         wanted = self.names if names is None else names
         found = {name: finding for name in wanted if (finding := self.finding(name)) is not None}
         return Evidence(found, self.rows, self.single)
@@ -224,10 +237,10 @@ def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
     """Read values given one by one, each of any kind."""
     if len(cells) == 1 and isinstance(cells[0], str | int | float):
         value = variable.code(cells[0]) if isinstance(variable, Discrete) else variable.value(cells[0])
-        finding = Finding(variable, np.array([value]))
         known = value >= 0 if isinstance(variable, Discrete) else value == value
-        # what the cached properties would find out with numpy, at ten times the cost
-        finding.__dict__.update(observed=_ONE[known], hard=known, empty=not known, pattern=(known, False, False, False))
+        # what the constructor and the cached properties would find out, at ten times the cost
+        finding = object.__new__(Finding)
+        finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))
         return finding
     many = len(cells) > 1
     if isinstance(variable, Continuous):

@@ -45,7 +45,7 @@ def joint_posterior(
     if reader.rows:
         read = relevant_evidence(network, reader, names)
         answer = solved(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options, _collectors)
-        answer.refuse(contradicted(snapshot, answer.problem, reader), options)
+        answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
         joint._read_off(answer)
     return joint
 

@@ -176,7 +176,7 @@ def _marginal_mode(
     batch = Evidence(read.findings, read.rows, single=False)
     numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
     problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
-    impossible = contradicted(Snapshot.of(network), problem, read)
+    impossible = contradicted(Snapshot.of(network), problem, read, options)
     if impossible.any():
         raise impossible_evidence(np.flatnonzero(impossible).tolist(), read.single)
     (scope,) = problem.scopes

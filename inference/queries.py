@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, TooWide
 from hybridbn.inference.answers import (
     MAX_BYTES,
     TOLERANCE,
@@ -43,6 +44,10 @@ __all__ = [
 ]
 
 
+MOST_KNOWN = 4096
+"""Single cases of which it is remembered whether they contradict themselves."""
+
+
 def posterior(network: Network, target: str, evidence: Any = None, options: Options | None = None) -> Posterior:
     """Return the posterior of one variable."""
     return posteriors(network, evidence, [target], options)[target]
@@ -69,7 +74,7 @@ def posteriors(
         return {}
     read = relevant_evidence(snapshot, reader, wanted)
     answer = solved(snapshot, Question(tuple(wanted)), read, options)
-    answer.refuse(contradicted(snapshot, answer.problem, reader), options)
+    answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
     return {
         name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
         for number, name in enumerate(wanted)
@@ -125,28 +130,56 @@ class _LogEvidence:
         return log_evidence_of(self.network, evidence, self.options, None if whole else self.target)
 
 
-def contradicted(network: Snapshot, problem: Problem, reader: EvidenceReader | Evidence) -> NDArray[np.bool_]:
+def contradicted(
+    network: Snapshot, problem: Problem, reader: EvidenceReader | Evidence, options: Options
+) -> NDArray[np.bool_]:
     """Tell the rows that are impossible for reasons which do not matter for the targets.
 
-    Only potentials with zeros can make evidence impossible, so only those are looked at.
+    Only potentials with zeros can make evidence impossible, so only those are looked at; together if that is not too wide,
+    or else each table of probabilities by itself, which overlooks contradictions that only several of them show.
     """
     names = tuple(reader.names)
     risk = problem.risks.get(names)
     if risk is None:
         risk = problem.risks[names] = _risk(network, problem, names)
     result = np.zeros(reader.rows, dtype=bool)
+    if not risk.discrete and not risk.continuous:
+        return result
+    key = _case_key(reader, names) if reader.single else None
+    if key is not None and key in risk.known:
+        result[:] = risk.known[key]
+        return result
+    options = replace(options, impossible="nan")
     if risk.discrete:
-        answer = solved(
-            network,
-            Question(joint=True, only=risk.discrete),
-            reader.evidence(risk.evidence),
-            Options(impossible="nan"),
-            nothing,
-        )
-        result |= np.isneginf(answer.log_norm)
+        read = reader.evidence(risk.evidence)
+        try:
+            result |= _impossible(network, risk.discrete, read, options)
+        except TooWide:
+            for name in risk.discrete:
+                with suppress(TooWide):
+                    result |= _impossible(network, frozenset([name]), read, options)
     if risk.continuous:
-        result |= np.isneginf(log_evidence_of(network, reader.evidence(), Options()))
+        with suppress(TooWide):
+            result |= np.isneginf(log_evidence_of(network, reader.evidence(), options))
+    if key is not None and len(risk.known) < MOST_KNOWN:
+        risk.known[key] = bool(result[0])
     return result
+
+
+def _impossible(network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options) -> NDArray[np.bool_]:
+    """Tell the rows in which the product of some tables is zero everywhere."""
+    if len(only) == 1:
+        scope = network.potential(next(iter(only))).scope
+        evidence = evidence.evidence(scope)
+    return np.isneginf(solved(network, Question(joint=True, only=only), evidence, options, nothing).log_norm)
+
+
+def _case_key(reader: EvidenceReader | Evidence, names: Iterable[str]) -> tuple[float, ...] | None:
+    """Return the values of a single case; None where there is more than values."""
+    found = [reader.finding(name) for name in names]
+    if any(finding is not None and not finding.plain for finding in found):
+        return None
+    return tuple([-1.0 if finding is None else finding.values.item() for finding in found])
 
 
 class Risk(NamedTuple):
@@ -155,6 +188,8 @@ class Risk(NamedTuple):
     discrete: frozenset[str]
     evidence: tuple[str, ...]
     continuous: bool
+    known: dict[tuple[float, ...], bool]
+    """Single cases that were looked at before."""
 
 
 def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
@@ -164,7 +199,7 @@ def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
         name for name in risky if all(isinstance(variable, Discrete) for variable in network.potential(name).variables)
     }
     mentioned = {name for risk in discrete for name in network.potential(risk).scope}
-    return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete)
+    return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete, {})
 
 
 def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:

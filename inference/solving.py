@@ -15,6 +15,7 @@ from hybridbn.inference.placement import STRICTER, place, start_cells
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.shared import SharedGrid, shared_grid
 from hybridbn.inference.sources import Axis
+from hybridbn.potentials.base import frozen
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Solution", "checked_width", "chunks", "solutions"]
@@ -22,6 +23,7 @@ __all__ = ["Solution", "checked_width", "chunks", "solutions"]
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 26
 MOST_ROWS = 1 << 14
+_FIRST = frozen(np.arange(1))
 
 
 @dataclass
@@ -48,7 +50,11 @@ class Solution:
 
 def chunks(problem: Problem, evidence: Evidence, max_bytes: float) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
     """Yield the rows in chunks whose size depends on the problem alone, with their evidence."""
-    row = 8 * max(checked_width(problem, max_bytes), 1.0)
+    width = checked_width(problem, max_bytes)
+    if evidence.rows == 1:
+        yield _FIRST, evidence
+        return
+    row = 8 * max(width, 1.0)
     chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
     for start in range(0, max(evidence.rows, 1), chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
