@@ -170,6 +170,12 @@ class EvidenceReader:
     network : Network
     evidence : mapping, table or None
     targets : names that a mapping must not mention; as columns of a table they are ignored
+
+    Attributes
+    ----------
+    kind : str
+        Of frame that the evidence came in, "pandas" for a mapping.
+    index : pandas.Index or None
     """
 
     def __init__(self, network: Network, evidence: Any, targets: Sequence[str] = ()) -> None:
@@ -178,6 +184,7 @@ class EvidenceReader:
         self.single = evidence is None or isinstance(evidence, Mapping)
         self.rows = 1
         self._case: Evidence | None = None
+        self.kind, self.index = "pandas", None
         if self.single:
             self._case = _single_case(network, evidence or {}, targets)
             self._read.update(self._case.findings)
@@ -185,6 +192,8 @@ class EvidenceReader:
             skipped = set(targets)
             variables = [network.variable(name) for name in network if name not in skipped]
             self._table = Table(evidence, variables=variables)
+            self.kind = "table" if isinstance(evidence, Table) else self._table.kind
+            self.index = evidence.index if self.kind == "pandas" else None
             self.rows = len(self._table)
 
     @property
@@ -228,7 +237,9 @@ def _column(variable: Variable, table: Table) -> Finding:
         return Finding(variable, table.column(variable.name))
     except TableError:
         cells = table.raw(variable.name).tolist()
-        if any(isinstance(cell, Interval | set | frozenset | Mapping) or callable(cell) for cell in cells):
+        # numbers and states together are evidence on a discretized number
+        mixed = isinstance(variable, Discrete) and variable.cuts is not None
+        if mixed or any(isinstance(cell, Interval | set | frozenset | Mapping) or callable(cell) for cell in cells):
             return _cells(variable, cells)
         raise
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.presenting import presented
 from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import (
     Options,
@@ -22,7 +23,7 @@ from hybridbn.inference.queries import (
     relevant_evidence,
     solved,
 )
-from hybridbn.inference.sampling import draw_jointly, presented
+from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solving import Solution
 from hybridbn.network import Network
 from hybridbn.variables import Continuous, Discrete, Values, Variable

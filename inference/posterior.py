@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.variables import Discrete, Values, Variable
@@ -103,7 +103,10 @@ class Posterior(ABC):
         return self._out(draws if k is not None else draws[0])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the distribution of a single case with matplotlib; returns the axes."""
+        """Draw the distribution with matplotlib; returns the axes.
+
+        For a batch, at most 100 rows: bars of probabilities, or medians with the intervals that hold 50 and 90 %.
+        """
         from hybridbn.inference.plots import plot_posterior
 
         return plot_posterior(self, ax)
@@ -193,6 +196,37 @@ class DiscretePosterior(Posterior):
     def std(self) -> Any:
         """Return the standard deviation of the state, where the states are numbers."""
         return np.sqrt(self.var())
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Return the probability of a state up to `x`, where the states are numbers; of m points in n rows: (n, m)."""
+        points = np.asarray(x, dtype=float)
+        if points.ndim > 1:
+            raise TableError("give one point, or a list of points that all rows share")
+        below = (self._numbers() <= points[..., None]).astype(float)
+        return self._out(np.minimum(below @ self._table, 1.0))
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Return the smallest state up to which the probability is at least `q`, where the states are numbers."""
+        levels = np.asarray(q, dtype=float)
+        if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
+            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
+        numbers = self._numbers()
+        order = np.argsort(numbers, kind="stable")
+        sums = np.cumsum(self._table[order], axis=0)
+        # sums are rounded; a level that is met but for rounding is met, and states of probability zero are no quantiles
+        met = (sums >= levels[..., None, None] * sums[-1] - 1e-14) & (sums > 0)
+        found = numbers[order][np.argmax(met, axis=-2)]
+        return self._out(np.where(np.isnan(sums[-1]), np.nan, found))
+
+    def median(self) -> Any:
+        """Return the median, where the states are numbers."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.9) -> Any:
+        """Return the ends of the central interval that holds at least this probability: (2,), or (rows, 2)."""
+        if not 0 < level < 1:
+            raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
+        return self.quantile([(1 - level) / 2, (1 + level) / 2])
 
     def _numbers(self) -> Values:
         if not all(isinstance(state, int | float) for state in self.states):
