@@ -322,20 +322,20 @@ def test_what_can_not_be_explained():
 
 
 def test_equally_good_points_are_not_mixed():
-    """Peaks at (1, 1) and (-1, -1): each variable alone may have either, both together not (1, -1)."""
+    """Peaks at (-1, 1) and (1, -1): each variable alone may have either value, both together not (-1, -1)."""
     x, y = hb.Continuous("x", domain=(-3, 3)), hb.Continuous("y", domain=(-3, 3))
 
     def two_peaks(x, y):
         # odd in y, so it integrates to one
         near = np.exp(-((np.abs(x) - 1) ** 2) - (np.abs(y) - 1) ** 2)
-        return 1 / 6 + 0.1 * np.tanh(4 * x) * np.tanh(4 * y) * near
+        return 1 / 6 - 0.1 * np.tanh(4 * x) * np.tanh(4 * y) * near
 
     net = hb.Network(
         [hb.Density(x, function=lambda x: np.full_like(x, 1 / 6)), hb.Density(y, parents=(x,), function=two_peaks)]
     )
     found = net.most_probable()
-    assert found["x"] * found["y"] > 0
-    best = net.log_density(pd.DataFrame([{"x": 1.0, "y": 1.0}]))[0]
+    assert found["x"] * found["y"] < 0
+    best = net.log_density(pd.DataFrame([{"x": 1.0, "y": -1.0}]))[0]
     assert net.log_density(pd.DataFrame([found]))[0] >= best
 
 
