@@ -185,8 +185,11 @@ def _log_step(step: _Step, slots: Sequence[Values | None], combine: str) -> Valu
     if combine == "max":
         return np.asarray(np.squeeze(peak, over))
     peak = np.where(np.isfinite(peak), peak, 0.0)
+    # tables are large here: no more of them than needed, but an input is not overwritten
+    scaled = np.subtract(total, peak, out=total if len(operands) > 1 else None)
+    np.exp(scaled, out=scaled)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.sum(np.exp(total - peak), axis=over)) + np.squeeze(peak, over))
+        return np.asarray(np.log(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
 
 
 # -- compilation --------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class Posterior(ABC):
     ----------
     variable : Variable
     error : float or ndarray
-        Estimated absolute error of probabilities (0 up to rounding where everything is in closed form).
+        Estimated absolute error of probabilities; 1e-12 or more, for rounding, where everything is in closed form.
     """
 
     variable: Variable
