@@ -109,7 +109,7 @@ class Queries:
     ) -> Any:
         """Return the most probable values of all hidden variables together, or of some with the others summed out.
 
-        A dict for a mapping of evidence, a DataFrame for a table. Exact for discrete and linear Gaussian networks; where other
+        A dict for a mapping of evidence, for a table the same kind of frame (pandas, polars, arrow, `Table`). Exact for discrete and linear Gaussian networks; where other
         continuous variables are hidden it is a search around the posterior's mass.
 
         Examples
@@ -137,9 +137,9 @@ class Queries:
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
     ) -> Any:
-        """Draw rows from the network, exactly conditional on the evidence; a DataFrame.
+        """Draw rows from the network, exactly conditional on the evidence.
 
-        `n` rows for a mapping of evidence, `n` for each row of a table. Row by row the random numbers are its own, so
+        `n` rows for a mapping of evidence, as a DataFrame; `n` for each row of a table, as the same kind of frame. Row by row the random numbers are its own, so
         the first rows of a larger sample are the smaller sample.
         """
         from hybridbn.inference.queries import Options

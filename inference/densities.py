@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,28 @@ class ContinuousPosterior(Posterior):
     variable: Continuous
 
     # families give these, on arrays (m, rows)
+    @property
+    def numbers(self) -> int:
+        """How many numbers the density of one row takes."""
+        return 2
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+        """Join the densities of groups of rows into that of `rows` rows."""
+        raise NotImplementedError
+
+    def answered(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
+        """Return the density with all that belongs to an answer; marked rows become NaN."""
+        clone = self.clone()
+        clone.single, clone._error, clone._log_evidence = single, error, log_evidence
+        if marked is not None:
+            clone._blank(marked)
+        return clone
+
+    def _blank(self, marked: NDArray[np.bool_]) -> None:
+        """Make the density of some rows NaN."""
+        raise NotImplementedError
+
     @abstractmethod
     def _pdf(self, x: Values) -> Values: ...
 
@@ -36,11 +59,11 @@ class ContinuousPosterior(Posterior):
     def _cdf(self, x: Values) -> Values: ...
 
     @abstractmethod
-    def _knots(self) -> tuple[Values, Values]:
+    def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
 
     @abstractmethod
-    def _moments(self) -> tuple[Values, Values]:
+    def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
 
     def mean(self) -> Any:
@@ -54,6 +77,15 @@ class ContinuousPosterior(Posterior):
     def std(self) -> Any:
         """Return the standard deviation."""
         return self._out(np.sqrt(self._moments()[1]))
+
+    def _moments(self) -> tuple[Values, Values]:
+        """Return mean and variance, worked out in blocks of rows."""
+        rows = len(self._error)
+        block = max(1, BLOCK // max(self._width, 1))
+        if block >= rows:
+            return self.moments()
+        parts = [self.taken(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)]
+        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
 
     def pdf(self, x: ArrayLike) -> Any:
         """Return the density at `x`; of m points in n rows: (n, m)."""
@@ -124,7 +156,7 @@ class ContinuousPosterior(Posterior):
         return np.asarray(-np.sum(density * logs * half[:, None] * weights[:, None], axis=(0, 1)))[None]
 
     def _grid(self) -> Values:
-        knots, _ = self._knots()
+        knots, _ = self.knots()
         parts = np.linspace(0, 1, 5)[:-1, None]
         fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
         return np.concatenate([fine.reshape(4 * (len(knots) - 1), -1), knots[-1:]])
@@ -145,7 +177,7 @@ class ContinuousPosterior(Posterior):
         In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and TAN over
         MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
         """
-        if not self._single:
+        if not self.single:
             raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
         return self._as_mte(**options)
 
@@ -164,7 +196,7 @@ class ContinuousPosterior(Posterior):
         result = np.empty(x.shape)
         for start in range(0, rows, block):
             chosen = np.arange(start, min(start + block, rows))
-            result[:, chosen] = getattr(self._take(chosen), method)(x[:, chosen])
+            result[:, chosen] = getattr(self.taken(chosen), method)(x[:, chosen])
         return result
 
     @property
@@ -194,16 +226,17 @@ class ContinuousPosterior(Posterior):
 
     def _brackets(self, levels: Values) -> tuple[Values, Values]:
         """Return bounds of the quantiles at some levels (levels, rows)."""
-        knots, at_knots = self._knots()
+        knots, at_knots = self.knots()
         columns = np.arange(levels.shape[1])
         position = np.stack([np.clip((at_knots < level).sum(axis=0), 1, len(knots) - 1) for level in levels])
         return knots[position - 1, columns], knots[position, columns]
 
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+    def drawn(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
         return self._by_rows("_quantile", uniforms)
 
     def __repr__(self) -> str:
         name = self.variable.name
-        if not self._single:
+        if not self.single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
         return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"

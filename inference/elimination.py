@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybridbn.inference.cliques import Clique, assign, junction_tree
 from hybridbn.inference.ordering import Order, best_order
+from hybridbn.inference.products import ENOUGH, MatrixProduct, matrix_product
 from hybridbn.variables import Values
 
 __all__ = ["Factor", "Program", "compile_program", "order_of"]
@@ -21,6 +24,8 @@ __all__ = ["Factor", "Program", "compile_program", "order_of"]
 _ROWS = "Z"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 _BLAS_CELLS = 20_000
+_FEW = 8
+"""Inputs of a step among which the best pair is looked for."""
 
 
 class Factor(NamedTuple):
@@ -37,6 +42,7 @@ class _Step(NamedTuple):
     subscripts: str
     divide: bool
     blas: bool
+    product: MatrixProduct | None
     done_with: tuple[int, ...]
 
 
@@ -61,6 +67,7 @@ class Program:
     rows: list[bool] = field(default_factory=list)
     folded: dict[int, Values] = field(default_factory=dict)
     _known: frozenset[int] | None = None
+    _laid: dict[int, Values] = field(default_factory=dict)
 
     def run(self, arrays: Mapping[int, Values]) -> list[Values]:
         """Return the table over each scope, in linear arithmetic.
@@ -118,14 +125,36 @@ class Program:
         self.folded = {slot: array for slot in static & read if (array := slots[slot]) is not None}
         self._known = frozenset(step.output for step in self.steps if step.output in static)
 
-    @staticmethod
-    def _apply(step: _Step, slots: Sequence[Values | None]) -> Values:
+    def _apply(self, step: _Step, slots: Sequence[Values | None]) -> Values:
         if step.divide:
             top, bottom = _aligned(step, slots)[0]
             return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
+        if step.product is not None:
+            multiplied = self._multiplied(step, step.product, slots)
+            if multiplied is not None:
+                return multiplied
         operands = [slots[slot] for slot in step.inputs]
         product: Values = np.einsum(step.subscripts, *operands, optimize=step.blas)  # type: ignore[arg-type]
         return product
+
+    def _multiplied(self, step: _Step, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
+        """Multiply as matrices; None where that is not possible, or would not pay."""
+        slot = step.inputs[product.left]
+        left, right = slots[slot], slots[step.inputs[1 - product.left]]
+        assert left is not None
+        assert right is not None
+        if self.rows[slot]:
+            if left.shape[-1] != 1 or right.shape[-1] != 1:
+                return None
+            left = left[..., 0]
+        matrix = self._laid.get(step.output)
+        if matrix is None:
+            if product.turned is not None and slot not in self.folded and self.warm:
+                return None
+            matrix = product.matrix(left)
+            if slot in self.folded:
+                self._laid[step.output] = matrix
+        return product.multiplied(matrix, product.others(left), right)
 
 
 def _aligned(step: _Step, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
@@ -156,22 +185,14 @@ def _log_step(step: _Step, slots: Sequence[Values | None], combine: str) -> Valu
     if combine == "max":
         return np.asarray(np.squeeze(peak, over))
     peak = np.where(np.isfinite(peak), peak, 0.0)
+    # tables are large here: no more of them than needed, but an input is not overwritten
+    scaled = np.subtract(total, peak, out=total if len(operands) > 1 else None)
+    np.exp(scaled, out=scaled)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.sum(np.exp(total - peak), axis=over)) + np.squeeze(peak, over))
+        return np.asarray(np.log(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
 
 
 # -- compilation --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Clique:
-    names: tuple[str, ...]
-    parent: int | None
-    separator: tuple[str, ...] = ()
-    inputs: list[int] = field(default_factory=list)
-    scopes: list[int] = field(default_factory=list)
-    children: list[int] = field(default_factory=list)
-    message: int = -1
 
 
 def order_of(factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> Order:
@@ -203,103 +224,14 @@ def compile_program(
     if not factors:
         return Program((), tuple(scopes), order)
     compiler = _Compiler(Program(tuple(factors), tuple(scopes), order), sizes)
-    cliques = _junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
-    _assign(cliques, factors, scopes)
+    cliques = junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
+    assign(cliques, [factor.names for factor in factors], scopes)
     compiler.collect(cliques)
     if len(scopes) == 1:
         compiler.program.outputs.append(compiler.product(cliques[-1].inputs, scopes[0]))
     else:
         compiler.distribute(cliques)
     return compiler.finish()
-
-
-def _junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep: tuple[str, ...]) -> list[_Clique]:
-    """Make cliques in elimination order, children before parents; the last one is the only root."""
-    around: dict[str, set[str]] = {}
-    for scope in scopes:
-        for name in scope:
-            around.setdefault(name, set()).update(scope)
-    cliques: list[_Clique] = []
-    home: dict[str, int] = {}
-    place = {name: i for i, name in enumerate([*order, *keep])}
-    for name in order:
-        members = around.pop(name, {name})
-        rest = members - {name}
-        for other in rest:
-            around[other] |= rest
-            around[other].discard(name)
-        home[name] = len(cliques)
-        ranked = tuple(sorted(members, key=place.__getitem__))
-        cliques.append(_Clique(ranked, None, ranked[1:]))
-    cliques.append(_Clique(keep, None))
-    last = len(cliques) - 1
-    for clique in cliques[:-1]:
-        first = next((name for name in clique.separator if name in home), None)
-        clique.parent = last if first is None else home[first]
-    # a clique whose parent holds nothing but their separator takes the parent's place
-    into = list(range(len(cliques)))
-    for i, clique in enumerate(cliques[:-1]):
-        parent = clique.parent
-        assert parent is not None
-        if parent != last and into[parent] == parent and set(cliques[parent].names) == set(clique.separator):
-            into[parent] = i
-
-    def final(i: int) -> int:
-        while into[i] != i:
-            i = into[i]
-        return i
-
-    merged: dict[int, _Clique] = {}
-    for i, clique in enumerate(cliques):
-        if into[i] != i:
-            absorber = cliques[final(i)]
-            absorber.parent, absorber.separator = clique.parent, clique.separator
-    for i, clique in enumerate(cliques):
-        if into[i] == i:
-            if clique.parent is not None:
-                clique.parent = final(clique.parent)
-            merged[i] = clique
-    return _children_first(merged, last)
-
-
-def _children_first(cliques: dict[int, _Clique], root: int) -> list[_Clique]:
-    below: dict[int, list[int]] = {i: [] for i in cliques}
-    for i, clique in cliques.items():
-        if clique.parent is not None:
-            below[clique.parent].append(i)
-    visited, waiting = [], [root]
-    while waiting:
-        i = waiting.pop()
-        visited.append(i)
-        waiting.extend(below[i])
-    visited.reverse()
-    number = {i: k for k, i in enumerate(visited)}
-    ordered = [cliques[i] for i in visited]
-    for i, clique in zip(visited, ordered, strict=True):
-        clique.parent = None if clique.parent is None else number[clique.parent]
-        clique.children = [number[child] for child in below[i]]
-    return ordered
-
-
-def _assign(cliques: list[_Clique], factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]]) -> None:
-    """Put every factor and every scope asked for into a clique that holds its names."""
-    holding: dict[str, list[int]] = {}
-    for i, clique in enumerate(cliques):
-        for name in clique.names:
-            holding.setdefault(name, []).append(i)
-
-    def find(names: tuple[str, ...]) -> int:
-        if not names:
-            return len(cliques) - 1
-        wanted = set(names)
-        rarest = min(names, key=lambda name: len(holding[name]))
-        return min((i for i in holding[rarest] if wanted <= set(cliques[i].names)), key=lambda i: len(cliques[i].names))
-
-    for slot, factor in enumerate(factors):
-        cliques[find(factor.names)].inputs.append(slot)
-    if len(scopes) > 1:
-        for number, scope in enumerate(scopes):
-            cliques[find(scope)].scopes.append(number)
 
 
 class _Compiler:
@@ -318,9 +250,13 @@ class _Compiler:
         letter = dict(zip(union, _LETTERS, strict=False))
         parts = ["".join(letter[n] for n in program.names[i]) + _ROWS * program.rows[i] for i in inputs]
         subscripts = f"{','.join(parts)}->{''.join(letter[n] for n in out)}{_ROWS * with_rows}"
-        blas = len(inputs) == 2 and not with_rows and self.cells(union) > _BLAS_CELLS
+        product = None
+        if len(inputs) == 2 and not divide:
+            names = [program.names[i] for i in inputs]
+            product = matrix_product(names, [program.rows[i] for i in inputs], out, [self.cells(n) for n in names])
+        blas = len(inputs) == 2 and not with_rows and product is None and self.cells(union) > _BLAS_CELLS
         slot = len(program.names)
-        program.steps.append(_Step(inputs, slot, subscripts, divide, blas, ()))
+        program.steps.append(_Step(inputs, slot, subscripts, divide, blas, product, ()))
         program.names.append(out)
         program.rows.append(with_rows)
         self.static.append(all(self.static[i] for i in inputs))
@@ -332,6 +268,8 @@ class _Compiler:
         The result has those names of `out` that the inputs mention.
         """
         names = self.program.names
+        if 2 < len(inputs) <= _FEW and self.cells(dict.fromkeys(n for i in inputs for n in names[i])) >= ENOUGH:
+            inputs = self._thinned(list(inputs), out)
         rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
         current = rank[0]
         for position, other in enumerate(rank[1:], start=2):
@@ -343,18 +281,34 @@ class _Compiler:
         final = tuple(n for n in out if n in names[current])
         return current if names[current] == final else self.emit((current,), final)
 
+    def _thinned(self, inputs: list[int], out: tuple[str, ...]) -> list[int]:
+        """Multiply all but two of the inputs, the pair with the smallest result first; what needs no evidence before that."""
+        names = self.program.names
+        while len(inputs) > 2:
+            best: tuple[Any, ...] = ()
+            for one, other in combinations(inputs, 2):
+                kept = set(out).union(*(names[i] for i in inputs if i not in (one, other)))
+                result = tuple(n for n in dict.fromkeys(names[one] + names[other]) if n in kept)
+                static = self.static[one] and self.static[other]
+                rank = (not static, self.cells(result), one, other)
+                if not best or rank < best[0]:
+                    best = rank, one, other, result
+            _, one, other, result = best
+            inputs = [i for i in inputs if i not in (one, other)] + [self.emit((one, other), result)]
+        return inputs
+
     def cells(self, names: Iterable[str]) -> float:
         """Return the size of a table over these names."""
         return math.prod(float(self.sizes[name]) for name in names)
 
-    def collect(self, cliques: list[_Clique]) -> None:
+    def collect(self, cliques: list[Clique]) -> None:
         """Send messages from the leaves to the root."""
         for clique in cliques:
             clique.inputs += [cliques[c].message for c in clique.children if cliques[c].message >= 0]
             if clique.parent is not None and clique.inputs:
                 clique.message = self.product(clique.inputs, clique.separator)
 
-    def distribute(self, cliques: list[_Clique]) -> None:
+    def distribute(self, cliques: list[Clique]) -> None:
         """Send messages back from the root and read off the tables asked for."""
         names, outputs = self.program.names, dict[int, int]()
         upper = [-1] * len(cliques)
@@ -362,6 +316,9 @@ class _Compiler:
             clique = cliques[i]
             inputs = clique.inputs + [upper[i]] * (upper[i] >= 0)
             if not inputs or not (clique.scopes or clique.children):
+                continue
+            if len(clique.scopes) + len(clique.children) <= 2 and self.cells(clique.names) >= ENOUGH:
+                self._distribute_apart(cliques, clique, inputs, upper, outputs)
                 continue
             available = {name for slot in inputs for name in names[slot]}
             belief = self.product(inputs, tuple(name for name in clique.names if name in available))
@@ -375,6 +332,22 @@ class _Compiler:
                     down = self.emit((down, aligned), names[down], divide=True)
                 upper[child] = down
         self.program.outputs.extend(outputs[number] for number in range(len(self.program.scopes)))
+
+    def _distribute_apart(
+        self, cliques: list[Clique], clique: Clique, inputs: list[int], upper: list[int], outputs: dict[int, int]
+    ) -> None:
+        """Send messages from a wide clique with few neighbors, each from the others: its own table is never made for all rows."""
+        below: list[tuple[int, int]] = []
+        for child in clique.children:
+            message = cliques[child].message
+            others = [slot for slot in inputs if slot != message]
+            if others:
+                upper[child] = self.product(others, cliques[child].separator)
+                below.append((upper[child], message))
+        for number in clique.scopes:
+            scope = self.program.scopes[number]
+            near = [pair for pair in below if pair[1] >= 0 and set(scope) <= set(self.program.names[pair[0]])]
+            outputs[number] = self.product(near[0] if near else inputs, scope)
 
     def finish(self) -> Program:
         """Note after which step each array is no longer read, so that memory is given back early."""

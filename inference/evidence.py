@@ -150,7 +150,16 @@ class Evidence:
         return Evidence({name: finding.take(rows) for name, finding in self.findings.items()}, count, self.single)
 
 
-_ONE = {known: frozen(np.array([known])) for known in (True, False)}
+_ONE_CELL: dict[bool, dict[str, Any]] = {
+    known: {
+        **dict.fromkeys(("likelihood", "low", "high", "functions")),
+        "observed": frozen(np.array([known])),
+        "hard": known,
+        "empty": not known,
+        "pattern": (known, False, False, False),
+    }
+    for known in (True, False)
+}
 
 
 class EvidenceReader:
@@ -161,6 +170,12 @@ class EvidenceReader:
     network : Network
     evidence : mapping, table or None
     targets : names that a mapping must not mention; as columns of a table they are ignored
+
+    Attributes
+    ----------
+    kind : str
+        Of frame that the evidence came in, "pandas" for a mapping.
+    index : pandas.Index or None
     """
 
     def __init__(self, network: Network, evidence: Any, targets: Sequence[str] = ()) -> None:
@@ -168,12 +183,17 @@ class EvidenceReader:
         self._table: Table | None = None
         self.single = evidence is None or isinstance(evidence, Mapping)
         self.rows = 1
+        self._case: Evidence | None = None
+        self.kind, self.index = "pandas", None
         if self.single:
-            self._read.update(_single_case(network, evidence or {}, targets).findings)
+            self._case = _single_case(network, evidence or {}, targets)
+            self._read.update(self._case.findings)
         else:
             skipped = set(targets)
             variables = [network.variable(name) for name in network if name not in skipped]
             self._table = Table(evidence, variables=variables)
+            self.kind = "table" if isinstance(evidence, Table) else self._table.kind
+            self.index = evidence.index if self.kind == "pandas" else None
             self.rows = len(self._table)
 
     @property
@@ -190,6 +210,8 @@ class EvidenceReader:
 
     def evidence(self, names: Iterable[str] | None = None) -> Evidence:
         """Return the evidence on some variables, or on all."""
+        if self._case is not None:
+            return self._case.evidence(names)
         wanted = self.names if names is None else names
         found = {name: finding for name in wanted if (finding := self.finding(name)) is not None}
         return Evidence(found, self.rows, self.single)
@@ -215,7 +237,9 @@ def _column(variable: Variable, table: Table) -> Finding:
         return Finding(variable, table.column(variable.name))
     except TableError:
         cells = table.raw(variable.name).tolist()
-        if any(isinstance(cell, Interval | set | frozenset | Mapping) or callable(cell) for cell in cells):
+        # numbers and states together are evidence on a discretized number
+        mixed = isinstance(variable, Discrete) and variable.cuts is not None
+        if mixed or any(isinstance(cell, Interval | set | frozenset | Mapping) or callable(cell) for cell in cells):
             return _cells(variable, cells)
         raise
 
@@ -224,10 +248,10 @@ def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
     """Read values given one by one, each of any kind."""
     if len(cells) == 1 and isinstance(cells[0], str | int | float):
         value = variable.code(cells[0]) if isinstance(variable, Discrete) else variable.value(cells[0])
-        finding = Finding(variable, np.array([value]))
         known = value >= 0 if isinstance(variable, Discrete) else value == value
-        # what the cached properties would find out with numpy, at ten times the cost
-        finding.__dict__.update(observed=_ONE[known], hard=known, empty=not known, pattern=(known, False, False, False))
+        # what the constructor and the cached properties would find out, at ten times the cost
+        finding = object.__new__(Finding)
+        finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))
         return finding
     many = len(cells) > 1
     if isinstance(variable, Continuous):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.errors import TableError
+from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import Options, Snapshot, contradicted, posterior_of, solved
+from hybridbn.inference.queries import Options, Snapshot, contradicted, impossible_evidence, posterior_of, solved
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
 
@@ -74,8 +74,11 @@ def explain(
     odds = []
     for count in range(len(names) + 1):
         part = Evidence({name: read.findings[name] for name in names[:count]}, 1, single=True)
-        answer = solved(snapshot, Question((target,)), part, options)
-        answer.refuse(contradicted(snapshot, answer.problem, part), options)
+        try:
+            answer = solved(snapshot, Question((target,)), part, options)
+            answer.refuse(contradicted(snapshot, answer.problem, part, options), options)
+        except ImpossibleEvidence:
+            raise impossible_evidence([0], single=True) from None
         found = posterior_of(answer, 0, variable)
         assert isinstance(found, DiscretePosterior)
         odds.append(found.probabilities)

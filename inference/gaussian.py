@@ -97,10 +97,7 @@ class GaussianComponent:
         mean = np.empty([len(targets), *sizes, evidence.rows])
         covariance = np.zeros([len(targets), len(targets), *sizes, evidence.rows])
         for group in self._groups(evidence):
-            triangle, right, _, _ = self._solved(group, axes)
-            solution = np.asarray(np.linalg.solve(triangle, right)) if group.hidden else right
-            means = -self._applied(solution, group, axes, evidence)
-            inverse = np.asarray(np.linalg.inv(triangle)) if group.hidden else triangle
+            means, inverse = self._conditional(group, axes, evidence)
             full = inverse @ np.swapaxes(inverse, -1, -2)
             place = {name: i for i, name in enumerate(group.hidden)}
             for i, target in enumerate(targets):
@@ -113,6 +110,23 @@ class GaussianComponent:
                         spread = self._expanded(full[..., place[target], place[other]], axes)
                         covariance[i, j][..., group.rows] = spread[..., None]
         return Moments(mean, covariance)
+
+    def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
+        """Return mean and variance of closed variables, each (targets, *names, rows), as `moments` does."""
+        sizes = [axes[name].size for name in self.names]
+        mean = np.empty([len(targets), *sizes, evidence.rows])
+        variance = np.zeros([len(targets), *sizes, evidence.rows])
+        for group in self._groups(evidence):
+            means, inverse = self._conditional(group, axes, evidence)
+            full = np.einsum("...ij,...ij->...i", inverse, inverse)
+            place = {name: i for i, name in enumerate(group.hidden)}
+            for i, target in enumerate(targets):
+                if target in place:
+                    mean[i][..., group.rows] = means[place[target]]
+                    variance[i][..., group.rows] = self._expanded(full[..., place[target]], axes)[..., None]
+                else:
+                    mean[i][..., group.rows] = evidence.findings[target].values[group.rows]
+        return mean, variance
 
     # -- numerics -------------------------------------------------------------------------------------------------
 
@@ -184,6 +198,13 @@ class GaussianComponent:
             triangle, right, below = matrix[..., :0, :0], matrix[..., :0, :], matrix
         constant = constant - (len(self.potentials) - count) * 0.5 * math.log(2 * math.pi)
         return triangle, right, below, self._expanded(constant, axes)[..., None]
+
+    def _conditional(self, group: _Group, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
+        """Return the means of the hidden variables (hidden, *names, rows), and the inverse of the triangle."""
+        triangle, right, _, _ = self._solved(group, axes)
+        solution = np.asarray(np.linalg.solve(triangle, right)) if group.hidden else right
+        inverse = np.asarray(np.linalg.inv(triangle)) if group.hidden else triangle
+        return -self._applied(solution, group, axes, evidence), inverse
 
     def _continuous(self, name: str) -> bool:
         return not any(v.name == name and isinstance(v, Discrete) for p in self.potentials for v in p.variables)

@@ -9,21 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.problem import Question
+from hybridbn.inference.presenting import presented
+from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import (
-    Answer,
     Options,
     Snapshot,
     checked_targets,
     contradicted,
     log_evidence_of,
-    node_axis_of,
     posterior_of,
     relevant_evidence,
     solved,
 )
-from hybridbn.inference.sampling import draw_jointly, presented
+from hybridbn.inference.sampling import draw_jointly
+from hybridbn.inference.solving import Solution
 from hybridbn.network import Network
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -44,8 +45,8 @@ def joint_posterior(
     joint = JointPosterior(variables, snapshot, reader.evidence(), options)
     if reader.rows:
         read = relevant_evidence(network, reader, names)
-        answer = solved(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options)
-        answer.refuse(contradicted(snapshot, answer.problem, reader), options)
+        answer = solved(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options, _collectors)
+        answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
         joint._read_off(answer)
     return joint
 
@@ -63,7 +64,7 @@ class JointPosterior:
     ) -> None:
         self.variables = variables
         self._network, self._evidence, self._options = network, evidence, options
-        self._single = evidence.single
+        self.single = evidence.single
         self._names = tuple(variable.name for variable in variables)
         numbers = sum(isinstance(variable, Continuous) for variable in variables)
         sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
@@ -74,17 +75,25 @@ class JointPosterior:
 
     def _read_off(self, answer: Answer) -> None:
         if self._table is not None:
-            self._table = answer.table(0)
+            (table,) = answer.collected
+            assert isinstance(table, TableCollector)
+            self._table = answer.arranged(table.table)
+        else:
+            (moments,) = answer.collected
+            assert isinstance(moments, _MomentCollector)
+            self._mean, self._covariance = answer.arranged(moments.mean), answer.arranged(moments.covariance)
         self._error = answer.error
-        self._mean, self._covariance = _moments(answer, [v.name for v in self.variables if isinstance(v, Continuous)])
+        rows = self._evidence.rows
+        if self._table is not None:
+            self._mean, self._covariance = np.empty((0, rows)), np.empty((0, 0, rows))
 
     def __len__(self) -> int:
-        if self._single:
+        if self.single:
             raise TypeError("the posterior of a single case has no length")
         return self._evidence.rows
 
     def __getitem__(self, key: Any) -> Self:
-        if self._single:
+        if self.single:
             raise TableError("this is the posterior of a single case; it has no rows to choose from")
         one = isinstance(key, int | np.integer)
         rows = np.arange(len(self))[[int(key)] if one else key]
@@ -92,7 +101,7 @@ class JointPosterior:
         chosen.__dict__.update(self.__dict__)
         taken = self._evidence.take(rows, len(rows))
         chosen._evidence = Evidence(taken.findings, taken.rows, one)
-        chosen._single = one
+        chosen.single = one
         chosen._table = None if self._table is None else self._table[..., rows]
         chosen._error, chosen._mean = self._error[rows], self._mean[:, rows]
         chosen._covariance = self._covariance[..., rows]
@@ -101,13 +110,13 @@ class JointPosterior:
     @property
     def error(self) -> Any:
         """Estimated absolute error of the probabilities."""
-        return float(self._error[0]) if self._single else self._error
+        return float(self._error[0]) if self.single else self._error
 
     @property
     def log_evidence(self) -> Any:
         """Logarithm of the probability (density) of the evidence."""
         values = log_evidence_of(self._network, self._evidence, self._options)
-        return float(values[0]) if self._single else values
+        return float(values[0]) if self.single else values
 
     @property
     def probabilities(self) -> Values:
@@ -117,14 +126,14 @@ class JointPosterior:
             raise TableError(
                 f"{numbers[0]!r} is continuous, so there is no table of probabilities; ask for pdf() or marginal()"
             )
-        return np.asarray(self._table[..., 0] if self._single else np.moveaxis(self._table, -1, 0))
+        return np.asarray(self._table[..., 0] if self.single else np.moveaxis(self._table, -1, 0))
 
     def probability(self, **states: Any) -> Any:
         """Return the probability of states of all the (discrete) variables, given by name."""
         self._refuse_others(states)
         codes = tuple(v.code(states[v.name]) for v in self.variables if isinstance(v, Discrete))
         table = self.probabilities
-        return float(table[codes]) if self._single else np.moveaxis(table, 0, -1)[codes]
+        return float(table[codes]) if self.single else np.moveaxis(table, 0, -1)[codes]
 
     def marginal(self, name: str) -> Any:
         """Return the posterior of one of the variables."""
@@ -136,11 +145,11 @@ class JointPosterior:
 
     def mean(self) -> Any:
         """Return the expectations of the continuous variables, in order: (variables,) or (rows, variables)."""
-        return self._mean[:, 0] if self._single else self._mean.T
+        return self._mean[:, 0] if self.single else self._mean.T
 
     def cov(self) -> Any:
         """Return the covariance matrix of the continuous variables, rows first in a batch."""
-        return self._covariance[..., 0] if self._single else np.moveaxis(self._covariance, -1, 0)
+        return self._covariance[..., 0] if self.single else np.moveaxis(self._covariance, -1, 0)
 
     def var(self) -> Any:
         """Return the variances of the continuous variables, in order."""
@@ -153,17 +162,17 @@ class JointPosterior:
     def mode(self) -> dict[str, Any]:
         """Return the most probable combination of states: a dict, of arrays for a batch."""
         probabilities = self.probabilities
-        rows = probabilities[None] if self._single else probabilities
+        rows = probabilities[None] if self.single else probabilities
         places = np.unravel_index(rows.reshape(len(rows), -1).argmax(axis=1), rows.shape[1:])
         found = presented(self.variables, dict(zip(self._names, places, strict=True)))
-        return {name: values[0] if self._single else values for name, values in found.items()}
+        return {name: values[0] if self.single else values for name, values in found.items()}
 
     def entropy(self) -> Any:
         """Return the entropy of discrete variables together, in nats."""
         table = self.probabilities
-        over = tuple(range(0 if self._single else 1, table.ndim))
+        over = tuple(range(0 if self.single else 1, table.ndim))
         found = -np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=over)
-        return float(found) if self._single else found
+        return float(found) if self.single else found
 
     def log_pdf(self, **values: Any) -> Any:
         """Return the log of the joint density (probability) at values of all the variables, given by name.
@@ -173,8 +182,8 @@ class JointPosterior:
         self._refuse_others(values)
         shape = np.broadcast_shapes(*(np.shape(v) for v in values.values() if not isinstance(v, str)))
         count = int(np.prod(shape))
-        rows = np.zeros(count, dtype=np.intp) if self._single else np.arange(self._evidence.rows)
-        if not self._single and shape not in ((), rows.shape):
+        rows = np.zeros(count, dtype=np.intp) if self.single else np.arange(self._evidence.rows)
+        if not self.single and shape not in ((), rows.shape):
             raise TableError(f"give one point, or one for each of the {len(rows)} rows")
         findings = dict(self._evidence.take(rows, len(rows)).findings)
         for variable in self.variables:
@@ -185,7 +194,7 @@ class JointPosterior:
         both = log_evidence_of(self._network, Evidence(findings, len(rows), False), self._options)
         alone = log_evidence_of(self._network, self._evidence, self._options)
         result = both - alone
-        return float(result[0]) if self._single and not shape else result.reshape(shape if self._single else -1)
+        return float(result[0]) if self.single and not shape else result.reshape(shape if self.single else -1)
 
     def pdf(self, **values: Any) -> Any:
         """Return the joint density (probability) at values of all the variables, given by name."""
@@ -212,27 +221,40 @@ class JointPosterior:
             raise TableError(f"give a value for each of {self._names}, not for {tuple(values)}")
 
     def __repr__(self) -> str:
-        batch = "" if self._single else f" in {len(self)} rows"
+        batch = "" if self.single else f" in {len(self)} rows"
         return f"<joint posterior of {', '.join(map(repr, self._names))}{batch}>"
 
 
-def _moments(answer: Answer, names: Sequence[str]) -> tuple[Values, Values]:
-    """Return the mean (variables, rows) and covariance of continuous targets, by the law of total covariance."""
-    (scope,) = answer.problem.scopes
-    over = tuple(range(len(scope)))
-    means, covariances = [], []
-    for part in answer.found:
+def _collectors(problem: Problem, question: Question, rows: int) -> list[Collector]:
+    """Collect the table of discrete targets, or the moments of the continuous ones."""
+    names = [name for name in question.targets if name in problem.nodes or name in problem.component_of]
+    return [_MomentCollector(problem, names, rows) if names else TableCollector(0, rows)]
+
+
+class _MomentCollector:
+    """The mean (variables, rows) and covariance of continuous targets, by the law of total covariance."""
+
+    def __init__(self, problem: Problem, names: Sequence[str], rows: int) -> None:
+        self._problem, self._names = problem, names
+        self.mean = np.empty((len(names), rows))
+        self.covariance = np.empty((len(names), len(names), rows))
+
+    def add(self, part: Solution) -> None:
+        """Take the moments of some rows."""
+        (scope,) = self._problem.scopes
+        over = tuple(range(len(scope)))
+        names, component_of = self._names, self._problem.component_of
         table = part.tables[0]
         values: list[Values] = []
         inner = np.zeros((len(names), len(names), table.shape[-1]))
         for i, name in enumerate(names):
-            component = answer.problem.component_of.get(name)
+            component = component_of.get(name)
             if component is None:
                 axis = node_axis_of(part.axes, name)
                 shape = [axis.size if other == name else 1 for other in scope]
                 values.append(axis.points.reshape([*shape, -1]))
                 continue
-            together = [other for other in names if answer.problem.component_of.get(other) is component]
+            together = [other for other in names if component_of.get(other) is component]
             moments = component.moments(together, part.axes, part.evidence)
             mine = together.index(name)
             values.append(_aligned(moments.mean[mine], component.names, scope))
@@ -241,11 +263,12 @@ def _moments(answer: Answer, names: Sequence[str]) -> tuple[Values, Values]:
                 inner[i, names.index(other)] = np.sum(table * spread, axis=over)
         mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(len(names), table.shape[-1])
         for i, first in enumerate(values):
-            for j, second in enumerate(values):
-                inner[i, j] += np.sum(table * (first - mean[i]) * (second - mean[j]), axis=over)
-        means.append(mean)
-        covariances.append(inner)
-    return answer.arranged(means), answer.arranged(covariances)
+            for j in range(i + 1):
+                product = np.sum(table * (first - mean[i]) * (values[j] - mean[j]), axis=over)
+                inner[i, j] += product
+                if i != j:
+                    inner[j, i] += product
+        self.mean[:, part.rows], self.covariance[..., part.rows] = mean, inner
 
 
 def _aligned(array: Values, names: Sequence[str], scope: Sequence[str]) -> NDArray[Any]:

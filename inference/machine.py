@@ -65,7 +65,7 @@ class Machine:
         arrays: dict[int, Values] = {}
         scale: Values | float = 0.0
         static_scale = 0.0
-        wide = np.zeros(evidence.rows, dtype=bool)
+        wide: NDArray[np.bool_] | bool = False
         warm = self.program.warm
         for number, source in enumerate(self.sources):
             if source.static:
@@ -75,7 +75,7 @@ class Machine:
                 continue
             if source.rows and isinstance(source, PotentialSource) and not self.nodes.isdisjoint(source.names):
                 arrays[number], added, lost = _guarded(source.logs(axes, evidence))
-                wide |= lost
+                wide = wide | lost
                 scale = scale + added
             else:
                 arrays[number], log_scale = source.values(axes, evidence)
@@ -85,10 +85,17 @@ class Machine:
         tables = [
             self._with_rows(t, s, evidence.rows) for t, s in zip(self.program.run(arrays), self.scopes, strict=True)
         ]
-        total = tables[0].sum(axis=tuple(range(tables[0].ndim - 1)))
-        with np.errstate(divide="ignore"):
-            log_norm = np.log(total) + (scale + self._static_scale)
-        return Run([_normalized(table) for table in tables], log_norm, ~(total > SUSPICIOUS) | wide)
+        total = _total(tables[0])
+        sound = total > SUSPICIOUS
+        if sound.all():
+            log_norm = np.log(total)
+            tables[0] = tables[0] / total
+        else:
+            with np.errstate(divide="ignore"):
+                log_norm = np.log(total)
+            tables[0] = _normalized(tables[0])
+        tables[1:] = [_normalized(table) for table in tables[1:]]
+        return Run(tables, log_norm + (scale + self._static_scale), ~sound | wide)
 
     def run_in_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Run:
         """Run in logarithms, which hold any span."""
@@ -128,7 +135,11 @@ def _guarded(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
     return np.exp(logs - top), top, low < top - LINEAR_SPAN
 
 
+def _total(table: Values) -> Values:
+    return np.asarray(np.add.reduce(table, axis=0 if table.ndim == 2 else tuple(range(table.ndim - 1))))
+
+
 def _normalized(table: Values) -> Values:
-    total = table.sum(axis=tuple(range(table.ndim - 1)))
+    total = _total(table)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(table / total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,10 @@ from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["GaussianPosterior"]
+
+MANY = 16
+NOTHING = 1e-18
+"""Where there are many parts, those of less weight are left out."""
 
 
 class GaussianPosterior(ContinuousPosterior):
@@ -30,13 +35,45 @@ class GaussianPosterior(ContinuousPosterior):
         super().__init__(variable, single, error, log_evidence)
         self._weights, self._means, self._variances = weights, means, variances
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = super()._take(rows)
+    @classmethod
+    def of(cls, variable: Continuous, weights: Values, means: Values, variances: Values) -> GaussianPosterior:
+        """Return the density for rows that are to be joined; parts without weight are left out."""
+        if len(weights) > MANY:
+            used = ~(weights < NOTHING)
+            most = max(int(used.sum(axis=0).max(initial=1)), 1)
+            if most < 0.8 * len(weights):
+                order = np.argsort(~used, axis=0, kind="stable")[:most]
+                weights, means, variances = (np.take_along_axis(a, order, axis=0) for a in (weights, means, variances))
+        return GaussianPosterior(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None)
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+        """Join the densities of groups of rows into that of `rows` rows."""
+        shape = max(len(part._weights) for _, part in parts), rows
+        weights, means, variances = np.zeros(shape), np.zeros(shape), np.ones(shape)
+        for places, part in parts:
+            count = len(part._weights)
+            weights[:count, places], means[:count, places] = part._weights, part._means
+            variances[:count, places] = part._variances
+        return cls(parts[0][1].variable, weights, means, variances, False, np.zeros(rows), None)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the density of one row takes."""
+        return 3 * len(self._weights)
+
+    def _blank(self, marked: NDArray[np.bool_]) -> None:
+        self._weights = np.where(marked, np.nan, self._weights)
+
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = super().taken(rows)
         for name in ("_weights", "_means", "_variances"):
             setattr(clone, name, getattr(self, name)[:, rows])
         return clone
 
-    def _moments(self) -> tuple[Values, Values]:
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
         mean = np.sum(self._weights * self._means, axis=0)
         return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
 
@@ -72,7 +109,8 @@ class GaussianPosterior(ContinuousPosterior):
         certain = np.sum(self._weights * (self._variances == 0), axis=0) > 0
         return np.where(certain, -np.inf, found)
 
-    def _knots(self) -> tuple[Values, Values]:
+    def knots(self) -> tuple[Values, Values]:
+        """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
         levels = np.broadcast_to(
             np.array([1e-300, 1e-12, 1e-4, 0.1, 0.5, 0.9, 1 - 1e-4, 1 - 1e-12])[:, None], (8, self._weights.shape[1])
         )
@@ -92,7 +130,7 @@ class GaussianPosterior(ContinuousPosterior):
         result = super()._quantile(inner)
         return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
 
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+    def drawn(self, uniforms: Values) -> NDArray[Any]:
         """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
         upper = np.cumsum(self._weights, axis=0)
         result = np.empty(uniforms.shape)

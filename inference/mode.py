@@ -9,8 +9,8 @@ narrower than the cells that hold the posterior's mass.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
 from hybridbn.inference.polish import polished
+from hybridbn.inference.presenting import frame_of, presented
 from hybridbn.inference.problem import Problem, Question, problem_of, status_of
 from hybridbn.inference.queries import (
     Options,
@@ -33,8 +34,7 @@ from hybridbn.inference.queries import (
     relevant_evidence,
     solved,
 )
-from hybridbn.inference.sampling import presented
-from hybridbn.inference.solving import checked_width
+from hybridbn.inference.solving import chunks
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values
@@ -48,14 +48,20 @@ MOST_POLISHED = 12
 TIE = 1e-11
 """Log probabilities that differ by less (relative to their size, if that is above 1) are the same."""
 ROUNDS = 120
+SETTLED = 12
+"""Rounds in which equally good points are told apart; after that they are the same point."""
 MAP_CELLS = 6
 """Cells of each continuous MAP variable in the first table; the joint table grows with their product."""
+
+
+Tables: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, Values]], list[Values]]
+"""From axes, evidence and log weights of points (of some variables) to the tables over all scopes."""
 
 
 def most_probable(
     network: Network, evidence: Any = None, names: Sequence[str] | None = None, options: Options | None = None
 ) -> Any:
-    """Return the most probable values of all hidden variables, or of some: a dict, or a DataFrame for a table."""
+    """Return the most probable values of all hidden variables, or of some: a dict, or for a table the same kind of frame."""
     options = options or Options()
     network.check()
     targets = [] if names is None else checked_targets(network, names)
@@ -75,12 +81,11 @@ def most_probable(
         finding = read.finding(name)
         values = found.get(name, np.empty(read.rows))
         found[name] = values if finding is None else np.where(finding.observed, finding.values, values)
-    columns = presented([network.variable(name) for name in shown], found)
+    variables = [network.variable(name) for name in shown]
     if read.single:
+        columns = presented(variables, found)
         return {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
-    import pandas
-
-    return pandas.DataFrame(columns)
+    return frame_of(reader.kind, variables, found, reader.index)
 
 
 def _closed(network: Network) -> bool:
@@ -129,15 +134,15 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
     """Maximize over everything that is hidden."""
     batch = Evidence(read.findings, read.rows, single=False)
     problem = problem_of(network, Question(tuple(targets), all_of=True, pointwise=True), batch)
-    checked_width(problem, options.max_bytes)
     skip = {number for number, source in enumerate(problem.sources) if isinstance(source, WeightSource)}
     result: dict[str, NDArray[Any]] = {}
 
-    def tables(axes: Mapping[str, Axis], part: Evidence) -> list[Values]:
+    def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
         arrays = {}
         for number, source in enumerate(problem.sources):
             if number in skip:
-                arrays[number] = np.zeros((axes[source.names[0]].size, part.rows))
+                name = source.names[0]
+                arrays[number] = settled[name] if name in settled else np.zeros((axes[name].size, part.rows))
             elif isinstance(source, GaussianComponent):
                 arrays[number] = source.peaks(axes, part)
             else:
@@ -177,14 +182,13 @@ def _marginal_mode(
     batch = Evidence(read.findings, read.rows, single=False)
     numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
     problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
-    checked_width(problem, options.max_bytes)
-    impossible = contradicted(Snapshot.of(network), problem, read)
+    impossible = contradicted(Snapshot.of(network), problem, read, options)
     if impossible.any():
         raise impossible_evidence(np.flatnonzero(impossible).tolist(), read.single)
     (scope,) = problem.scopes
     result: dict[str, NDArray[Any]] = {}
 
-    def tables(axes: Mapping[str, Axis], part: Evidence) -> list[Values]:
+    def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
         arrays = {}
         for number, source in enumerate(problem.sources):
             if isinstance(source, WeightSource) and source.name in numbers:
@@ -234,22 +238,34 @@ def _searched(
     problem: Problem,
     evidence: Evidence,
     options: Options,
-    tables: Callable[[Mapping[str, Axis], Evidence], list[Values]],
+    tables: Tables,
     moving: frozenset[str] | None = None,
-) -> list[_Found]:
+) -> Iterator[_Found]:
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
-    if not problem.nodes:
-        everywhere = np.arange(evidence.rows)
-        best, tied = _best(problem, tables(problem.axes, evidence), everywhere)
-        return [_Found(everywhere, evidence, dict(problem.axes), best, tied)]
-    result = []
-    for rows, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
-        part = evidence.take(rows, len(rows))
+    for rows, part in chunks(problem, evidence, options.max_bytes):
+        if problem.nodes:
+            yield from _searched_around(problem, rows, part, options, tables, movable)
+        else:
+            best, tied = _best(problem, tables(problem.axes, part, {}), rows)
+            yield _Found(rows, part, dict(problem.axes), best, tied)
+
+
+def _searched_around(
+    problem: Problem,
+    chunk: NDArray[np.intp],
+    evidence: Evidence,
+    options: Options,
+    tables: Tables,
+    movable: Sequence[str],
+) -> Iterator[_Found]:
+    """Find the best places of a chunk of rows that need nodes."""
+    for chosen, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
+        rows, part = chunk[chosen], evidence.take(chosen, len(chosen))
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
-        best, tied = _best(problem, tables(axes, part), rows)
+        best, tied = _settled(problem, tables, axes, part, rows, movable)
         spread = {name: _first_spread(placed.axes[name]) for name in movable}
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
             moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
             for name in movable:
@@ -261,7 +277,10 @@ def _searched(
                     if finding.low is not None and finding.high is not None:
                         moved[name] = np.clip(moved[name], finding.low, finding.high)
             axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
-            best, tied = _best(problem, tables(axes, part), rows)
+            if number < SETTLED:
+                best, tied = _settled(problem, tables, axes, part, rows, movable)
+            else:
+                best, tied = _best(problem, tables(axes, part, {}), rows)
             fresh = _centers(problem, axes, best, movable, part.rows)
             open_rows = np.zeros(part.rows, dtype=bool)
             for name in movable:
@@ -270,8 +289,28 @@ def _searched(
                 open_rows |= spread[name] > CLOSE * (1 + np.abs(fresh[name]))
             if not open_rows.any():
                 break
-        result.append(_Found(rows, part, axes, best, tied))
-    return result
+        yield _Found(rows, part, axes, best, tied)
+
+
+def _settled(
+    problem: Problem,
+    tables: Tables,
+    axes: Mapping[str, Axis],
+    part: Evidence,
+    rows: NDArray[np.intp],
+    names: Sequence[str],
+) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
+    """Return the best places; where several points are equally good, those of all variables belong to one of them."""
+    best, tied = _best(problem, tables(axes, part, {}), rows)
+    settled: dict[str, Values] = {}
+    for name in names:
+        number = next((i for i, scope in enumerate(problem.scopes) if scope == (name,)), None)
+        if number is None or not tied[number].any():
+            continue
+        others = np.arange(axes[name].size)[:, None] != best[number][0]
+        settled[name] = np.where(others & tied[number], -np.inf, 0.0)
+        best, tied = _best(problem, tables(axes, part, settled), rows)
+    return best, tied
 
 
 def _best(

@@ -16,7 +16,7 @@ from hybridbn.variables import Continuous, Values
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
 
-__all__ = ["CellPosterior", "PiecewisePosterior", "compact", "gathered"]
+__all__ = ["CellPosterior", "PiecewisePosterior", "compact"]
 
 NOTHING = 1e-18
 """A cell of less probability is left out."""
@@ -46,8 +46,34 @@ class PiecewisePosterior(ContinuousPosterior):
         super().__init__(variable, single, error, log_evidence)
         self._low, self._high, self._masses = low, high, masses
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = super()._take(rows)
+    @classmethod
+    def of(cls, variable: Continuous, low: Values, high: Values, masses: Values) -> PiecewisePosterior:
+        """Return the density on a grid for rows that are to be joined; cells without mass are left out."""
+        return PiecewisePosterior(variable, *compact(low, high, masses), False, np.zeros(low.shape[1]), None)
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+        """Join the densities of groups of rows into that of `rows` rows."""
+        cells = max(len(part._low) for _, part in parts)
+        low, high, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
+        for places, part in parts:
+            count = len(part._low)
+            low[:count, places], low[count:, places] = part._low, part._high[-1]
+            high[:count, places], high[count:, places] = part._high, part._high[-1]
+            masses[: count * ORDER, places] = part._masses
+        return cls(parts[0][1].variable, low, high, masses, False, np.zeros(rows), None)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the density of one row takes."""
+        return (ORDER + 2) * len(self._low)
+
+    def _blank(self, marked: NDArray[np.bool_]) -> None:
+        self._masses = np.where(marked, np.nan, self._masses)
+
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = super().taken(rows)
         clone._low, clone._high, clone._masses = self._low[:, rows], self._high[:, rows], self._masses[:, rows]
         return clone
 
@@ -55,7 +81,8 @@ class PiecewisePosterior(ContinuousPosterior):
     def _width(self) -> int:
         return 3 * ORDER * len(self._low)
 
-    def _moments(self) -> tuple[Values, Values]:
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
         points = _points(self._low, self._high)
         mean = np.sum(points * self._masses, axis=0)
         return mean, np.sum((points - mean) ** 2 * self._masses, axis=0)
@@ -123,7 +150,8 @@ class PiecewisePosterior(ContinuousPosterior):
         half = (self._high - self._low)[cell, columns] / 2
         return np.asarray(self._low[cell, columns] + half * (1 + place))
 
-    def _knots(self) -> tuple[Values, Values]:
+    def knots(self) -> tuple[Values, Values]:
+        """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
         before = self._before()
         return (
             np.sort(np.concatenate([self._low, self._high]), axis=0),
@@ -175,22 +203,6 @@ def compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, 
     return low, high, np.where((used | value)[:, None], turned, 0.0).reshape(-1, low.shape[1])
 
 
-def gathered(parts: Sequence[tuple[Values, Values, Values]], places: NDArray[np.intp]) -> tuple[Values, Values, Values]:
-    """Join compact cells of several groups of rows; `places` says which of their rows each final row is."""
-    cells, rows = max(len(low) for low, _, _ in parts), sum(low.shape[1] for low, _, _ in parts)
-    lows, highs, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
-    start = 0
-    for low, high, mass in parts:
-        stop = start + low.shape[1]
-        lows[: len(low), start:stop], lows[len(low) :, start:stop] = low, high[-1]
-        highs[: len(low), start:stop], highs[len(low) :, start:stop] = high, high[-1]
-        masses[: len(mass), start:stop] = mass
-        start = stop
-    if len(places) == rows and (places == np.arange(rows)).all():
-        return lows, highs, masses
-    return lows[:, places], highs[:, places], masses[:, places]
-
-
 class CellPosterior(PiecewisePosterior):
     """A mixture of shapes that all rows share, with weights for each row.
 
@@ -230,8 +242,9 @@ class CellPosterior(PiecewisePosterior):
         exact = None if options else self._closed_form(self._weights[:, 0])
         return exact if isinstance(exact, MTE) else super()._as_mte(**options)
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = ContinuousPosterior._take(self, rows)
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = ContinuousPosterior.taken(self, rows)
         clone._weights = self._weights[:, rows]
         clone._values = None if self._values is None else self._values[rows]
         return clone
@@ -262,7 +275,8 @@ class CellPosterior(PiecewisePosterior):
             masses[0, known] = 1.0
         return masses
 
-    def _moments(self) -> tuple[Values, Values]:
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
         points = _points(self._shared_low, self._shared_high)
         means = (points * self._shapes).sum(axis=0)
         within = np.sum((points - means) ** 2 * self._shapes, axis=0)

@@ -20,12 +20,13 @@ __all__ = ["plot_joint", "plot_network", "plot_posterior"]
 COLOR, OBSERVED, INK = "#3b6ea5", "#c8553d", "#333333"
 MOST_STATES = 12
 MOST_NODES = 60
+MOST_ROWS = 100
 
 
 def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
-    """Draw the posterior of a single case: bars of probabilities, or a density curve; returns the axes."""
-    if not posterior._single:
-        raise TableError("this is a batch of posteriors; choose a row to plot: posterior[0].plot()")
+    """Draw the posterior: bars of probabilities, or a density curve; of a batch one for each row. Returns the axes."""
+    if not posterior.single:
+        return _batch(posterior, ax)
     ax = _pyplot().gca() if ax is None else ax
     if isinstance(posterior, DiscretePosterior):
         _bars(ax, posterior)
@@ -39,9 +40,38 @@ def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
     return ax
 
 
+def _batch(posterior: Posterior, ax: Any) -> Any:
+    """Draw the posteriors of some rows side by side."""
+    rows = len(posterior)
+    if not 0 < rows <= MOST_ROWS:
+        raise TableError(
+            f"a picture of {rows} posteriors can't be read; choose a row, posterior[0].plot(), or up to {MOST_ROWS} rows"
+        )
+    ax = _pyplot().gca() if ax is None else ax
+    places = np.arange(rows)
+    if isinstance(posterior, DiscretePosterior):
+        bottom = np.zeros(rows)
+        for state, share in zip(posterior.states, posterior.probabilities.T, strict=True):
+            ax.bar(places, share, bottom=bottom, width=0.9, label=str(state))
+            bottom = bottom + share
+        ax.set_ylabel("probability")
+        if len(posterior.states) <= MOST_STATES:
+            ax.legend(frameon=False)
+    elif isinstance(posterior, ContinuousPosterior):
+        levels = posterior.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
+        ax.vlines(places, levels[:, 0], levels[:, 4], color=COLOR, lw=1, label="90 %")
+        ax.vlines(places, levels[:, 1], levels[:, 3], color=COLOR, lw=4, alpha=0.5, label="50 %")
+        ax.plot(places, levels[:, 2], "o", color=OBSERVED, ms=4, label="median")
+        ax.set_ylabel(posterior.variable.name)
+        ax.legend(frameon=False)
+    ax.set_xlabel("row")
+    ax.set_title(posterior.variable.name, color=INK)
+    return ax
+
+
 def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
     """Draw the joint posterior of two variables of a single case; returns the axes."""
-    if not joint._single:
+    if not joint.single:
         raise TableError("this is a batch of posteriors; choose a row to plot: joint[0].plot()")
     if len(joint.variables) != 2:
         raise TableError(f"a picture shows two variables, not {len(joint.variables)}; plot marginals instead")
@@ -177,7 +207,7 @@ def _bars(ax: Any, posterior: DiscretePosterior, small: bool = False) -> None:
 def _curve(ax: Any, posterior: ContinuousPosterior) -> None:
     low, high = posterior.quantile([0.0005, 0.9995])
     margin = 0.08 * (high - low)
-    knots, _ = posterior._knots()
+    knots, _ = posterior.knots()
     inner = knots[:, 0]
     x = np.unique(
         np.concatenate([np.linspace(low - margin, high + margin, 400), inner[(inner > low) & (inner < high)]])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.variables import Discrete, Values, Variable
@@ -25,7 +25,7 @@ class Posterior(ABC):
     ----------
     variable : Variable
     error : float or ndarray
-        Estimated absolute error of probabilities (0 up to rounding where everything is in closed form).
+        Estimated absolute error of probabilities; 1e-12 or more, for rounding, where everything is in closed form.
     """
 
     variable: Variable
@@ -34,7 +34,7 @@ class Posterior(ABC):
         self, variable: Variable, single: bool, error: Values, log_evidence: Callable[[], Values] | Values | None
     ):
         self.variable = variable
-        self._single = single
+        self.single = single
         self._error = error
         self._log_evidence = log_evidence
 
@@ -53,7 +53,7 @@ class Posterior(ABC):
         return self._out(self._log_evidence)
 
     def __len__(self) -> int:
-        if self._single:
+        if self.single:
             raise TypeError("the posterior of a single case has no length")
         return len(self._error)
 
@@ -61,17 +61,23 @@ class Posterior(ABC):
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        if self._single:
+        if self.single:
             raise TableError("this is the posterior of a single case; it has no rows to choose from")
         one = isinstance(key, int | np.integer)
         rows = np.arange(len(self))[[int(key)] if one else key]
-        chosen = self._take(rows)
-        chosen._single = one
+        chosen = self.taken(rows)
+        chosen.single = one
         return chosen
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
+    def clone(self) -> Self:
+        """Return a shallow copy."""
         clone = object.__new__(type(self))
         clone.__dict__.update(self.__dict__)
+        return clone
+
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = self.clone()
         clone._error = self._error[rows]
         if callable(self._log_evidence):
             whole = self
@@ -82,7 +88,7 @@ class Posterior(ABC):
 
     def _out(self, values: Values) -> Any:
         """Return (..., rows) as the user sees it: rows first, or none."""
-        if self._single:
+        if self.single:
             value = values[..., 0]
             return value if value.ndim else value.item()
         return np.moveaxis(values, -1, 0)
@@ -93,17 +99,20 @@ class Posterior(ABC):
         if k is not None and k < 0:
             raise TableError(f"the number of draws can't be negative: {k}")
         uniforms = rng.random((len(self._error), 1 if k is None else k)).T
-        draws = self._named(self._drawn(uniforms))
+        draws = self._named(self.drawn(uniforms))
         return self._out(draws if k is not None else draws[0])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the distribution of a single case with matplotlib; returns the axes."""
+        """Draw the distribution with matplotlib; returns the axes.
+
+        For a batch, at most 100 rows: bars of probabilities, or medians with the intervals that hold 50 and 90 %.
+        """
         from hybridbn.inference.plots import plot_posterior
 
         return plot_posterior(self, ax)
 
     @abstractmethod
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+    def drawn(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
 
     def _named(self, drawn: NDArray[Any]) -> NDArray[Any]:
@@ -137,8 +146,9 @@ class DiscretePosterior(Posterior):
         super().__init__(variable, single, error, log_evidence)
         self._table = table
 
-    def _take(self, rows: NDArray[np.intp]) -> Self:
-        clone = super()._take(rows)
+    def taken(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = super().taken(rows)
         clone._table = self._table[:, rows]
         return clone
 
@@ -187,6 +197,37 @@ class DiscretePosterior(Posterior):
         """Return the standard deviation of the state, where the states are numbers."""
         return np.sqrt(self.var())
 
+    def cdf(self, x: ArrayLike) -> Any:
+        """Return the probability of a state up to `x`, where the states are numbers; of m points in n rows: (n, m)."""
+        points = np.asarray(x, dtype=float)
+        if points.ndim > 1:
+            raise TableError("give one point, or a list of points that all rows share")
+        below = (self._numbers() <= points[..., None]).astype(float)
+        return self._out(np.minimum(below @ self._table, 1.0))
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Return the smallest state up to which the probability is at least `q`, where the states are numbers."""
+        levels = np.asarray(q, dtype=float)
+        if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
+            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
+        numbers = self._numbers()
+        order = np.argsort(numbers, kind="stable")
+        sums = np.cumsum(self._table[order], axis=0)
+        # sums are rounded; a level that is met but for rounding is met, and states of probability zero are no quantiles
+        met = (sums >= levels[..., None, None] * sums[-1] - 1e-14) & (sums > 0)
+        found = numbers[order][np.argmax(met, axis=-2)]
+        return self._out(np.where(np.isnan(sums[-1]), np.nan, found))
+
+    def median(self) -> Any:
+        """Return the median, where the states are numbers."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.9) -> Any:
+        """Return the ends of the central interval that holds at least this probability: (2,), or (rows, 2)."""
+        if not 0 < level < 1:
+            raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
+        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+
     def _numbers(self) -> Values:
         if not all(isinstance(state, int | float) for state in self.states):
             raise TableError(f"the states of {self.variable.name!r} are not numbers; ask for probabilities or the mode")
@@ -199,7 +240,8 @@ class DiscretePosterior(Posterior):
         plain = np.array(found.tolist()) if len({type(s) for s in self.states}) == 1 and found.size else found
         return self._out(plain if plain.shape == found.shape else found)
 
-    def _drawn(self, uniforms: Values) -> NDArray[Any]:
+    def drawn(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
         cumulated = np.cumsum(self._table, axis=0)
         codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
         last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
@@ -211,7 +253,7 @@ class DiscretePosterior(Posterior):
         return np.asarray(states[codes])
 
     def __repr__(self) -> str:
-        if not self._single:
+        if not self.single:
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
-from hybridbn.inference.cells import cell_posterior
+from hybridbn.errors import TableError, TooWide
+from hybridbn.inference.answers import (
+    MAX_BYTES,
+    TOLERANCE,
+    AnyNetwork,
+    Options,
+    empty_posterior,
+    impossible_evidence,
+    nothing,
+    posterior_of,
+    solved,
+)
 from hybridbn.inference.evidence import Evidence, EvidenceReader
-from hybridbn.inference.mixtures import GaussianPosterior
-from hybridbn.inference.piecewise import PiecewisePosterior, compact, gathered
-from hybridbn.inference.posterior import DiscretePosterior, Posterior
-from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
+from hybridbn.inference.posterior import Posterior
+from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
-from hybridbn.inference.repeats import repeats
-from hybridbn.inference.solving import Solution, solutions
 from hybridbn.network import Network
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
     "MAX_BYTES",
     "TOLERANCE",
-    "Answer",
     "Options",
     "Snapshot",
+    "impossible_evidence",
     "log_evidence",
     "posterior",
     "posterior_of",
@@ -38,35 +43,9 @@ __all__ = [
     "solved",
 ]
 
-AnyNetwork: TypeAlias = Network | Snapshot
 
-MAX_BYTES = 2.0 * 2**30
-TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class Options:
-    """How exact, what to do with impossible rows, and how large a table may get.
-
-    Attributes
-    ----------
-    tolerance : float
-        Wanted error of probabilities where quadrature is needed.
-    impossible : {"raise", "nan"}
-        What becomes of rows whose evidence has probability zero.
-    max_bytes : float
-        Largest table that elimination may make.
-    """
-
-    tolerance: float = TOLERANCE
-    impossible: str = "raise"
-    max_bytes: float = MAX_BYTES
-
-    def __post_init__(self) -> None:
-        if self.impossible not in ("raise", "nan"):
-            raise TableError(f"impossible must be 'raise' or 'nan', not {self.impossible!r}")
-        if not 0 < self.tolerance < 1:
-            raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
+MOST_KNOWN = 4096
+"""Single cases of which it is remembered whether they contradict themselves."""
 
 
 def posterior(network: Network, target: str, evidence: Any = None, options: Options | None = None) -> Posterior:
@@ -95,95 +74,11 @@ def posteriors(
         return {}
     read = relevant_evidence(snapshot, reader, wanted)
     answer = solved(snapshot, Question(tuple(wanted)), read, options)
-    answer.refuse(contradicted(snapshot, answer.problem, reader), options)
+    answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
     return {
         name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
         for number, name in enumerate(wanted)
     }
-
-
-def empty_posterior(variable: Variable) -> Posterior:
-    """Return the posterior of a table without rows."""
-    nothing = np.empty(0)
-    if isinstance(variable, Discrete):
-        return DiscretePosterior(variable, np.empty((len(variable), 0)), False, nothing, nothing)
-    cell = np.empty((1, 0))
-    return PiecewisePosterior(variable, cell, cell, np.empty((ORDER, 0)), False, nothing, nothing)
-
-
-@dataclass
-class Answer:
-    """A problem with its solutions for all distinct rows of the evidence."""
-
-    problem: Problem
-    found: Sequence[Solution]
-    evidence: Evidence
-    single: bool
-    places: NDArray[np.intp]
-    """For each row as the user gave it, its place among the rows of all solutions one after the other."""
-    marked: NDArray[np.bool_] | None = None
-    """Impossible rows, where NaN was asked for."""
-
-    def table(self, number: int) -> Values:
-        """Return the table over one scope, rows last, as the user gave them."""
-        return self.arranged([part.tables[number] for part in self.found])
-
-    def arranged(self, arrays: Sequence[Values]) -> Values:
-        """Join tables of all solutions in the order of the user's rows; impossible rows are NaN."""
-        table = np.concatenate(arrays, axis=-1)[..., self.places]
-        if self.marked is not None:
-            table[..., self.marked] = np.nan
-        return table
-
-    @property
-    def log_norm(self) -> Values:
-        """The log probability of that part of the evidence which the problem contains, for each row."""
-        return np.concatenate([part.log_norm for part in self.found])[self.places]
-
-    def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
-        """Raise for impossible rows, or mark them."""
-        if not impossible.any():
-            return
-        bad = np.flatnonzero(impossible)
-        if options.impossible == "nan":
-            self.marked = impossible
-            return
-        raise impossible_evidence(bad.tolist(), self.single)
-
-    @property
-    def error(self) -> Values:
-        """The estimated error of each row."""
-        return np.concatenate([part.error for part in self.found])[self.places]
-
-
-def impossible_evidence(rows: Sequence[int], single: bool) -> ImpossibleEvidence:
-    """Return the error that names the rows which are impossible."""
-    where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
-    return ImpossibleEvidence(
-        f"{where} probability zero under the network, so there is no posterior; "
-        "ask with impossible='nan' to get NaN there instead",
-        tuple(rows),
-    )
-
-
-def solved(network: AnyNetwork, question: Question, read: Evidence, options: Options) -> Answer:
-    """Solve a question, each distinct row once; refuse or mark impossible rows and warn of errors."""
-    problem = problem_of(network, question, read)
-    same = repeats(read, continuous=bool(problem.nodes))
-    distinct = read if same is None else read.take(same.first, len(same.first))
-    found = solutions(problem, distinct, options.tolerance, options.max_bytes)
-    order = np.argsort(np.concatenate([part.rows for part in found]), kind="stable")
-    answer = Answer(problem, found, read, read.single, order if same is None else order[same.inverse])
-    if not question.all_of:
-        answer.refuse(np.isneginf(answer.log_norm), options)
-    worst = max((float(np.max(part.error, initial=0.0)) for part in found), default=0.0)
-    if worst > options.tolerance:
-        warnings.warn(
-            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more nodes "
-            "do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
-            stacklevel=5,
-        )
-    return answer
 
 
 def relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidence, targets: Sequence[str]) -> Evidence:
@@ -216,7 +111,7 @@ def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, targe
     if not read.rows:
         return np.empty(0)
     targets = () if target is None else (target,)
-    return solved(network, Question(targets, joint=True, all_of=True), read, options).log_norm
+    return solved(network, Question(targets, joint=True, all_of=True), read, options, nothing).log_norm
 
 
 @dataclass
@@ -235,24 +130,56 @@ class _LogEvidence:
         return log_evidence_of(self.network, evidence, self.options, None if whole else self.target)
 
 
-def contradicted(network: Snapshot, problem: Problem, reader: EvidenceReader | Evidence) -> NDArray[np.bool_]:
+def contradicted(
+    network: Snapshot, problem: Problem, reader: EvidenceReader | Evidence, options: Options
+) -> NDArray[np.bool_]:
     """Tell the rows that are impossible for reasons which do not matter for the targets.
 
-    Only potentials with zeros can make evidence impossible, so only those are looked at.
+    Only potentials with zeros can make evidence impossible, so only those are looked at; together if that is not too wide,
+    or else each table of probabilities by itself, which overlooks contradictions that only several of them show.
     """
     names = tuple(reader.names)
     risk = problem.risks.get(names)
     if risk is None:
         risk = problem.risks[names] = _risk(network, problem, names)
     result = np.zeros(reader.rows, dtype=bool)
+    if not risk.discrete and not risk.continuous:
+        return result
+    key = _case_key(reader, names) if reader.single else None
+    if key is not None and key in risk.known:
+        result[:] = risk.known[key]
+        return result
+    options = replace(options, impossible="nan")
     if risk.discrete:
-        answer = solved(
-            network, Question(joint=True, only=risk.discrete), reader.evidence(risk.evidence), Options(impossible="nan")
-        )
-        result |= np.isneginf(answer.log_norm)
+        read = reader.evidence(risk.evidence)
+        try:
+            result |= _impossible(network, risk.discrete, read, options)
+        except TooWide:
+            for name in risk.discrete:
+                with suppress(TooWide):
+                    result |= _impossible(network, frozenset([name]), read, options)
     if risk.continuous:
-        result |= np.isneginf(log_evidence_of(network, reader.evidence(), Options()))
+        with suppress(TooWide):
+            result |= np.isneginf(log_evidence_of(network, reader.evidence(), options))
+    if key is not None and len(risk.known) < MOST_KNOWN:
+        risk.known[key] = bool(result[0])
     return result
+
+
+def _impossible(network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options) -> NDArray[np.bool_]:
+    """Tell the rows in which the product of some tables is zero everywhere."""
+    if len(only) == 1:
+        scope = network.potential(next(iter(only))).scope
+        evidence = evidence.evidence(scope)
+    return np.isneginf(solved(network, Question(joint=True, only=only), evidence, options, nothing).log_norm)
+
+
+def _case_key(reader: EvidenceReader | Evidence, names: Iterable[str]) -> tuple[float, ...] | None:
+    """Return the values of a single case; None where there is more than values."""
+    found = [reader.finding(name) for name in names]
+    if any(finding is not None and not finding.plain for finding in found):
+        return None
+    return tuple([-1.0 if finding is None else finding.values.item() for finding in found])
 
 
 class Risk(NamedTuple):
@@ -261,6 +188,8 @@ class Risk(NamedTuple):
     discrete: frozenset[str]
     evidence: tuple[str, ...]
     continuous: bool
+    known: dict[tuple[float, ...], bool]
+    """Single cases that were looked at before."""
 
 
 def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
@@ -270,7 +199,7 @@ def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
         name for name in risky if all(isinstance(variable, Discrete) for variable in network.potential(name).variables)
     }
     mentioned = {name for risk in discrete for name in network.potential(risk).scope}
-    return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete)
+    return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete, {})
 
 
 def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:
@@ -282,57 +211,3 @@ def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:
     if twice:
         raise TableError(f"{shorten(sorted(twice))} is asked for twice")
     return names
-
-
-# -- from tables to posteriors ------------------------------------------------------------------------------------
-
-
-def posterior_of(
-    answer: Answer, number: int, variable: Variable, later: Callable[[], Values] | None = None
-) -> Posterior:
-    """Return the posterior of the target with that number."""
-    name = variable.name
-    if isinstance(variable, Discrete):
-        return DiscretePosterior(variable, answer.table(number), answer.single, answer.error, later)
-    if name in answer.problem.component_of:
-        return _gaussian(answer, number, variable, later)
-    axis = answer.problem.axes.get(name)
-    if isinstance(axis, CellAxis):
-        table = answer.table(number)
-        return cell_posterior(answer.problem, name, axis, table, answer.evidence, answer.single, answer.error, later)
-    parts = []
-    for part in answer.found:
-        grid = node_axis_of(part.axes, name)
-        parts.append(compact(grid.low, grid.high, part.tables[number]))
-    low, high, masses = gathered(parts, answer.places)
-    if answer.marked is not None:
-        masses[:, answer.marked] = np.nan
-    return PiecewisePosterior(variable, low, high, masses, answer.single, answer.error, later)
-
-
-def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
-    """Return the Gauss-Legendre axis of a variable."""
-    axis = axes[name]
-    if not isinstance(axis, NodeAxis):
-        raise TypeError(f"{name!r} has no nodes")
-    return axis
-
-
-def _gaussian(answer: Answer, number: int, variable: Continuous, later: Callable[[], Values] | None) -> Posterior:
-    component = answer.problem.component_of[variable.name]
-    parts: list[list[Values]] = [[], [], []]
-    for part in answer.found:
-        moments = component.moments([variable.name], part.axes, part.evidence)
-        table = part.tables[number]
-        for found, array in zip(parts, (table, moments.mean[0], moments.covariance[0, 0]), strict=True):
-            found.append(np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]))
-    most = max(len(array) for array in parts[0])
-
-    def joined(arrays: list[Values], fill: float) -> Values:
-        filled = [np.concatenate([a, np.full((most - len(a), a.shape[1]), fill)]) for a in arrays]
-        return np.concatenate(filled, axis=1)[:, answer.places]
-
-    weights, means, variances = joined(parts[0], 0.0), joined(parts[1], 0.0), joined(parts[2], 1.0)
-    if answer.marked is not None:
-        weights[:, answer.marked] = np.nan
-    return GaussianPosterior(variable, weights, means, variances, answer.single, answer.error, later)

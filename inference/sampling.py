@@ -8,7 +8,7 @@ chunks changes what a row gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
@@ -17,21 +17,20 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.presenting import frame_of
 from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import Options, impossible_evidence, posterior_of, relevant_evidence, solved
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Variable
 
-__all__ = ["draw", "draw_jointly", "presented", "sample"]
+__all__ = ["draw", "draw_jointly", "sample"]
 
 
 def sample(
     network: Network, n: int = 1, random_state: Any = None, evidence: Any = None, options: Options | None = None
 ) -> Any:
-    """Draw rows; a DataFrame with `n` rows for a mapping of evidence, and `n` for each row of a table."""
-    import pandas
-
+    """Draw rows: `n` for a mapping of evidence, as a DataFrame, or `n` for each row of a table, as the same kind of frame."""
     network.check()
     if n < 0:
         raise TableError(f"the number of rows to draw can't be negative: {n}")
@@ -45,22 +44,7 @@ def sample(
         codes = draw(network, repeated, uniforms, options or Options())
     except ImpossibleEvidence as problem:
         raise impossible_evidence(sorted({row // n for row in problem.rows}), read.single) from None
-    return pandas.DataFrame(presented(network.variables, codes))
-
-
-def presented(variables: Iterable[Variable], codes: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return codes as states, in a plain array where the states are all integers, floats or truth values."""
-    columns = {}
-    for variable in variables:
-        values = codes[variable.name]
-        if isinstance(variable, Discrete):
-            states = np.empty(len(variable), dtype=object)
-            states[:] = variable.states
-            values = states[values.astype(np.intp)]
-            plain = {type(state) for state in variable.states}
-            values = values.astype(next(iter(plain))) if plain in ({int}, {float}, {bool}) else values
-        columns[variable.name] = values
-    return columns
+    return frame_of(reader.kind, network.variables, codes)
 
 
 def draw_jointly(
@@ -133,4 +117,4 @@ def _conditional(
         soft = own.soft_part
         read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
     answer = solved(network, Question((name,)), read, options)
-    return np.asarray(posterior_of(answer, 0, variable)._drawn(uniforms[None])[0])
+    return np.asarray(posterior_of(answer, 0, variable).drawn(uniforms[None])[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +15,17 @@ from hybridbn.inference.placement import STRICTER, place, start_cells
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.shared import SharedGrid, shared_grid
 from hybridbn.inference.sources import Axis
+from hybridbn.potentials.base import frozen
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Solution", "checked_width", "solutions"]
+__all__ = ["Solution", "checked_width", "chunks", "solutions"]
 
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 26
 MOST_ROWS = 1 << 14
+NEARLY = 1e-6
+"""A grid with less of an estimated error tells how probable the evidence is, about."""
+_FIRST = frozen(np.arange(1))
 
 
 @dataclass
@@ -46,46 +50,73 @@ class Solution:
     error: Values
 
 
-def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> list[Solution]:
-    """Solve a problem for all rows, in chunks of a size that depends on the problem alone."""
+def chunks(problem: Problem, evidence: Evidence, max_bytes: float) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
+    """Yield the rows in chunks whose size depends on the problem alone, with their evidence."""
     width = checked_width(problem, max_bytes)
+    if evidence.rows == 1:
+        yield _FIRST, evidence
+        return
     row = 8 * max(width, 1.0)
     chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
-    found = []
     for start in range(0, max(evidence.rows, 1), chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
-        part = evidence if len(rows) == evidence.rows else evidence.take(slice(start, start + chunk), len(rows))
+        whole = len(rows) == evidence.rows
+        yield rows, evidence if whole else evidence.take(slice(start, start + chunk), len(rows))
+
+
+def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> Iterator[Solution]:
+    """Solve a problem for all rows, chunk by chunk; take what is wanted of a solution before the next one is asked for."""
+    for rows, part in chunks(problem, evidence, max_bytes):
         if problem.nodes:
-            found += _solve_with_nodes(problem, part, rows, tolerance, max_bytes)
+            yield from _solve_with_nodes(problem, part, rows, tolerance, max_bytes)
         else:
-            found.append(_solve(problem, part, rows, {}, np.zeros(len(rows))))
-    return found
+            yield _solve(problem, part, rows, {}, np.zeros(len(rows)))
 
 
 def _solve_with_nodes(
     problem: Problem, evidence: Evidence, rows: NDArray[np.intp], tolerance: float, max_bytes: float
-) -> list[Solution]:
+) -> Iterator[Solution]:
     """Try the grid that all rows share; rows that need more get nodes of their own."""
     if not evidence.rows:
         nothing = node_axis(np.zeros((1, 0)), np.ones((1, 0)))
-        return [_solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))]
-    found = []
+        yield _solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))
+        return
     left = np.arange(evidence.rows)
     stricter = tolerance / (STRICTER * len(problem.nodes))
     if tolerance not in problem.grids:
         problem.grids[tolerance] = shared_grid(problem, stricter)
     grid = problem.grids[tolerance]
-    if grid is not None and evidence.rows:
+    rough: Solution | None = None
+    if grid is not None:
         solution, fine = _solve_on_grid(problem, grid, evidence, rows, stricter)
         left = np.flatnonzero(~fine)
         if fine.any():
-            found.append(solution if fine.all() else _chosen(solution, np.flatnonzero(fine)))
+            yield solution if fine.all() else _chosen(solution, np.flatnonzero(fine))
+        rough = _chosen(solution, left) if len(left) else None
+        del solution
     if len(left):
         part = evidence if len(left) == evidence.rows else evidence.take(left, len(left))
         for chosen, placed in place(problem, part, tolerance, max_bytes / 64):
             mine = left[chosen]
-            found.append(_solve(problem, evidence.take(mine, len(mine)), rows[mine], placed.axes, placed.error))
-    return found
+            found = _solve(problem, evidence.take(mine, len(mine)), rows[mine], placed.axes, placed.error)
+            if rough is None:
+                yield found
+                continue
+            missed = _missed(found, rough, chosen)
+            if missed.any():
+                yield _chosen(rough, chosen[missed])
+            if not missed.all():
+                yield _chosen(found, np.flatnonzero(~missed)) if missed.any() else found
+
+
+def _missed(found: Solution, rough: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Tell the rows whose own nodes hold less than the shared ones do, although those are nearly fine enough.
+
+    Densities are not negative, so nodes that find clearly less of the evidence's probability have missed some of it.
+    """
+    with np.errstate(invalid="ignore"):
+        less = rough.log_norm[rows] - found.log_norm
+    return (rough.error[rows] < NEARLY) & (less > np.maximum(NEARLY, 10 * rough.error[rows]))
 
 
 def _solve_on_grid(
@@ -96,6 +127,11 @@ def _solve_on_grid(
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
     settled, error = grid.judged(marginals, evidence, tolerance)
+    if not settled.all():
+        # what counts in the end is the error of all variables together
+        together = tolerance * len(problem.nodes)
+        likely, _ = grid.judged(marginals, evidence, together)
+        settled |= likely & (error <= together)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     return Solution(rows, evidence, axes, run.tables[:kept], run.log_norm, error), settled & ~run.doubtful
 

@@ -282,3 +282,13 @@ def test_too_many_numbers_at_once():
     for ask in (lambda: net.posterior("x0", {"c": 1}), lambda: net.log_evidence({"c": 1}), lambda: net.posterior("c"), lambda: net.most_probable({"c": 1})):  # fmt: skip
         with pytest.raises(TooWide):
             ask()
+
+
+def test_numbers_and_states_of_a_discretized_number_in_one_column():
+    size, seen = hb.Discrete("size", ("low", "high"), cuts=(1.5,)), hb.Discrete("seen", ("n", "y"))
+    net = hb.Network([hb.Multinomial(size, table=[0.4, 0.6]), hb.Multinomial(seen, (size,), table=[[0.9, 0.1], [0.2, 0.8]])])  # fmt: skip
+    column = pd.Series([0.3, "high", None, 7, "low"], dtype=object)
+    found = net.posterior("seen", pd.DataFrame({"size": column}))["y"]
+    np.testing.assert_allclose(found, [0.1, 0.8, 0.52, 0.8, 0.1])
+    with pytest.raises(TableError):
+        net.posterior("seen", pd.DataFrame({"size": pd.Series([0.3, "huge"], dtype=object)}))

@@ -23,7 +23,7 @@ from inference_tools import (
 )
 
 import hybridbn as hb
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, TooWide
 
 SETTINGS = settings(max_examples=80, derandomize=True, deadline=None)
 MARGINALS = SHARED / "cases" / "bif_marginals"
@@ -299,3 +299,25 @@ def test_contradictions_are_found_by_every_question(question):
     with pytest.raises(ImpossibleEvidence) as caught:
         ask()
     assert caught.value.rows == (0,)
+    # only where it is an option
+    assert ("impossible='nan'" in str(caught.value)) == (question == "joint")
+
+
+def test_contradictions_elsewhere_are_looked_for_within_the_budget():
+    """A grid of parities is too wide, but a variable that has nothing to do with it is not."""
+    rng = np.random.default_rng(0)
+    variables = {(i, j): hb.Discrete(f"x{i}_{j}", (0, 1)) for i in range(12) for j in range(12)}
+    parity = np.stack([np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])])
+    a, b = hb.Discrete("a", ("n", "y")), hb.Discrete("b", ("n", "y"))
+    potentials = [hb.Multinomial(a, table=[0.3, 0.7]), hb.Multinomial(b, (a,), table=[[1, 0], [0, 1]])]
+    for (i, j), variable in variables.items():
+        parents = [variables[p] for p in ((i - 1, j), (i, j - 1)) if p in variables]
+        table = parity if len(parents) == 2 else rng.dirichlet([1, 1], size=[2] * len(parents))
+        potentials.append(hb.Multinomial(variable, parents, table=table))
+    net = hb.Network(potentials)
+    seen = {"x11_11": 0, "x10_11": 1}
+    with pytest.raises(TooWide):
+        net.posterior("x3_3", seen, max_bytes=1e4)
+    assert net.posterior("a", seen, max_bytes=1e4)["y"] == 0.7
+    with pytest.raises(ImpossibleEvidence):
+        net.posterior("a", {**seen, "x11_10": 0}, max_bytes=1e4)

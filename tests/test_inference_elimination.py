@@ -10,11 +10,50 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridbn.inference import elimination, products
 from hybridbn.inference.elimination import Factor, compile_program
 from hybridbn.inference.ordering import best_order
 
 SETTINGS = settings(max_examples=120, derandomize=True, deadline=None)
 ROWS = 3
+
+
+@pytest.fixture(autouse=True, scope="module", params=["einsum", "matrices"])
+def ways_to_multiply(request):
+    """Run everything as small tables usually are multiplied, then as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "matrices":
+            for module in (products, elimination):
+                patch.setattr(module, "ENOUGH", 0)
+        yield
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize(
+    ("inputs", "out"),
+    [
+        ("abc,cZ->abZ", "stacked"),
+        ("abc,aZ->bcZ", "first"),
+        ("abc,bZ->acZ", "middle"),
+        ("abc,bcZ->abZ", "one shared name stays"),
+        ("abc,acdZ->dabZ", "more names on the right"),
+        ("abZ,bcZ->acZ", "both with rows"),
+        ("ab,bc->ca", "none with rows"),
+    ],
+)
+def test_products_as_matrices(inputs, out, rows):
+    rng = np.random.default_rng(0)
+    sizes = {"a": 21, "b": 22, "c": 23, "d": 5, "Z": rows}
+    scopes, result = inputs.split("->")
+    arrays = [rng.random([sizes[n] for n in scope]) for scope in scopes.split(",")]
+    names = [tuple(scope.replace("Z", "")) for scope in scopes.split(",")]
+    with_rows = ["Z" in scope for scope in scopes.split(",")]
+    factors = [Factor(n, r, not r) for n, r in zip(names, with_rows, strict=True)]
+    program = compile_program(factors, [tuple(result.replace("Z", ""))], sizes)
+    expected = np.einsum(inputs, *arrays)
+    for _ in range(2):
+        (found,) = program.run(dict(enumerate(arrays)))
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 
 @st.composite

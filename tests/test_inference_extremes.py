@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy import special, stats
 
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence, NetworkError
+from hybridbn.inference import solving
+from hybridbn.inference.placement import Placed
 
 X, Y, Z = map(hb.Continuous, "xyz")
 B = hb.Discrete("b", ("no", "yes"))
@@ -344,3 +347,37 @@ def test_a_function_that_can_not_be_found_is_refused():
         net.posterior("x")
     told = hb.Density(X, function=lambda x: np.where((x > 777.77) & (x < 777.78), 100.0, 0.0), breaks=[777.77, 777.78])
     assert hb.Network([told]).posterior("x").mean() == pytest.approx(777.775, rel=1e-9)
+
+
+def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
+    """If a row's own nodes find less of the evidence's probability than the shared ones, which are nearly fine, those count."""
+    rng = np.random.default_rng(0)
+    x, y = hb.Continuous("x"), hb.Continuous("y")
+    points = np.column_stack([rng.normal(size=8), rng.normal(size=8)])
+    net = hb.Network(
+        [
+            hb.Kernel(x, points=rng.normal(size=(8, 1)), bandwidths=[0.5]),
+            hb.Kernel(y, parents=(x,), points=points, bandwidths=[0.5, 0.5]),
+        ]
+    )
+    table = pd.DataFrame({"y": [0.1, 0.4, -0.3]})
+    expected = net.posterior("x", table)
+    original = solving._solve_on_grid, solving.place
+
+    def never_fine(*given):
+        solution, fine = original[0](*given)
+        return solution, np.zeros_like(fine)
+
+    def half_of_it(*given):
+        def cut(axis):
+            weights = axis.weights.copy()
+            weights[: len(weights) // 2, 1:] = 0
+            return dataclasses.replace(axis, weights=weights)
+
+        return [(rows, Placed({n: cut(a) for n, a in p.axes.items()}, p.error)) for rows, p in original[1](*given)]
+
+    monkeypatch.setattr(solving, "_solve_on_grid", never_fine)
+    monkeypatch.setattr(solving, "place", half_of_it)
+    found = net.posterior("x", table)
+    np.testing.assert_allclose(found.mean(), expected.mean(), rtol=1e-9)
+    np.testing.assert_allclose(found.quantile(0.2), expected.quantile(0.2), rtol=1e-9)

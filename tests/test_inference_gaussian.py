@@ -15,6 +15,7 @@ from inference_tools import pgmpy_file
 from scipy import linalg, stats
 
 import hybridbn as hb
+from hybridbn.inference.gaussian import GaussianComponent
 
 CLOSE = 1e-10
 
@@ -112,6 +113,22 @@ def test_networks_shipped_by_pgmpy(name):
     evidence = {n: float(joint[1][names.index(n)] + 1) for n in names[-3:]}
     for target in names[:3]:
         check(net, evidence, joint, [target])
+
+
+def test_all_posteriors_share_one_decomposition(monkeypatch):
+    rng = np.random.default_rng(0)
+    net = random_gaussian(rng, 30, 3)
+    calls = []
+    original = GaussianComponent._solved
+    monkeypatch.setattr(GaussianComponent, "_solved", lambda *given: calls.append(1) or original(*given))
+    found = net.posteriors({"x29": 0.5})
+    # one for the probability of the evidence, one for the moments of all targets
+    assert len(calls) <= 2
+    assert len(found) == 29
+    for name in ("x3", "x17"):
+        alone = net.posterior(name, {"x29": 0.5})
+        assert found[name].mean() == pytest.approx(alone.mean(), rel=1e-12)
+        assert found[name].std() == pytest.approx(alone.std(), rel=1e-12)
 
 
 def test_models_of_pgmpy():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from inference_tools import pgmpy_file
 
 import hybridbn as hb
 from hybridbn.errors import TooWide
+from hybridbn.inference import answers, piecemeal
 
 HEADER = """
 import json, resource, sys, time
@@ -146,3 +149,125 @@ def test_a_million_rows_stay_below_a_gigabyte():
         """,
     )
     assert report["added"] < 1
+
+
+def kernel_and_class(rng):
+    """A hidden number that needs nodes, seen through a class and another number."""
+    x, y, c = hb.Continuous("x"), hb.Continuous("y"), hb.Discrete("c", ("a", "b"))
+    places = np.column_stack([rng.normal(size=8), rng.normal(size=8)])
+    return hb.Network(
+        [
+            hb.Kernel(x, points=rng.normal(size=(8, 1)), bandwidths=[0.4]),
+            hb.Kernel(y, parents=(x,), points=places, bandwidths=[0.4, 0.4]),
+            hb.Softmax(c, parents=(x,), intercept=[0, 0], coefficients=[[1], [-1]]),
+        ]
+    )
+
+
+def rows_of_kernels(rng, rows):
+    values = rng.normal(size=rows)
+    values[::7] = np.nan
+    values[3::50] = values[3]
+    return hb.Table({"y": values, "c": rng.choice(["a", "b", None], rows)})
+
+
+def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
+    rng = np.random.default_rng(0)
+    net, frame = kernel_and_class(rng), rows_of_kernels(rng, 600)
+    kept = net.posterior("x", frame)
+    monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(piecemeal, "BLOCK_ROWS", 64)
+    again = net.posterior("x", frame)
+    assert isinstance(again, piecemeal.PiecemealPosterior)
+    assert not isinstance(kept, piecemeal.PiecemealPosterior)
+    points = [-1.0, 0.3, 2.0]
+    for ask in (
+        lambda post: post.mean(),
+        lambda post: post.var(),
+        lambda post: post.pdf(points),
+        lambda post: post.cdf(points),
+        lambda post: post.quantile([0.1, 0.9]),
+        lambda post: post.entropy(),
+        lambda post: post.sample(2, random_state=0),
+        lambda post: post[[5, 3, 5]].quantile(0.3),
+        lambda post: post[np.arange(300)].cdf(0.1),
+        lambda post: [post[7].mean(), post[7].pdf(0.2), post[7].quantile(0.5)],
+        lambda post: post.error,
+        lambda post: post[3:9].log_evidence,
+    ):
+        np.testing.assert_allclose(ask(again), ask(kept), rtol=1e-12, atol=1e-14)
+    # heights tell a peak's place to the square root of their precision
+    np.testing.assert_allclose(again.mode(), kept.mode(), rtol=1e-6)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(again)).median(), kept.median(), rtol=1e-12, atol=1e-14)
+
+
+def test_impossible_rows_of_densities_that_are_not_kept(monkeypatch):
+    x, y = hb.Continuous("x"), hb.Continuous("y", domain=(0, 10))
+    parts = [hb.Piece({"y": (0, 5)}, constant=0.2)]
+    net = hb.Network(
+        [
+            hb.MTE(y, pieces=parts),
+            hb.Density(x, parents=(y,), function=lambda x, y: np.exp(-((x - y) ** 2) / 2) / np.sqrt(2 * np.pi)),
+        ]
+    )
+    frame = hb.Table({"y": [1.0, 7.0, 2.0, 1.0]})
+    monkeypatch.setattr(answers, "KEPT_BYTES", 10)
+    post = net.posterior("x", frame, impossible="nan")
+    assert isinstance(post, piecemeal.PiecemealPosterior)
+    for values in (post.mean(), post.cdf(1.0), post.median(), post[np.array([1, 0])].mean()[::-1]):
+        np.testing.assert_array_equal(np.isnan(values), [False, True, False, False][: len(values)])
+    assert post.mean()[0] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_mixtures_on_nodes_are_digested_too(monkeypatch):
+    rng = np.random.default_rng(1)
+    x, y, z = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("z")
+    net = hb.Network(
+        [
+            hb.Kernel(x, points=rng.normal(size=(8, 1)), bandwidths=[0.4]),
+            hb.LinearGaussian(y, parents=(x,), intercept=0, coefficients=[1], variance=0.5),
+            hb.LinearGaussian(z, parents=(x, y), intercept=1, coefficients=[1, 2], variance=0.5),
+        ]
+    )
+    frame = hb.Table({"x": np.full(200, np.nan), "z": rng.normal(size=200)})
+    kept = net.posteriors(frame)
+    monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
+    again = net.posteriors(frame)
+    for name in ("x", "y"):
+        assert isinstance(again[name], piecemeal.PiecemealPosterior)
+        np.testing.assert_allclose(again[name].mean(), kept[name].mean(), rtol=1e-12)
+        np.testing.assert_allclose(again[name].quantile(0.2), kept[name].quantile(0.2), rtol=1e-10)
+
+
+def traced(work) -> float:
+    """Return the most memory in GB that some work took at a time, beyond what there was."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1] / 2**30
+    finally:
+        tracemalloc.stop()
+
+
+def test_chunks_are_not_kept():
+    """Rows that share a grid: 8,000 densities of some 20 cells each would be 0.02 GB; everything beside it is one chunk."""
+    rng = np.random.default_rng(0)
+    net, frame = kernel_and_class(rng), rows_of_kernels(rng, 8000)
+    net.posterior("x", {"c": "a"})
+    assert traced(lambda: net.posterior("c", frame.select(["y"]))) < 0.03
+    assert traced(lambda: net.log_evidence(frame.select(["y"]))) < 0.03
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows_with_nodes_stay_below_half_a_gigabyte():
+    rng = np.random.default_rng(0)
+    net, frame = kernel_and_class(rng), rows_of_kernels(rng, 100_000)
+
+    def ask():
+        post = net.posterior("x", frame)
+        assert np.isfinite(post.mean()).all()
+        assert np.isfinite(post.var()).all()
+
+    used = traced(ask)
+    print("100,000 rows with nodes took", round(used, 2), "GB")
+    assert used < 0.7

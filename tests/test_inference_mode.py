@@ -319,3 +319,53 @@ def test_what_can_not_be_explained():
         net.explain("S", {"S": True})
     with pytest.raises(TableError, match="state"):
         net.explain("S", {"B": True}, "maybe")
+
+
+def test_equally_good_points_are_not_mixed():
+    """Peaks at (-1, 1) and (1, -1): each variable alone may have either value, both together not (-1, -1)."""
+    x, y = hb.Continuous("x", domain=(-3, 3)), hb.Continuous("y", domain=(-3, 3))
+
+    def two_peaks(x, y):
+        # odd in y, so it integrates to one
+        near = np.exp(-((np.abs(x) - 1) ** 2) - (np.abs(y) - 1) ** 2)
+        return 1 / 6 - 0.1 * np.tanh(4 * x) * np.tanh(4 * y) * near
+
+    net = hb.Network(
+        [hb.Density(x, function=lambda x: np.full_like(x, 1 / 6)), hb.Density(y, parents=(x,), function=two_peaks)]
+    )
+    found = net.most_probable()
+    assert found["x"] * found["y"] < 0
+    best = net.log_density(pd.DataFrame([{"x": 1.0, "y": -1.0}]))[0]
+    assert net.log_density(pd.DataFrame([found]))[0] >= best
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "records", "table"])
+def test_rows_come_back_in_the_frame_they_came_in(kind):
+    c, k, x = hb.Discrete("c", ("a", "b")), hb.Discrete("k", (1, 2)), hb.Continuous("x")
+    net = hb.Network(
+        [
+            hb.Multinomial(c, table=[0.3, 0.7]),
+            hb.Multinomial(k, (c,), table=[[0.9, 0.1], [0.2, 0.8]]),
+            hb.LinearGaussian(x, (c,), intercept=[0, 3], variance=[1, 1]),
+        ]
+    )
+    rows = [{"x": 0.1, "c": None}, {"x": 3.0, "c": "b"}]
+    frame = pd.DataFrame(rows, index=[7, 9])
+    if kind == "polars":
+        frame = pytest.importorskip("polars").DataFrame(rows)
+    elif kind == "arrow":
+        frame = pytest.importorskip("pyarrow").Table.from_pylist(rows)
+    elif kind == "records":
+        frame = rows
+    elif kind == "table":
+        frame = hb.Table(frame)
+    found, drawn = net.most_probable(frame), net.sample(3, 0, frame)
+    assert type(found) is type(frame)
+    assert type(drawn) is type(frame)
+    assert len(drawn) == 6
+    shown = hb.Table(found, variables=net.variables).to_pandas()
+    assert shown["c"].tolist() == ["a", "b"]
+    assert shown["k"].tolist() == [1, 2]
+    np.testing.assert_allclose(shown["x"], [0.1, 3.0])
+    if kind == "pandas":
+        assert found.index.tolist() == [7, 9]

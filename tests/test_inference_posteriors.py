@@ -355,3 +355,39 @@ def test_plots(net):
     pytest.importorskip("matplotlib").use("Agg")
     for name in ("cells", "closed", "nodes", "d"):
         net.posterior(name, {"c": "a"}).plot()
+
+
+def test_discrete_numbers_have_quantiles():
+    k = hb.Discrete("k", (3, 1, 2))
+    d = hb.Discrete("d", ("a", "b"))
+    net = hb.Network(
+        [hb.Multinomial(d, table=[0.5, 0.5]), hb.Multinomial(k, (d,), table=[[0.3, 0.2, 0.5], [0.0, 1.0, 0.0]])]
+    )
+    post = net.posterior("k", {"d": "a"})
+    assert post.median() == 2
+    assert post.cdf(1) == pytest.approx(0.2)
+    np.testing.assert_allclose(post.cdf([0, 2.5, 3]), [0, 0.7, 1])
+    np.testing.assert_array_equal(post.quantile([0, 0.2, 0.21, 0.7, 1]), [1, 1, 2, 2, 3])
+    np.testing.assert_array_equal(post.interval(0.9), [1, 3])
+    batch = net.posterior("k", pd.DataFrame({"d": ["a", "b"]}))
+    np.testing.assert_array_equal(batch.median(), [2, 1])
+    np.testing.assert_array_equal(batch.quantile([0.5, 1.0]), [[2, 3], [1, 1]])
+    np.testing.assert_allclose(batch.cdf([1, 2]), [[0.2, 0.7], [1, 1]])
+    np.testing.assert_array_equal(batch.interval(), [[1, 3], [1, 1]])
+    with pytest.raises(TableError, match="not numbers"):
+        net.posterior("d").median()
+
+
+def test_batches_are_drawn():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    c, x = hb.Discrete("c", ("a", "b")), hb.Continuous("x")
+    net = hb.Network(
+        [hb.Multinomial(c, table=[0.3, 0.7]), hb.LinearGaussian(x, (c,), intercept=[0, 3], variance=[1, 1])]
+    )
+    for name, frame in (("c", {"x": [0.0, 1.0, 2.0]}), ("x", {"c": ["a", "b", None]})):
+        figure, ax = pyplot.subplots()
+        assert net.posterior(name, pd.DataFrame(frame)).plot(ax) is ax
+        figure.canvas.draw()
+        pyplot.close(figure)
+    with pytest.raises(TableError, match=r"posterior\[0\]"):
+        net.posterior("c", pd.DataFrame({"x": np.zeros(1000)})).plot()

@@ -28,8 +28,6 @@ import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
 
 CLOSE = 1e-9
-ROUNDING = 3e-14
-"""What the reference itself, summing tens of thousands of products, may be off."""
 COMMON = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
@@ -60,7 +58,7 @@ def check_posterior(post, found: Reference, discrete: bool) -> None:
 
 def check_error(post, true: float) -> None:
     """The estimate is never below the true error, and not a thousand times it (or 1e-11 if that is more)."""
-    assert true <= post.error + ROUNDING
+    assert true <= post.error
     assert post.error <= max(1000 * true, 1e-11)
 
 

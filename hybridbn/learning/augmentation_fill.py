@@ -248,4 +248,4 @@ def _drawn(
         answer = solved(network, Question((variable.name,)), read, options)
     except ImpossibleEvidence as problem:
         raise impossible_evidence([int(rows[row]) for row in problem.rows], False) from None
-    return np.asarray(posterior_of(answer, 0, variable)._drawn(level[None])[0])
+    return np.asarray(posterior_of(answer, 0, variable).drawn(level[None])[0])

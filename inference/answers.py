@@ -1,0 +1,391 @@
+"""Answers: what is kept of the solutions of all chunks of rows, and how it becomes posteriors.
+
+A solution holds the tables, axes and evidence of one chunk. Each is digested as soon as it is there: collectors take what
+their targets need, in the least space, and the rest is given back before the next chunk is solved.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
+from hybridbn.inference.cells import cell_posterior
+from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.mixtures import GaussianPosterior
+from hybridbn.inference.piecemeal import PiecemealPosterior
+from hybridbn.inference.piecewise import PiecewisePosterior
+from hybridbn.inference.posterior import DiscretePosterior, Posterior
+from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
+from hybridbn.inference.repeats import repeats
+from hybridbn.inference.solving import Solution, solutions
+from hybridbn.network import Network
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+
+__all__ = [
+    "MAX_BYTES",
+    "TOLERANCE",
+    "Answer",
+    "AnyNetwork",
+    "Collector",
+    "Options",
+    "TableCollector",
+    "empty_posterior",
+    "impossible_evidence",
+    "node_axis_of",
+    "nothing",
+    "posterior_of",
+    "solved",
+]
+
+AnyNetwork: TypeAlias = Network | Snapshot
+
+MAX_BYTES = 2.0 * 2**30
+TOLERANCE = 1e-9
+KEPT_BYTES = 1 << 28
+"""Densities of one target that take more than this are not kept; rows are solved again when something is asked of them."""
+ROUNDING = 1e-12
+"""No posterior is taken to be more exact than this: what rounding does to sums and products of many numbers."""
+MOST_ROUNDING = 1e-11
+EPSILON = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How exact, what to do with impossible rows, and how large a table may get.
+
+    Attributes
+    ----------
+    tolerance : float
+        Wanted error of probabilities where quadrature is needed.
+    impossible : {"raise", "nan"}
+        What becomes of rows whose evidence has probability zero.
+    max_bytes : float
+        Largest table that elimination may make.
+    """
+
+    tolerance: float = TOLERANCE
+    impossible: str = "raise"
+    max_bytes: float = MAX_BYTES
+
+    def __post_init__(self) -> None:
+        if self.impossible not in ("raise", "nan"):
+            raise TableError(f"impossible must be 'raise' or 'nan', not {self.impossible!r}")
+        if not 0 < self.tolerance < 1:
+            raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
+
+
+class Collector(Protocol):
+    """Takes what it needs of every solution."""
+
+    def add(self, part: Solution) -> None:
+        """Take what is needed of the solution of some rows."""
+
+
+Collect: TypeAlias = Callable[[Problem, Question, int], Sequence[Collector]]
+"""From a problem, its question and the number of rows to solve: the collectors, in the order of the targets."""
+
+
+@dataclass
+class Answer:
+    """What was collected for all distinct rows of the evidence."""
+
+    problem: Problem
+    question: Question
+    network: AnyNetwork
+    options: Options
+    evidence: Evidence
+    distinct: Evidence
+    places: NDArray[np.intp] | None
+    """For each row as the user gave it, its place among the distinct rows; None where that is the same."""
+    collected: Sequence[Collector]
+    log_norms: Values
+    errors: Values
+    marked: NDArray[np.bool_] | None = None
+    """Impossible rows, where NaN was asked for."""
+
+    @property
+    def single(self) -> bool:
+        """Whether this is about a single case."""
+        return self.evidence.single
+
+    def arranged(self, table: Values) -> Values:
+        """Return a table of the distinct rows (last) for the user's rows; impossible rows are NaN."""
+        if self.places is not None:
+            table = table[..., self.places]
+        if self.marked is not None:
+            table[..., self.marked] = np.nan
+        return table
+
+    @property
+    def log_norm(self) -> Values:
+        """The log probability of that part of the evidence which the problem contains, for each row."""
+        return self.log_norms if self.places is None else self.log_norms[self.places]
+
+    def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
+        """Raise for impossible rows, or mark them."""
+        if not impossible.any():
+            return
+        if options.impossible == "nan":
+            self.marked = impossible if self.marked is None else self.marked | impossible
+            return
+        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.single, nan=True)
+
+    @property
+    def error(self) -> Values:
+        """The estimated error of each row, and no less than what rounding may do."""
+        # logarithms lose as many digits as they have before the point; impossible rows get the most
+        rounding = ROUNDING + EPSILON * (4 * np.abs(self.log_norms) + len(self.problem.factors))
+        errors = np.maximum(self.errors, np.minimum(rounding, MOST_ROUNDING))
+        return errors if self.places is None else errors[self.places]
+
+
+def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False) -> ImpossibleEvidence:
+    """Return the error that names the rows which are impossible; `nan` tells whether the question takes NaN for an answer."""
+    where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
+    return ImpossibleEvidence(
+        f"{where} probability zero under the network, so there is no posterior; "
+        + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
+        tuple(rows),
+    )
+
+
+def solved(
+    network: AnyNetwork, question: Question, read: Evidence, options: Options, collect: Collect | None = None
+) -> Answer:
+    """Solve a question, each distinct row once; refuse or mark impossible rows and warn of errors.
+
+    `collect` says what is kept of the solutions: by default what the posterior of each target needs.
+    """
+    problem = problem_of(network, question, read)
+    same = None if read.single else repeats(read, continuous=bool(problem.nodes))
+    distinct = read if same is None else read.take(same.first, len(same.first))
+    collected = (collect or _marginals)(problem, question, distinct.rows)
+    log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
+    for part in solutions(problem, distinct, options.tolerance, options.max_bytes):
+        log_norms[part.rows], errors[part.rows] = part.log_norm, part.error
+        for collector in collected:
+            collector.add(part)
+    places = None if same is None else same.inverse
+    answer = Answer(problem, question, network, options, read, distinct, places, collected, log_norms, errors)
+    if not question.all_of:
+        impossible = log_norms == -np.inf
+        if impossible.any():
+            answer.refuse(impossible if places is None else impossible[places], options)
+    worst = float(errors.max(initial=0.0))
+    if worst > options.tolerance:
+        warnings.warn(
+            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more nodes "
+            "do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
+            stacklevel=5,
+        )
+    return answer
+
+
+# -- collectors ---------------------------------------------------------------------------------------------------
+
+
+def nothing(problem: Problem, question: Question, rows: int) -> Sequence[Collector]:
+    """Collect nothing: only the probability of the evidence is wanted."""
+    return ()
+
+
+class TableCollector:
+    """Tables over one scope, rows last."""
+
+    def __init__(self, number: int, rows: int) -> None:
+        self._number, self._rows = number, rows
+        self._table: Values | None = None
+
+    def add(self, part: Solution) -> None:
+        """Take the table."""
+        table = part.tables[self._number]
+        if table.shape[-1] == self._rows:
+            self._table = table
+            return
+        if self._table is None:
+            self._table = np.empty((*table.shape[:-1], self._rows))
+        self._table[..., part.rows] = table
+
+    @property
+    def table(self) -> Values:
+        """The table of all distinct rows."""
+        assert self._table is not None
+        return self._table
+
+
+class DensityCollector:
+    """The density of one target as a posterior for each chunk; if they take too much space, mean and variance alone."""
+
+    def __init__(self, rows: int, most_bytes: float) -> None:
+        self._rows, self._most = rows, most_bytes
+        self._parts: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
+        self._numbers = 0.0
+        self._bytes = 0.0
+        self.moments: tuple[Values, Values] | None = None
+
+    def take(self, rows: NDArray[np.intp], density: ContinuousPosterior) -> None:
+        """Take the density of some rows."""
+        self._numbers = max(self._numbers, density.numbers)
+        self._bytes += 8.0 * density.numbers * len(rows)
+        self._parts.append((rows, density))
+        # joined, every row has as many numbers as the largest one
+        if self.moments is None and max(self._bytes, 8.0 * self._numbers * self._rows) > self._most:
+            self.moments = np.empty(self._rows), np.empty(self._rows)
+        if self.moments is not None:
+            for places, part in self._parts:
+                self.moments[0][places], self.moments[1][places] = part.moments()
+            self._parts.clear()
+
+    @property
+    def density(self) -> ContinuousPosterior | None:
+        """The density of all distinct rows, or None if it was not kept."""
+        if self.moments is not None:
+            return None
+        if len(self._parts) > 1 or len(self._parts[0][0]) != self._rows:
+            self._parts = [(np.arange(self._rows), type(self._parts[0][1]).joined(self._parts, self._rows))]
+        return self._parts[0][1]
+
+
+class _NodeCollector(DensityCollector):
+    """The density of a variable with nodes."""
+
+    def __init__(self, variable: Continuous, number: int, rows: int, most_bytes: float) -> None:
+        super().__init__(rows, most_bytes)
+        self._variable, self._number = variable, number
+
+    def add(self, part: Solution) -> None:
+        grid = node_axis_of(part.axes, self._variable.name)
+        self.take(part.rows, PiecewisePosterior.of(self._variable, grid.low, grid.high, part.tables[self._number]))
+
+
+class _ComponentCollector:
+    """The densities of all targets in one linear Gaussian component."""
+
+    def __init__(self, problem: Problem, targets: Mapping[str, tuple[int, DensityCollector]]) -> None:
+        self._targets = targets
+        self._component = problem.component_of[next(iter(targets))]
+        self._variables = {name: _continuous(problem, name) for name in targets}
+
+    def add(self, part: Solution) -> None:
+        means, variances = self._component.marginals(tuple(self._targets), part.axes, part.evidence)
+        for (name, (number, collector)), mean, variance in zip(self._targets.items(), means, variances, strict=True):
+            table = part.tables[number]
+            weights, mean, variance = (
+                np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]) for array in (table, mean, variance)
+            )
+            collector.take(part.rows, GaussianPosterior.of(self._variables[name], weights, mean, variance))
+
+
+class _Fed(DensityCollector):
+    """A collector that gets its densities from that of a component."""
+
+    def add(self, part: Solution) -> None:
+        """Do nothing."""
+
+
+def _marginals(
+    problem: Problem, question: Question, rows: int, *, most_bytes: float | None = None
+) -> Sequence[Collector]:
+    """Collect what the posteriors of all targets are made of."""
+    most = KEPT_BYTES if most_bytes is None else most_bytes
+    collectors: list[Collector] = []
+    components: dict[int, dict[str, tuple[int, DensityCollector]]] = {}
+    for number, name in enumerate(question.targets):
+        component = problem.component_of.get(name)
+        if component is not None:
+            fed = _Fed(rows, most)
+            collectors.append(fed)
+            components.setdefault(id(component), {})[name] = (number, fed)
+        elif name in problem.nodes:
+            collectors.append(_NodeCollector(_continuous(problem, name), number, rows, most))
+        else:
+            collectors.append(TableCollector(number, rows))
+    return [*collectors, *(_ComponentCollector(problem, targets) for targets in components.values())]
+
+
+def _continuous(problem: Problem, name: str) -> Continuous:
+    variable = problem.potentials[name].child
+    assert isinstance(variable, Continuous)
+    return variable
+
+
+def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
+    """Return the Gauss-Legendre axis of a variable."""
+    axis = axes[name]
+    if not isinstance(axis, NodeAxis):
+        raise TypeError(f"{name!r} has no nodes")
+    return axis
+
+
+# -- from what was collected to posteriors ------------------------------------------------------------------------
+
+
+def posterior_of(
+    answer: Answer, number: int, variable: Variable, later: Callable[[], Values] | None = None
+) -> Posterior:
+    """Return the posterior of the target with that number."""
+    collector = answer.collected[number]
+    if isinstance(collector, TableCollector):
+        table = answer.arranged(collector.table)
+        if isinstance(variable, Discrete):
+            return DiscretePosterior(variable, table, answer.single, answer.error, later)
+        name, problem = variable.name, answer.problem
+        axis = problem.axes[name]
+        assert isinstance(axis, CellAxis)
+        return cell_posterior(problem, name, axis, table, answer.evidence, answer.single, answer.error, later)
+    assert isinstance(collector, DensityCollector)
+    assert isinstance(variable, Continuous)
+    density = collector.density
+    if density is None or _expanded(density, answer) > KEPT_BYTES:
+        piece = density.taken if density is not None else _Again(answer, number)
+        moments = density.moments() if density is not None else collector.moments
+        assert moments is not None
+        places = np.arange(answer.distinct.rows) if answer.places is None else answer.places
+        return PiecemealPosterior(variable, piece, moments, places, answer.marked, answer.error, later)
+    if answer.places is not None:
+        density = density.taken(answer.places)
+    return density.answered(answer.single, answer.error, answer.marked, later)
+
+
+def _expanded(density: ContinuousPosterior, answer: Answer) -> float:
+    """Return the bytes that the density of all rows takes, where it must be written out for equal rows."""
+    return 0.0 if answer.places is None else 8.0 * density.numbers * len(answer.places)
+
+
+class _Again:
+    """Solves some distinct rows once more, for a target whose densities were not kept."""
+
+    def __init__(self, answer: Answer, number: int) -> None:
+        self._network, self._question, self._options = Snapshot.of(answer.network), answer.question, answer.options
+        self._evidence, self._number = answer.distinct, number
+
+    def __call__(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
+        # the pattern of all rows decides about the problem, so that rows get what they got before
+        problem = problem_of(self._network, self._question, self._evidence)
+        collected = _marginals(problem, self._question, len(rows), most_bytes=np.inf)
+        evidence = self._evidence.take(rows, len(rows))
+        for part in solutions(problem, evidence, self._options.tolerance, self._options.max_bytes):
+            for collector in collected:
+                collector.add(part)
+        collector = collected[self._number]
+        assert isinstance(collector, DensityCollector)
+        density = collector.density
+        assert density is not None
+        return density
+
+
+def empty_posterior(variable: Variable) -> Posterior:
+    """Return the posterior of a table without rows."""
+    nothing = np.empty(0)
+    if isinstance(variable, Discrete):
+        return DiscretePosterior(variable, np.empty((len(variable), 0)), False, nothing, nothing)
+    cell = np.empty((1, 0))
+    return PiecewisePosterior(variable, cell, cell, np.empty((ORDER, 0)), False, nothing, nothing)
