@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
-from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.peaks import peaks_of
 from hybridbn.inference.problem import Problem
+from hybridbn.inference.ranges import admissible, evident_ranges, others_of
 from hybridbn.inference.sources import Axis
-from hybridbn.potentials.base import Interval, Potential
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["Look", "Placed", "look", "place", "prior_ranges", "start_cells"]
+__all__ = ["Look", "Placed", "look", "place", "start_cells"]
 
 START_CELLS = 24
 FEWER_CELLS = 10
@@ -29,6 +29,9 @@ FEWER_CELLS = 10
 MOST_CELLS = 1024
 NEGLIGIBLE = 46.0
 """Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
+HOPELESS = 700.0
+"""How far below it stays where another variable's grid is too rough to tell."""
+ROUGH = 0.1
 ROUNDS = 60
 BEYOND = -30.0
 """A grid is made longer where the log mass beyond may be more, relative to the whole, and nothing says that there is none."""
@@ -73,6 +76,7 @@ def place(
             }
             for name, seen in looked.items():
                 seen.reach(axes[name], bounds[name], rows)
+            _keep_while_rough(looked)
             error = np.sum([look.error for look in looked.values()], axis=0)
             settled = np.all([look.settled for look in looked.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
@@ -107,6 +111,7 @@ class Look:
     keep, split : ndarray (cells, rows)
     error : ndarray (rows,), estimated
     settled : ndarray (rows,), whether the grid is good enough
+    bound : ndarray (cells, rows), log mass that the cell has at most, relative to the whole
     density : ndarray (cells, ORDER, rows), log density relative to the whole mass
     longer : whether the grid has to be made longer below and above (rows each)
     """
@@ -115,6 +120,7 @@ class Look:
     split: NDArray[np.bool_]
     error: Values
     settled: NDArray[np.bool_]
+    bound: Values
     density: Values
     longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
@@ -136,6 +142,14 @@ class Look:
             self.error = self.error + np.where(wanted, np.exp(np.minimum(mass, 0.0)), 0.0)
         self.longer = longer[0], longer[1]
         self.settled = self.settled & ~longer[0] & ~longer[1]
+
+
+def _keep_while_rough(looked: Mapping[str, Look]) -> None:
+    """Drop hardly any cell in rows where the grid of another variable is rough: a marginal summed over it may be quite wrong."""
+    for name, seen in looked.items():
+        others = [other.error for key, other in looked.items() if key != name]
+        if others:
+            seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
 
 
 def _take(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
@@ -197,7 +211,7 @@ def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance:
     settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | known | nothing
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(known | nothing, -np.inf, density - top - np.log(total))
-    return Look(keep, split, np.where(known | nothing, 0.0, error), settled, relative)
+    return Look(keep, split, np.where(known | nothing, 0.0, error), settled, np.where(used, bound, -np.inf), relative)
 
 
 def _noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
@@ -302,7 +316,7 @@ def start_cells(problem: Problem) -> int:
 
 def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
     """Lay the first cells: what prior and likelihood together may reach, cut at all breaks and around peaks."""
-    ranges = _ranges(problem, evidence)
+    ranges = evident_ranges(problem, evidence)
     cells, bounds = {}, {}
     nowhere = np.full(evidence.rows, -np.inf)
     for name in problem.nodes:
@@ -310,14 +324,14 @@ def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
         points = [np.linspace(low, high, start_cells(problem) + 1)]
         for potential in touching:
-            found = potential.breaks(name, _others(potential, name, ranges))
+            found = potential.breaks(name, others_of(potential, name, ranges))
             if len(found):
                 found = found if found.ndim == 2 else np.broadcast_to(found[:, None], (len(found), evidence.rows))
                 points.append(np.clip(found, low, high))
 
         variable = touching[0].variable(name)
         assert isinstance(variable, Continuous)
-        least, most = _admissible(problem, variable, nowhere, -nowhere, evidence)
+        least, most = admissible(problem, variable, nowhere, -nowhere, evidence)
         bottom, top = low, high
         for peaks in peaks_of(problem, name, evidence, ranges, (least, most)):
             points.append(peaks.edges)
@@ -328,117 +342,3 @@ def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[
         cells[name] = edges[:-1], edges[1:]
         bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
     return cells, bounds
-
-
-def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
-    """Return for every continuous variable an interval that holds the prior, and whether the density may go on beyond."""
-    ranges: dict[str, tuple[Values, Values]] = {}
-    result = {}
-    for name in _topological(problem.potentials):
-        potential = problem.potentials[name]
-        if isinstance(potential.child, Continuous):
-            within = _others(potential, name, ranges)
-            low, high = _full(potential.support(name, 1e-17, within), 1)
-            least, most = _full(potential.support(name, 0.0), 1)
-            ranges[name] = low, high
-            result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
-    return result
-
-
-def _ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
-    """Return for every continuous variable an interval (rows each) that holds prior and likelihood."""
-    rows = evidence.rows
-    ranges: dict[str, tuple[Values, Values]] = {}
-    for name, finding in evidence.findings.items():
-        if isinstance(finding.variable, Continuous) and name in problem.hard:
-            ranges[name] = finding.values, finding.values
-    ordered = _topological(problem.potentials)
-    for name in ordered:
-        potential = problem.potentials[name]
-        if not isinstance(potential.child, Continuous) or name in problem.hard:
-            continue
-        low, high = _full(potential.support(name, 1e-17, _others(potential, name, ranges)), rows)
-        ranges[name] = _evident(evidence.findings.get(name), low, high)
-    for name in reversed(ordered):
-        potential = problem.potentials[name]
-        for parent in potential.parents:
-            if not isinstance(parent, Continuous) or parent.name in problem.hard:
-                continue
-            low, high = ranges[parent.name]
-            reach = _full(potential.support(parent.name, 1e-17, _others(potential, parent.name, ranges)), rows)
-            low = np.where(np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
-            high = np.where(np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
-            ranges[parent.name] = _admissible(problem, parent, low, high, evidence)
-    return {name: _bounded(low, high) for name, (low, high) in ranges.items()}
-
-
-def _admissible(
-    problem: Problem, variable: Continuous, low: Values, high: Values, evidence: Evidence
-) -> tuple[Values, Values]:
-    """Clip to where the density can be positive at all and to interval evidence."""
-    ends = variable.domain
-    own = problem.potentials.get(variable.name)
-    if own is not None:
-        strict = _full(own.support(variable.name, 0.0), len(low))
-        low, high = np.clip(low, *strict), np.clip(high, *strict)
-    low, high = _evident(evidence.findings.get(variable.name), low, high)
-    return np.clip(low, *ends), np.clip(high, *ends)
-
-
-def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values, Values]:
-    """Clip a range to interval evidence, and shrink it to a value where there is one.
-
-    Evidence may lie where the range does not reach, out in the tails: then it starts at the end of the evidence that
-    is nearer, and is as long as it was.
-    """
-    if finding is None:
-        return low, high
-    if finding.low is not None and finding.high is not None:
-        with np.errstate(invalid="ignore"):  # of what is not chosen
-            length = high - low
-            above, below = finding.low >= high, finding.high <= low
-            low, high = (
-                np.where(
-                    above,
-                    finding.low,
-                    np.where(below, np.maximum(finding.low, finding.high - length), np.maximum(low, finding.low)),
-                ),
-                np.where(
-                    below,
-                    finding.high,
-                    np.where(above, np.minimum(finding.high, finding.low + length), np.minimum(high, finding.high)),
-                ),
-            )
-    return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
-
-
-def _others(potential: Potential, name: str, ranges: Mapping[str, tuple[Values, Values]]) -> dict[str, Interval]:
-    return {other: ranges[other] for other in potential.scope if other != name and other in ranges}
-
-
-def _full(interval: Interval, rows: int) -> tuple[Values, Values]:
-    low, high = interval
-    return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
-
-
-def _bounded(low: Values, high: Values) -> tuple[Values, Values]:
-    """Replace infinite ends by large ones and widen empty ranges."""
-    return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
-
-
-def _topological(potentials: Mapping[str, Potential]) -> list[str]:
-    left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
-    below: dict[str, list[str]] = {name: [] for name in potentials}
-    for name, above in left.items():
-        for parent in above:
-            below[parent].append(name)
-    ready = [name for name, above in left.items() if not above]
-    ordered = []
-    while ready:
-        name = ready.pop()
-        ordered.append(name)
-        for child in below[name]:
-            left[child].discard(name)
-            if not left[child]:
-                ready.append(child)
-    return ordered

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,38 @@ from hybridbn.inference.axes import NodeAxis, node_axis
 from hybridbn.inference.elimination import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.machine import Machine
-from hybridbn.inference.placement import look, prior_ranges
+from hybridbn.inference.placement import look
 from hybridbn.inference.problem import Problem
+from hybridbn.inference.ranges import prior_ranges
 from hybridbn.inference.sources import Axis, PotentialSource, Source
 from hybridbn.variables import Values
 
-__all__ = ["SharedGrid", "shared_grid"]
+__all__ = ["SharedGrid", "finer", "shared_grid"]
 
 START_CELLS = 12
 MOST_CELLS = 96
 MOST_TABLE = 4e6
 ROUNDS = 6
+FINER = 3
+"""How often a grid is made finer for evidence for which it was too coarse."""
 RESOLVED = 4.0
 """A cell resolves features of this part of its width."""
 AT_THE_END = 1e-13
+
+
+class Judged(NamedTuple):
+    """What a shared grid is worth for some rows of evidence.
+
+    Attributes
+    ----------
+    fine : ndarray (rows,), whether it is fine enough
+    error : ndarray (rows,)
+    splits : for each variable with nodes, the cells that are too coarse for some row that lies inside the grid
+    """
+
+    fine: NDArray[np.bool_]
+    error: Values
+    splits: dict[str, NDArray[np.bool_]]
 
 
 @dataclass
@@ -41,12 +60,16 @@ class SharedGrid:
     ----------
     axes : all axes; those of nodes have points (nodes,)
     open_ends : for each variable with nodes, whether density may go on below and above the grid
+    edges : of the cells of each variable with nodes
+    made_finer : how often the grid was made finer for evidence
     machine : gives the tables over the problem's scopes, then the marginals of the variables with nodes
     """
 
     axes: dict[str, Axis]
     open_ends: dict[str, tuple[bool, bool]]
+    edges: dict[str, Values]
     machine: Machine
+    made_finer: int = 0
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -59,22 +82,27 @@ class SharedGrid:
             np.broadcast_to(axis.weights[:, None], (len(axis.weights), rows)),
         )
 
-    def judged(
-        self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float
-    ) -> tuple[NDArray[np.bool_], Values]:
-        """Tell for which rows the grid is fine enough, and the error estimated."""
+    def judged(self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float) -> Judged:
+        """Tell for which rows the grid is fine enough, the error estimated, and which cells the other rows want halved."""
         fine = np.ones(evidence.rows, dtype=bool)
+        inside = np.ones(evidence.rows, dtype=bool)
         error = np.zeros(evidence.rows)
+        splits = {}
         for name, table in marginals.items():
             with np.errstate(divide="ignore"):
                 seen = look(np.log(table), self.nodes(name, evidence.rows), evidence, name, tolerance)
             # where nothing was seen, something may lie between the nodes
-            fine &= seen.settled & (table.max(axis=0, initial=0.0) > 0)
+            inside &= table.max(axis=0, initial=0.0) > 0
+            fine &= seen.settled
             error += seen.error
+            splits[name] = seen.split
             for end, is_open in zip((0, -1), self.open_ends[name], strict=True):
                 if is_open:
-                    fine &= table[end] <= AT_THE_END
-        return fine, error
+                    inside &= table[end] <= AT_THE_END
+        rough = inside & ~fine
+        return Judged(
+            fine & inside, error, {name: np.asarray(split[:, rough].any(axis=1)) for name, split in splits.items()}
+        )
 
 
 def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
@@ -106,12 +134,33 @@ def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
         if max(map(len, fresh.values())) > MOST_CELLS + 1:
             return None
         cells = fresh
+    return _made(problem, cells, open_ends)
+
+
+def finer(problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]]) -> SharedGrid | None:
+    """Return the grid with some cells halved; None where it would be too large, or was made finer often enough."""
+    if grid.made_finer >= FINER or not any(split.any() for split in splits.values()):
+        return None
+    edges = {name: _halved(cells, splits[name]) for name, cells in grid.edges.items()}
+    if max(map(len, edges.values())) > MOST_CELLS + 1 or _largest(problem, _axes(problem, edges)) > MOST_TABLE:
+        return None
+    return _made(problem, edges, grid.open_ends, grid.made_finer + 1)
+
+
+def _made(
+    problem: Problem, cells: dict[str, Values], open_ends: dict[str, tuple[bool, bool]], made_finer: int = 0
+) -> SharedGrid:
+    assert problem.shared is not None
     axes = _axes(problem, cells)
     factors = [Factor(source.names, source.rows, source.static) for source in problem.shared]
     scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, scopes, sizes)
-    return SharedGrid(axes, open_ends, Machine(problem.shared, program, frozenset(problem.nodes)))
+    return SharedGrid(axes, open_ends, cells, Machine(problem.shared, program, frozenset(problem.nodes)), made_finer)
+
+
+def _halved(edges: Values, split: NDArray[np.bool_]) -> Values:
+    return np.sort(np.concatenate([edges, ((edges[:-1] + edges[1:]) / 2)[split]]))
 
 
 def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values:
@@ -122,7 +171,7 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
         id(source.potential) for source in problem.shared or () if isinstance(source, PotentialSource) and source.rows
     }
     for potential in touching:
-        if id(potential) in moving or potential.opaque:
+        if not problem.hard.isdisjoint(potential.scope) or id(potential) in moving or potential.opaque:
             scale = potential.scale(name)
             if scale * RESOLVED * MOST_CELLS < high - low:
                 return np.linspace(low, high, MOST_CELLS + 2)
@@ -160,5 +209,5 @@ def _refined(
         axis = node_axis(edges[:-1, None], edges[1:, None])
         split = look(logs[:, None], axis, nothing, name, tolerance).split[:, 0]
         changed |= bool(split.any())
-        fresh[name] = np.sort(np.concatenate([edges, ((edges[:-1] + edges[1:]) / 2)[split]]))
+        fresh[name] = _halved(edges, split)
     return fresh if changed else None

@@ -13,7 +13,7 @@ from hybridbn.inference.axes import ORDER, NodeAxis, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.placement import STRICTER, place, start_cells
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.shared import SharedGrid, shared_grid
+from hybridbn.inference.shared import SharedGrid, finer, shared_grid
 from hybridbn.inference.sources import Axis
 from hybridbn.potentials.base import frozen
 from hybridbn.variables import Values, shorten
@@ -88,7 +88,10 @@ def _solve_with_nodes(
     grid = problem.grids[tolerance]
     rough: Solution | None = None
     if grid is not None:
-        solution, fine = _solve_on_grid(problem, grid, evidence, rows, stricter)
+        solution, fine, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
+        while not fine.all() and (grid := finer(problem, grid, splits)) is not None:
+            problem.grids[tolerance] = grid
+            solution, fine, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
         left = np.flatnonzero(~fine)
         if fine.any():
             yield solution if fine.all() else _chosen(solution, np.flatnonzero(fine))
@@ -121,19 +124,19 @@ def _missed(found: Solution, rough: Solution, rows: NDArray[np.intp]) -> NDArray
 
 def _solve_on_grid(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
-) -> tuple[Solution, NDArray[np.bool_]]:
-    """Solve all rows on a shared grid, and tell for which it is good enough."""
+) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+    """Solve all rows on a shared grid; tell for which it is good enough, and which cells are too coarse for the others."""
     run = grid.machine.run(grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
-    settled, error = grid.judged(marginals, evidence, tolerance)
+    settled, error, splits = grid.judged(marginals, evidence, tolerance)
     if not settled.all():
         # what counts in the end is the error of all variables together
         together = tolerance * len(problem.nodes)
-        likely, _ = grid.judged(marginals, evidence, together)
+        likely, _, splits = grid.judged(marginals, evidence, together)
         settled |= likely & (error <= together)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
-    return Solution(rows, evidence, axes, run.tables[:kept], run.log_norm, error), settled & ~run.doubtful
+    return Solution(rows, evidence, axes, run.tables[:kept], run.log_norm, error), settled & ~run.doubtful, splits
 
 
 def _chosen(solution: Solution, rows: NDArray[np.intp]) -> Solution:

@@ -35,6 +35,7 @@ FARTHEST = 2.0**44
 PARTS = 16
 ROWS = 256
 CELLS = 1 << 16
+MOST_CELLS = 1 << 21
 
 
 def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL) -> NDArray[Any]:
@@ -257,17 +258,19 @@ def _cells_within(potential: Potential, given: Axes, reach: int, tail: float) ->
         middle = low + 0.5 * (high - low)
         left, hidden_left = _integrals(potential, given, owner, low, middle)
         right, hidden_right = _integrals(potential, given, owner, middle, high)
-        fine = np.abs(left + right - whole) <= CELL_TOLERANCE + 4e-16 * whole
-        fine &= hidden_left + hidden_right <= HIDDEN_TOLERANCE
+        # a conditional density has no mass above 1; of what is none, a few digits are enough to refuse it
+        least = np.maximum(whole, 1.0)
+        fine = np.abs(left + right - whole) <= CELL_TOLERANCE * least
+        fine &= hidden_left + hidden_right <= HIDDEN_TOLERANCE * least
         fine |= ~((middle > low) & (middle < high))
         both = np.concatenate((fine, fine))
         owner, low, high = np.tile(owner, 2), np.concatenate((low, middle)), np.concatenate((middle, high))
         whole = np.concatenate((left, right))
         done.append((owner[both], low[both], high[both], whole[both]))
         owner, low, high, whole = owner[~both], low[~both], high[~both], whole[~both]
-        if not len(owner):
+        if not len(owner) or len(owner) > MOST_CELLS:
             break
-    else:
+    if len(owner):
         done.append((owner, low, high, whole))
     return _arranged(rows, *(np.concatenate(part) for part in zip(*done, strict=True)))
 

@@ -1,0 +1,149 @@
+"""How far each continuous variable reaches, by its prior and by what is observed right below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.problem import Problem
+from hybridbn.potentials.base import Interval, Potential
+from hybridbn.variables import Continuous, Values
+
+__all__ = ["admissible", "evident_ranges", "others_of", "prior_ranges"]
+
+
+def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
+    """Return for every continuous variable an interval that holds the prior, and whether the density may go on beyond."""
+    ranges: dict[str, tuple[Values, Values]] = {}
+    result = {}
+    for name in _topological(problem.potentials):
+        potential = problem.potentials[name]
+        if isinstance(potential.child, Continuous):
+            within = others_of(potential, name, ranges)
+            low, high = _full(potential.support(name, 1e-17, within), 1)
+            least, most = _full(potential.support(name, 0.0), 1)
+            ranges[name] = low, high
+            result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
+    return result
+
+
+def evident_ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
+    """Return for every continuous variable an interval (rows each) that holds prior and likelihood."""
+    rows = evidence.rows
+    ranges: dict[str, tuple[Values, Values]] = {}
+    for name, finding in evidence.findings.items():
+        if isinstance(finding.variable, Continuous) and name in problem.hard:
+            ranges[name] = finding.values, finding.values
+    ordered = _topological(problem.potentials)
+    for name in ordered:
+        potential = problem.potentials[name]
+        if not isinstance(potential.child, Continuous) or name in problem.hard:
+            continue
+        low, high = _full(potential.support(name, 1e-17, others_of(potential, name, ranges)), rows)
+        ranges[name] = _evident(evidence.findings.get(name), low, high)
+    for name in reversed(ordered):
+        potential = problem.potentials[name]
+        known = _told(problem, name, evidence)
+        if not known.any():
+            continue
+        for parent in potential.parents:
+            if not isinstance(parent, Continuous) or parent.name in problem.hard:
+                continue
+            low, high = ranges[parent.name]
+            reach = _full(potential.support(parent.name, 1e-17, others_of(potential, parent.name, ranges)), rows)
+            low = np.where(known & np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
+            high = np.where(known & np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
+            ranges[parent.name] = admissible(problem, parent, low, high, evidence)
+    return {name: _bounded(low, high) for name, (low, high) in ranges.items()}
+
+
+def _told(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
+    """Tell the rows in which a variable is observed, or confined to an interval: its parents may lie far out then.
+
+    What is hidden pulls its parents as far as evidence below pulls it; the grids of these grow where it turns out so.
+    """
+    if name in problem.hard:
+        return np.ones(evidence.rows, dtype=bool)
+    finding = evidence.findings.get(name)
+    if finding is None:
+        return np.zeros(evidence.rows, dtype=bool)
+    known = finding.observed
+    if finding.low is not None and finding.high is not None:
+        known = known | np.isfinite(finding.low) | np.isfinite(finding.high)
+    return known
+
+
+def admissible(
+    problem: Problem, variable: Continuous, low: Values, high: Values, evidence: Evidence
+) -> tuple[Values, Values]:
+    """Clip to where the density can be positive at all and to interval evidence."""
+    ends = variable.domain
+    own = problem.potentials.get(variable.name)
+    if own is not None:
+        strict = _full(own.support(variable.name, 0.0), len(low))
+        low, high = np.clip(low, *strict), np.clip(high, *strict)
+    low, high = _evident(evidence.findings.get(variable.name), low, high)
+    return np.clip(low, *ends), np.clip(high, *ends)
+
+
+def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values, Values]:
+    """Clip a range to interval evidence, and shrink it to a value where there is one.
+
+    Evidence may lie where the range does not reach, out in the tails: then it starts at the end of the evidence that
+    is nearer, and is as long as it was.
+    """
+    if finding is None:
+        return low, high
+    if finding.low is not None and finding.high is not None:
+        with np.errstate(invalid="ignore"):  # of what is not chosen
+            length = high - low
+            above, below = finding.low >= high, finding.high <= low
+            low, high = (
+                np.where(
+                    above,
+                    finding.low,
+                    np.where(below, np.maximum(finding.low, finding.high - length), np.maximum(low, finding.low)),
+                ),
+                np.where(
+                    below,
+                    finding.high,
+                    np.where(above, np.minimum(finding.high, finding.low + length), np.minimum(high, finding.high)),
+                ),
+            )
+    return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
+
+
+def others_of(potential: Potential, name: str, ranges: Mapping[str, tuple[Values, Values]]) -> dict[str, Interval]:
+    """Return the ranges of the other variables of a potential that are known."""
+    return {other: ranges[other] for other in potential.scope if other != name and other in ranges}
+
+
+def _full(interval: Interval, rows: int) -> tuple[Values, Values]:
+    low, high = interval
+    return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
+
+
+def _bounded(low: Values, high: Values) -> tuple[Values, Values]:
+    """Replace infinite ends by large ones and widen empty ranges."""
+    return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
+
+
+def _topological(potentials: Mapping[str, Potential]) -> list[str]:
+    left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
+    below: dict[str, list[str]] = {name: [] for name in potentials}
+    for name, above in left.items():
+        for parent in above:
+            below[parent].append(name)
+    ready = [name for name, above in left.items() if not above]
+    ordered = []
+    while ready:
+        name = ready.pop()
+        ordered.append(name)
+        for child in below[name]:
+            left[child].discard(name)
+            if not left[child]:
+                ready.append(child)
+    return ordered
