@@ -20,6 +20,7 @@ __all__ = ["cell_heights", "cell_probabilities"]
 
 _LARGE = 100  # values: enough to see several modes
 _CHUNK = 64  # leaves fitted at once
+_WITHIN = 1e-6  # of an observation's log-likelihood
 
 
 def cell_heights(
@@ -101,7 +102,8 @@ def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots) -> V
         part = better(part, tried(rows, knots, strengths[1:4:2], totals[large], sizes[large], targets, (2, 3)))
         for array, values in zip(best, part, strict=True):
             array[large] = values
-    return bounded(maximized(means, knots, penalty(knots.places), best.strength, best.heights, best.bends), knots)
+    matrix = penalty(knots.places)
+    return bounded(maximized(means, knots, matrix, best.strength, best.heights, best.bends, within=_WITHIN), knots)
 
 
 def cell_probabilities(

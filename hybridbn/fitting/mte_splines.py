@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, solveh_banded
+from scipy.linalg.lapack import dpbsv
 
 from hybridbn.variables import Codes, Values
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _SERIES = np.array([2.0 / math.factorial(n + 3) for n in range(16)])  # of exp(x) times the integral of t**2 exp(-x t)
-_STEEPEST, _FLATTEST = 12.0, 0.05
+_STEEPEST, _FLATTEST, _CLIMB = 12.0, 0.05, 5.0
 _HALVINGS = 24
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
 
@@ -164,12 +164,15 @@ def bounded(heights: Values, knots: Knots) -> Values:
 def decaying(heights: Values, knots: Knots) -> Values:
     """Return the splines with endless tails that fall by a factor of e**0.05 at least between the outermost knots.
 
-    Far from the data a logarithm may be flat within rounding, or clipped, and its tail would have no mass, or all of it.
+    Far from the data a logarithm may be flat within rounding, or clipped, and its tail would have no mass, or all of it. Tails that
+    end may grow, but by a factor of e**5 at most.
     """
     heights = heights.copy()
     for end, beside, length in ((0, 1, knots.below), (-1, -2, knots.above)):
-        if math.isinf(length):
-            heights[..., end] = np.minimum(heights[..., end], heights[..., beside] - _FLATTEST)
+        if length > 0:
+            step = np.abs(knots.places[..., beside] - knots.places[..., end])
+            most = -_FLATTEST if math.isinf(length) else _CLIMB * step / length
+            heights[..., end] = np.minimum(heights[..., end], heights[..., beside] + most)
     return heights
 
 
@@ -251,7 +254,9 @@ def maximized(
         own, wanted, strength, wish = knots.of(active), stats[active], strengths[active], wishes[active]
         system = band[:, active]
         # far below the data there is no curvature yet; the data's own keeps the steps in bounds
-        system[0] += parts.diagonal * (1.0 + 1e-13) + np.where(parts.first < 0.01 * wanted, 0.3 * wanted, 1e-300)
+        system[0] += np.maximum(parts.diagonal, 0.0) * (1.0 + 1e-13) + np.where(
+            parts.first < 0.01 * wanted, 0.3 * np.abs(wanted), 1e-300
+        )
         system[1, :, :-1] += parts.beside
         slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T - wish) @ matrix)
         step = _solved(system, slope)
@@ -299,11 +304,10 @@ def _solved(system: Values, right: Values) -> Values:
     wanted = (right * unit).ravel()
     for ridge in _RIDGES:
         system[0] += ridge
-        try:
-            solution = solveh_banded(system.reshape(4, rows * size), wanted, lower=True, check_finite=False)
-        except LinAlgError:
-            continue
-        return np.asarray(solution.reshape(rows, size) * unit)
+        # (what scipy's solveh_banded calls, whose checks take as long as the solution)
+        _, solution, failed = dpbsv(system.reshape(4, rows * size), wanted, lower=1)
+        if not failed:
+            return np.asarray(solution.reshape(rows, size) * unit)
     return np.zeros(right.shape)  # nothing can be improved
 
 

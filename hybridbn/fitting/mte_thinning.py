@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from hybridbn.fitting.mte_splines import Knots, decaying, hat_means, maximized, normalized, spans
@@ -13,7 +12,10 @@ __all__ = ["thinned"]
 
 Masks = NDArray[np.bool_]
 
-_MOVES, _BEARABLE = 8, 5.0  # at most so many rounds, where what is lost is worth several pieces
+_MOVES, _BEARABLE = (
+    9,
+    5.0,
+)  # rounds at most (a third of it for many splines), where what is lost is worth several pieces
 _STRAY = 5.0  # how far a logarithm may move when pieces are merged; more would be a spike's effect on its neighbors
 
 
@@ -50,8 +52,7 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
     for step in range(int(np.argmin(charged)), -1, -1):
         last = come_from[step][np.arange(len(heights)), last]
         chosen.append(last)
-    kept = np.stack(chosen[::-1], axis=1)
-    kept, nearest = _moved(kept, heights, knots, np.broadcast_to(price, len(heights)))
+    kept, nearest = _moved(np.stack(chosen[::-1], axis=1), heights, knots, np.broadcast_to(price, len(heights)))
     return _coarse(knots, kept), nearest
 
 
@@ -74,7 +75,10 @@ def _tame(kept: Codes, heights: Values, knots: Knots) -> Masks:
     """Return for which of these rows' knots the straight lines that go on are tame."""
     first, last = _tame_ends(heights, knots)
     rows = np.arange(len(kept))
-    return np.asarray((first[rows, kept[:, 1]] | (kept[:, 1] == 1)) & (last[rows, kept[:, -2]] | (kept[:, -2] == heights.shape[1] - 2)))
+    return np.asarray(
+        (first[rows, kept[:, 1]] | (kept[:, 1] == 1))
+        & (last[rows, kept[:, -2]] | (kept[:, -2] == heights.shape[1] - 2))
+    )
 
 
 def _coarse(knots: Knots, kept: Codes) -> Knots:
@@ -92,7 +96,7 @@ def _moved(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[C
     least = float(price.min())
     nearest, likelihood = _nearest(kept, heights, means, knots, np.arange(len(heights)), 1e-4 * least)
     active = np.arange(len(heights))
-    for _ in range(_MOVES):
+    for _ in range(_MOVES if len(heights) == 1 else _MOVES // 3):
         active = active[whole[active] - likelihood[active] > _BEARABLE * price[active]]
         if not len(active):
             break
@@ -100,6 +104,8 @@ def _moved(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[C
         line = np.take_along_axis(nearest[active], left, axis=1) * (1.0 - share)
         line += np.take_along_axis(nearest[active], left + 1, axis=1) * share
         proposed, owner = _moves(kept[active], means[active] * (line - heights[active]) ** 2)
+        if not len(proposed):
+            break
         owner = active[owner]
         found, value = _nearest(proposed, heights, means, knots, owner, 0.1 * least)
         value = np.where(_tame(proposed, heights[owner], knots), value, -np.inf)
@@ -125,7 +131,9 @@ def _moves(kept: Codes, misses: Values) -> tuple[Codes, Codes]:
     worst = np.where(inside, misses[:, None], -1.0).argmax(axis=2)
     inner = np.arange(1, count - 1)
     steps = [kept[:, inner] + step for step in (-2, -1, 1, 2)]
-    targets = np.concatenate([*(step[:, :, None] for step in steps), np.repeat(worst[:, None], count - 2, axis=1)], axis=2)
+    targets = np.concatenate(
+        [*(step[:, :, None] for step in steps), np.repeat(worst[:, None], count - 2, axis=1)], axis=2
+    )
     proposed = np.repeat(np.repeat(kept[:, None, None], count - 2, axis=1), targets.shape[2], axis=2)
     proposed[:, np.arange(count - 2), :, inner] = np.moveaxis(targets, 1, 0)
     owner = np.repeat(np.arange(rows), (count - 2) * targets.shape[2])
@@ -150,10 +158,11 @@ def _nearest(
     left, share = _held(kept, knots)
     place = (np.arange(rows)[:, None] * count + left).ravel()
     own = means[owner]
-    stats = np.bincount(place, (own * (1.0 - share)).ravel(), rows * count)
-    stats += np.bincount(place + 1, (own * share).ravel(), rows * count)
-    stats = stats.reshape(rows, count)
-    start = np.take_along_axis(heights[owner], kept, axis=1)
+    sums = np.asarray(np.bincount(place, (own * (1.0 - share)).ravel(), rows * count), dtype=np.float64)
+    sums += np.bincount(place + 1, (own * share).ravel(), rows * count)
+    stats = sums.reshape(rows, count)
+    # few pieces may leave none that decays
+    start = decaying(np.take_along_axis(heights[owner], kept, axis=1), coarse)
     nearest = maximized(stats, coarse, np.zeros((0, count)), np.zeros(rows), start, within=within)
     nearest = normalized(decaying(np.clip(nearest, start - _STRAY, start + _STRAY), coarse), coarse)
     return nearest, np.asarray((stats * nearest).sum(axis=1))
