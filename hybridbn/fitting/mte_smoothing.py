@@ -120,8 +120,8 @@ def mixtures(stats: Values, places: Values, count: int) -> Values:
     >>> places = np.linspace(-3, 3, 61)
     >>> weights = np.exp(-0.5 * ((np.abs(places) - 2) / 0.3) ** 2)
     >>> logs = mixtures(weights[None] / weights.sum(), places, 2)[0]
-    >>> places[np.argmax(logs[:30])].round(3), places[30 + np.argmax(logs[30:])].round(3)
-    (-2.0, 2.0)
+    >>> places[[np.argmax(logs[:30]), 30 + np.argmax(logs[30:])]].round(3)
+    array([-2.,  2.])
     """
     stats = np.maximum(stats, 0.0)
     stats = stats / stats.sum(axis=1, keepdims=True)
