@@ -121,8 +121,8 @@ def bad_inputs() -> list[Any]:
         # the two large ones are about time and memory, which builders and fitters answer for
         if area not in ("data", "weights", "predict") or name in ("huge cardinality", "CPT too large"):
             continue
-        for family in ("auto", "gaussian"):
-            found.append(pytest.param(family, area, factory, id=f"{name}-{family}"))
+        families = ("auto", "gaussian")
+        found += [pytest.param(family, area, factory, id=f"{name}-{family}") for family in families]
     return found
 
 
