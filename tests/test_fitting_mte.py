@@ -53,6 +53,8 @@ EXTREMES = {
     "zeros and an outlier": np.append(np.zeros(300), 1e12),
     "powers of ten": np.geomspace(1e-12, 1e12, 100),
     "huge weights": np.repeat(NORMAL[:40], 250),
+    "two narrow clusters": np.concatenate([0.1 * NORMAL[:7], 2.4e6 + 0.01 * NORMAL[:7]]),
+    "a cluster and a cloud": np.concatenate([1e-6 * NORMAL[:40], 1e5 + 4e4 * NORMAL[:100], 1.6e5 + 0.01 * NORMAL[:30]]),
     "integers beyond 2**53": RNG.integers(2**60, 2**61, 300).astype(float),
 }
 

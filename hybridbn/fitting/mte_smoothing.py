@@ -67,6 +67,7 @@ def tried(
     freedom = degrees_of_freedom(heights, knots, matrix, every)
     freedom += np.tile(np.repeat(_COMPONENT * (np.array(components) - 1.0), len(strengths)), len(stats))
     score = scores(rows, heights, freedom, weights, np.repeat(sizes, choices)).reshape(-1, choices)
+    score = np.where(np.isfinite(score), score, -np.inf)
     best = score.argmax(axis=1)
     chosen = np.arange(len(stats)) * choices + best
     return Tried(score.max(axis=1), every[chosen], bends[chosen], heights[chosen])

@@ -231,7 +231,7 @@ def maximized(
     stats : (rows, knots) means of the hats; each row adds up to 1
     matrix : (differences, knots), of up to four neighbors
     strengths : (rows,)
-    start : (rows, knots) heights; the slopes of endless tails must decay
+    start : (rows, knots) heights
     bends : (rows, differences) the differences that cost nothing; zeros if not given
     within : largest gain in log-likelihood for an observation that may be missed
     steps : most Newton steps
@@ -248,7 +248,7 @@ def maximized(
     result = np.empty(start.shape)
     wishes = np.zeros((len(start), len(matrix))) if bends is None else bends
     active = np.arange(len(start))
-    now, gain, parts = _normalized_gain(start, stats, knots, matrix, strengths, wishes)
+    now, gain, parts = _normalized_gain(decaying(start, knots), stats, knots, matrix, strengths, wishes)
     result[:] = now
     for _ in range(steps):
         own, wanted, strength, wish = knots.of(active), stats[active], strengths[active], wishes[active]
@@ -307,7 +307,9 @@ def _solved(system: Values, right: Values) -> Values:
         # (what scipy's solveh_banded calls, whose checks take as long as the solution)
         _, solution, failed = dpbsv(system.reshape(4, rows * size), wanted, lower=1)
         if not failed:
-            return np.asarray(solution.reshape(rows, size) * unit)
+            steps = np.asarray(solution.reshape(rows, size) * unit)
+            # rows that floats can't solve stay where they are
+            return np.where(np.isfinite(steps).all(axis=1, keepdims=True), steps, 0.0)
     return np.zeros(right.shape)  # nothing can be improved
 
 

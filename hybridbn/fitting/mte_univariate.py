@@ -31,7 +31,7 @@ _FAR = 100.0  # times as far from the median as the rest
 _INDEX, _DOUBT, _MANY = 0.6, 0.8, 40  # of heavy tails: least index, what is asked of few values, and least number
 _INSURANCE, _REACH = 0.01, 5.0  # of an observation, and how many times as far out as the outermost
 _COMPONENTS, _STRONG = 4, 4  # of mixtures, and how many of the smoothing strengths draw toward them
-_NEAR = 1e-200
+_NEAR, _EXTENDED_RATIO = 1e-200, 30.0
 _MOST_KNOTS = 100
 _MOST_SPLITS, _RATIO, _GRADES = 6, 3.0, 24
 
@@ -210,10 +210,10 @@ def _split(knots: Values, splits: Codes) -> Values:
     return np.append(start + number * steps, knots[-1])
 
 
-def _graded(knots: Values) -> Values:
+def _graded(knots: Values, least: float = _RATIO) -> Values:
     """Put knots between steps of very different widths, whose third differences would be ill-conditioned."""
     steps = np.diff(knots)
-    ratio = max(_RATIO, (steps.max() / steps.min()) ** (1 / _GRADES))
+    ratio = max(least, (steps.max() / steps.min()) ** (1 / _GRADES))
     parts = [knots[:1]]
     for i, step in enumerate(steps):
         left = steps[i - 1] if i else step
@@ -251,7 +251,7 @@ def extended(
         after = np.unique(np.minimum(high + reach * np.array([0.5, 1.0]), domain[1]))
         after = after[after > high]
         above = float(domain[1] - (after[-1] if len(after) else high))
-    places = np.concatenate([before, places, after])
+    places = _graded(np.concatenate([before, places, after]), _EXTENDED_RATIO)
     # a domain that ends far beyond the data does not end
     below, above = (math.inf if rest > _FAR * (places[-1] - places[0]) else rest for rest in (below, above))
     return Knots(places, below, above)
