@@ -107,13 +107,6 @@ def test_bad_classes_are_refused(y: Any, message: str) -> None:
 ORACLE = Path(__file__).resolve().parents[2] / "shared" / "oracle" / "badinputs.py"
 
 
-UNREADY = {
-    ("auto", "one outlier 1e12"): "MTEFitter gives potentials of NaN",
-    ("auto", "1e-308"): "MTEFitter gives potentials of NaN",
-    ("gaussian", "1e308"): "GaussianFitter overflows",
-}
-
-
 def bad_inputs() -> list[Any]:
     if not ORACLE.exists():
         skip = pytest.mark.skip(reason="the catalog of bad inputs is not here")
@@ -128,10 +121,8 @@ def bad_inputs() -> list[Any]:
         # the two large ones are about time and memory, which builders and fitters answer for
         if area not in ("data", "weights", "predict") or name in ("huge cardinality", "CPT too large"):
             continue
-        for family in ("auto", "gaussian"):
-            reason = UNREADY.get((family, name))
-            marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
-            found.append(pytest.param(family, area, factory, id=f"{name}-{family}", marks=marks))
+        families = ("auto", "gaussian")
+        found += [pytest.param(family, area, factory, id=f"{name}-{family}") for family in families]
     return found
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
+from hybridbn.errors import TableError
 from hybridbn.fitting import GaussianFitter
 
 D = hb.Discrete("d", states=("p", "q", "never"))
@@ -199,3 +200,12 @@ def test_a_parent_that_is_constant_within_a_configuration_keeps_the_common_slope
     np.testing.assert_allclose(found.coefficients[0], common.coefficients, rtol=1e-9)
     at = found.intercept[0] + found.coefficients[0, 0] * 0.1
     np.testing.assert_allclose(at, data["y"][data["d"] == "p"].mean(), rtol=1e-9)
+
+
+def test_values_whose_squares_overflow_are_refused():
+    table = hb.Table({"x": [1e308, -1e308, 5e307, 1.7e308, 0.0], "y": [1.0, 2.0, 4.0, 3.0, 5.0]})
+    x, y = table.variable("x"), table.variable("y")
+    for child, parents in ((x, ()), (x, (y,)), (y, (x,))):
+        with pytest.raises(TableError, match=r"column 'x'.*another unit"):
+            GaussianFitter().fit(table, child, parents)
+    assert GaussianFitter().fit(table, y).variance == pytest.approx(2)

@@ -128,7 +128,9 @@ class GaussianFitter(Fitter):
         column = dict(zip(parents, others, strict=True))
         cells = configurations([column[parent] for parent in discrete], sizes, len(own))
         values = [own, *(column[parent] for parent in continuous)]
-        n, means, products = _moments(values, cells, math.prod(sizes), weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            n, means, products = _moments(values, cells, math.prod(sizes), weights)
+        _refuse_overflow((child, *continuous), products)
         return GaussianStatistics(child=child, parents=parents, total=total, weights=n, means=means, products=products)
 
     def potential(self, statistics: Any) -> LinearGaussian:
@@ -174,6 +176,16 @@ class GaussianFitter(Fitter):
                 f"leave it out, or give a least standard deviation: GaussianFitter(floor=...)"
             )
         return _FLOOR * deviation**2
+
+
+def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
+    """Refuse columns whose squares, and so whose variance, floats can't hold."""
+    for j, variable in enumerate(variables):
+        if not np.isfinite(products[:, j, j]).all():
+            raise TableError(
+                f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats; "
+                "measure them in another unit"
+            )
 
 
 def _moments(values: list[Values], cells: Codes, size: int, weights: Values | None) -> tuple[Values, Values, Values]:

@@ -14,8 +14,9 @@ from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
 from hybridbn.fitting.mte_conditional import cell_heights, cell_probabilities
 from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of, two_sided
 from hybridbn.fitting.mte_splines import Knots
+from hybridbn.fitting.mte_thinning import thinned
 from hybridbn.fitting.mte_trees import Cell, class_judges, cuts_of, grown, value_judges
-from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores, thinned
+from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.table import Table
@@ -23,7 +24,7 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["MTEFitter", "MTEStatistics"]
 
-_PIECE = 0.2  # of an observation's log-likelihood: what a piece more has to be worth
+_PIECE = 0.1  # of an observation's log-likelihood: what a piece more has to be worth
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -70,9 +71,9 @@ class MTEFitter(Fitter):
     Parameters
     ----------
     max_pieces : int
-        Most exponential pieces of a density of up to 1000 observations (their number grows as the fourth root beyond
-        that). p pieces have 2 p - 1 free parameters: p - 1 cuts, p slopes, and nothing for the levels, since pieces are
-        continuous and have mass one together.
+        Most exponentials of a density of up to 1000 observations (their number grows as the fourth root beyond that): one on
+        each piece, two beyond an edge. p pieces have 2 p - 1 free parameters: p - 1 cuts, p slopes, and nothing for the
+        levels, since pieces are continuous and have mass one together.
     max_cells : int
         Most cells of a continuous parent.
     min_weight : float
@@ -152,20 +153,22 @@ class MTEFitter(Fitter):
         scale = scale_of(distinct, summed)
         standardized = scale.standardized(distinct)
         low, high = scale.standardized(np.array(child.domain))
-        whole = fitted(standardized, summed, (float(low), float(high)))
+        domain = (float(low), float(high))
         total = float(summed.sum())
-        most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25))
-        if not others:
-            knots, heights = thinned(whole.heights[None], whole.knots, most, _PIECE / total)
-            return self._placed((), [], [Cell((), np.arange(0), -1)], self._lines(whole, knots, heights, child, scale))
         columns, sizes, cuts = self._cells(parents, others, weights)
-        judges = value_judges(normal_scores(summed)[place])
-        cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
-        if len(leaves) == 1:
-            heights, totals = whole.heights[None], np.array([total])
+        if others:
+            judges = value_judges(normal_scores(summed)[place])
+            cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
         else:
-            _, heights, totals = cell_heights(standardized[place], weights, whole, cells, leaves, self.prior)
-        knots, heights = thinned(heights, whole.knots, most, _PIECE / totals)
+            cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
+        whole = fitted(standardized, summed, domain)
+        knots, heights, totals = whole.knots, whole.heights[None], np.array([total])
+        if len(leaves) > 1:
+            knots, heights, totals = cell_heights(standardized[place], weights, whole, cells, leaves, self.prior)
+        # beyond an edge there are two exponentials, and strays have one
+        others_needed = 2 * sum(whole.edges) + sum(mass > 0 for mass, _ in whole.strays)
+        most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25) - others_needed)
+        knots, heights = thinned(heights, knots, most, _PIECE / totals)
         lines = self._lines(whole, knots, heights, child, scale)
         return self._placed(parents, cuts, [cells[i] for i in leaves], lines)
 

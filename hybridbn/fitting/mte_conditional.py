@@ -10,15 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hybridbn.fitting.mte_splines import Knots, bounded, degrees_of_freedom, hat_means, maximized, penalty, smeared
+from hybridbn.fitting.mte_smoothing import FEW, Tried, better, ladder, mixtures, tried
+from hybridbn.fitting.mte_splines import Knots, bounded, hat_means, maximized, penalty, smeared
 from hybridbn.fitting.mte_trees import Cell
-from hybridbn.fitting.mte_univariate import Smooth, ladder, roughly, scores, started
+from hybridbn.fitting.mte_univariate import Smooth, refined
 from hybridbn.variables import Codes, Values
 
 __all__ = ["cell_heights", "cell_probabilities"]
 
-_EVERY = 3  # of the smoothing strengths; leaves are small
+_LARGE = 100  # values: enough to see several modes
 _CHUNK = 64  # leaves fitted at once
+_WITHIN = 1e-6  # of an observation's log-likelihood
 
 
 def cell_heights(
@@ -34,18 +36,18 @@ def cell_heights(
 
     Returns
     -------
-    knots : those of the whole
+    knots : those of the whole, and more where leaves are narrow
     heights : (leaves, knots)
-    totals : weight of each leaf, with what it borrowed
+    totals : weight of each leaf, with what it borrowed; an empty one has that of the cell above
     """
-    knots = whole.knots
+    knots, base = _fine_enough(values, weights, whole, cells, leaves)
     size = len(knots.places)
     places, share = smeared(values, knots.places)
     # values very far out are the same tail everywhere
     weights = np.where((values >= knots.places[0]) & (values <= knots.places[-1]), weights, 0.0)
     share = share * weights
     means, totals = np.empty((len(cells), size)), np.empty(len(cells))
-    means[0] = hat_means(whole.heights[None], knots)[0]
+    means[0] = hat_means(base[None], knots)[0]
     totals[0] = weights.sum()
     distinct = np.empty(len(cells), dtype=np.intp)
     for i, cell in enumerate(cells[1:], start=1):
@@ -57,30 +59,51 @@ def cell_heights(
     for i in leaves:
         distinct[i] = len(np.unique(values[cells[i].rows]))
     heights = np.empty((len(leaves), size))
-    matrix = penalty(knots.places)
     for begin in range(0, len(leaves), _CHUNK):
         part = leaves[begin : begin + _CHUNK]
-        heights[begin : begin + _CHUNK] = _smoothed(means[part], totals[part], distinct[part], knots, matrix)
+        heights[begin : begin + _CHUNK] = _smoothed(means[part], totals[part], distinct[part], knots)
     empty = np.array([not len(cells[i].rows) and not cells[i].above for i in leaves])
-    heights[empty] = whole.heights
-    return knots, heights, totals[leaves]
+    heights[empty] = base
+    # a cell without rows stands for those above it
+    alone = [i if len(cells[i].rows) or not i else cells[i].above for i in leaves]
+    return knots, heights, totals[alone]
 
 
-def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots, matrix: Values) -> Values:
-    """Fit each row with several smoothing strengths and return the best."""
-    strengths = ladder(1 << 30, np.inf)[::_EVERY]
-    count = len(strengths)
-    rows = np.repeat(means, count, axis=0)
-    weight = np.repeat(totals, count)
-    every = np.tile(strengths, len(means))
-    start = started(rows, knots, weight)
-    heights = maximized(rows, knots, matrix, every, start, **roughly(float(totals.max())))
-    freedom = degrees_of_freedom(heights, knots, matrix, every)
-    size = np.minimum(weight, np.repeat(distinct, count))
-    score = scores(rows, heights, freedom, weight, size).reshape(-1, count)
-    best = np.argmax(score, axis=1)
-    chosen = np.arange(len(means)) * count + best
-    return bounded(maximized(means, knots, matrix, strengths[best], heights[chosen]), knots)
+def _fine_enough(
+    values: Values, weights: Values, whole: Smooth, cells: Sequence[Cell], leaves: Codes
+) -> tuple[Knots, Values]:
+    """Return the whole's spline on knots that are fine enough for the leaves, too."""
+    quantiles = []
+    for i in leaves:
+        rows = cells[i].rows
+        if len(rows) >= FEW:
+            order = rows[np.argsort(values[rows])]
+            upto = np.cumsum(weights[order])
+            quantiles.append(values[order][np.searchsorted(upto, upto[-1] * np.array([0.05, 0.25, 0.75, 0.95]))])
+    low, lower, higher, high = np.array(quantiles).reshape(-1, 4).T
+    # the standard deviation of a normal density
+    steps = np.minimum((high - low) / 3.3, (higher - lower) / 1.35)
+    wide = steps > 0
+    if not wide.any():
+        return whole.knots, whole.heights
+    return refined(whole.knots, whole.heights, low[wide], high[wide], steps[wide])
+
+
+def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots) -> Values:
+    """Return the heights of the best fit of each row; the larger ones may be mixtures of several normal densities."""
+    sizes = np.minimum(totals, distinct)
+    strengths = ladder(FEW, np.inf)
+    best = tried(means, knots, strengths[::2], totals, sizes)
+    large = np.flatnonzero(sizes >= _LARGE)
+    if len(large):
+        rows = means[large]
+        targets = np.stack([mixtures(rows, knots.places, count) for count in (2, 3)])
+        part = Tried(*(array[large] for array in best))
+        part = better(part, tried(rows, knots, strengths[1:4:2], totals[large], sizes[large], targets, (2, 3)))
+        for array, values in zip(best, part, strict=True):
+            array[large] = values
+    matrix = penalty(knots.places)
+    return bounded(maximized(means, knots, matrix, best.strength, best.heights, best.bends, within=_WITHIN), knots)
 
 
 def cell_probabilities(

@@ -37,7 +37,8 @@ class Scale(NamedTuple):
 
     def per_unit(self, values: Values) -> Values:
         """Return rates or densities along the axis as those of the variable."""
-        return np.asarray(np.ldexp(values / self.unit, -self.exponent))
+        unit, exponent = math.frexp(self.unit)  # which may be so small that a quotient overflows
+        return np.asarray(np.ldexp(values / unit, -self.exponent - exponent))
 
 
 class Line(NamedTuple):
@@ -122,8 +123,9 @@ def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[f
             owner.append(outermost)
             coefficient.append(mass / distance)
             rate.append(outward / distance)
+    order = np.argsort(low)
     line = Line(
-        np.array(low), np.array(high), np.array(owner, dtype=np.intp), scale.per_unit(np.array(coefficient)),
+        np.array(low)[order], np.array(high)[order], np.argsort(order)[owner], scale.per_unit(np.array(coefficient)),
         scale.per_unit(np.array(rate)),
     )  # fmt: skip
     widths = decay_integral(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])

@@ -21,12 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, solveh_banded
+from scipy.linalg.lapack import dpbsv
 
 from hybridbn.variables import Codes, Values
 
 __all__ = [
     "Knots",
+    "bounded",
+    "decaying",
     "degrees_of_freedom",
     "hat_means",
     "log_integrals",
@@ -34,11 +36,12 @@ __all__ = [
     "normalized",
     "penalty",
     "shares",
+    "smeared",
     "spans",
 ]
 
 _SERIES = np.array([2.0 / math.factorial(n + 3) for n in range(16)])  # of exp(x) times the integral of t**2 exp(-x t)
-_STEEPEST = 12.0
+_STEEPEST, _FLATTEST, _CLIMB = 12.0, 0.05, 5.0
 _HALVINGS = 24
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
 
@@ -155,7 +158,22 @@ def bounded(heights: Values, knots: Knots) -> Values:
     ramp = _STEEPEST * np.arange(heights.shape[-1])
     rising = np.maximum.accumulate(heights + ramp, axis=-1) - ramp
     falling = np.maximum.accumulate((heights - ramp)[..., ::-1], axis=-1)[..., ::-1] + ramp
-    return normalized(np.maximum(rising, falling), knots)
+    return normalized(decaying(np.maximum(rising, falling), knots), knots)
+
+
+def decaying(heights: Values, knots: Knots) -> Values:
+    """Return the splines with endless tails that fall by a factor of e**0.05 at least between the outermost knots.
+
+    Far from the data a logarithm may be flat within rounding, or clipped, and its tail would have no mass, or all of it. Tails that
+    end may grow, but by a factor of e**5 at most.
+    """
+    heights = heights.copy()
+    for end, beside, length in ((0, 1, knots.below), (-1, -2, knots.above)):
+        if length > 0:
+            step = np.abs(knots.places[..., beside] - knots.places[..., end])
+            most = -_FLATTEST if math.isinf(length) else _CLIMB * step / length
+            heights[..., end] = np.minimum(heights[..., end], heights[..., beside] + most)
+    return heights
 
 
 def hat_means(heights: Values, knots: Knots) -> Values:
@@ -198,10 +216,11 @@ def maximized(
     matrix: Values,
     strengths: Values,
     start: Values,
+    bends: Values | None = None,
     within: float = 1e-11,
     steps: int = 60,
 ) -> Values:
-    """Maximize ``stats @ theta - log(integral) - strength / 2 sum((matrix @ theta)**2)`` for each row by Newton's method.
+    """Maximize ``stats @ theta - log(integral) - strength / 2 sum((matrix @ theta - bends)**2)`` by Newton's method.
 
     Where the integral is one, ``-integral`` has the gradient of ``-log(integral)`` and a Hessian that is a band (Silverman's
     device); the steps are those of the former, and the splines are divided by their integrals after each of them. The
@@ -212,7 +231,8 @@ def maximized(
     stats : (rows, knots) means of the hats; each row adds up to 1
     matrix : (differences, knots), of up to four neighbors
     strengths : (rows,)
-    start : (rows, knots) heights; the slopes of endless tails must decay
+    start : (rows, knots) heights
+    bends : (rows, differences) the differences that cost nothing; zeros if not given
     within : largest gain in log-likelihood for an observation that may be missed
     steps : most Newton steps
 
@@ -226,27 +246,30 @@ def maximized(
     for k in range(min(4, size)):
         band[k, :, : size - k] = np.diag(products, -k) * strengths[:, None]
     result = np.empty(start.shape)
+    wishes = np.zeros((len(start), len(matrix))) if bends is None else bends
     active = np.arange(len(start))
-    now, gain, parts = _normalized_gain(start, stats, knots, matrix, strengths)
+    now, gain, parts = _normalized_gain(decaying(start, knots), stats, knots, matrix, strengths, wishes)
     result[:] = now
     for _ in range(steps):
-        own, wanted, strength = knots.of(active), stats[active], strengths[active]
+        own, wanted, strength, wish = knots.of(active), stats[active], strengths[active], wishes[active]
         system = band[:, active]
         # far below the data there is no curvature yet; the data's own keeps the steps in bounds
-        system[0] += parts.diagonal * (1.0 + 1e-13) + np.where(parts.first < 0.01 * wanted, 0.3 * wanted, 1e-300)
+        system[0] += np.maximum(parts.diagonal, 0.0) * (1.0 + 1e-13) + np.where(
+            parts.first < 0.01 * wanted, 0.3 * np.abs(wanted), 1e-300
+        )
         system[1, :, :-1] += parts.beside
-        slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T) @ matrix)
+        slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T - wish) @ matrix)
         step = _solved(system, slope)
         decrement = (slope * step).sum(axis=1)
         scale = np.ones(len(active))
-        new, new_gain, new_parts = _normalized_gain(now + step, wanted, own, matrix, strength)
+        new, new_gain, new_parts = _normalized_gain(now + step, wanted, own, matrix, strength, wish)
         for halving in range(_HALVINGS):
             worse = np.flatnonzero(~(new_gain >= gain - 1e-11 * (1.0 + np.abs(gain))))
             if not len(worse):
                 break
             scale[worse] *= 0.3 if halving < _HALVINGS - 1 else 0.0
             tried = now[worse] + scale[worse, None] * step[worse]
-            again = _normalized_gain(tried, wanted[worse], own.of(worse), matrix, strength[worse])
+            again = _normalized_gain(tried, wanted[worse], own.of(worse), matrix, strength[worse], wish[worse])
             new[worse], new_gain[worse] = again[:2]
             for array, values in zip(new_parts, again[2], strict=True):
                 array[worse] = values
@@ -259,7 +282,7 @@ def maximized(
 
 
 def _normalized_gain(
-    heights: Values, stats: Values, knots: Knots, matrix: Values, strengths: Values
+    heights: Values, stats: Values, knots: Knots, matrix: Values, strengths: Values, bends: Values
 ) -> tuple[Values, Values, _Parts]:
     """Return the splines divided by their integrals, what is maximized there, and their parts."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
@@ -268,7 +291,7 @@ def _normalized_gain(
         heights = heights - np.log(parts.total)[:, None]
         by = 1.0 / parts.total
         parts = _Parts(parts.total * by, *(array * by[:, None] for array in parts[1:]))
-        gain = (stats * heights).sum(axis=1) - 0.5 * strengths * ((heights @ matrix.T) ** 2).sum(axis=1)
+        gain = (stats * heights).sum(axis=1) - 0.5 * strengths * ((heights @ matrix.T - bends) ** 2).sum(axis=1)
         return heights, np.asarray(np.where(np.isfinite(gain), gain, -np.inf)), parts
 
 
@@ -281,11 +304,12 @@ def _solved(system: Values, right: Values) -> Values:
     wanted = (right * unit).ravel()
     for ridge in _RIDGES:
         system[0] += ridge
-        try:
-            solution = solveh_banded(system.reshape(4, rows * size), wanted, lower=True, check_finite=False)
-        except LinAlgError:
-            continue
-        return np.asarray(solution.reshape(rows, size) * unit)
+        # (what scipy's solveh_banded calls, whose checks take as long as the solution)
+        _, solution, failed = dpbsv(system.reshape(4, rows * size), wanted, lower=1)
+        if not failed:
+            steps = np.asarray(solution.reshape(rows, size) * unit)
+            # rows that floats can't solve stay where they are
+            return np.where(np.isfinite(steps).all(axis=1, keepdims=True), steps, 0.0)
     return np.zeros(right.shape)  # nothing can be improved
 
 

@@ -93,7 +93,9 @@ def _looked_up(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...
         exponent = np.zeros(shape)
         for j, number in enumerate(numbers):
             rate = terms.rates[term, j]
-            exponent += np.where(has & (rate != 0), rate * (number - terms.anchors[term, j]), 0.0)
+            # (far enough out, a steep decay leaves the range of floats)
+            with np.errstate(over="ignore", invalid="ignore"):
+                exponent += np.where(has & (rate != 0), rate * (number - terms.anchors[term, j]), 0.0)
         result.append((exponent, np.where(has, terms.coefficient[term], 0.0)))
     return result, found
 
