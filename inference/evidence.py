@@ -226,10 +226,26 @@ def _single_case(network: Network, evidence: Mapping[Any, Any], targets: Sequenc
             raise NetworkError(f"the evidence names {name!r}, which is no node of the network{hint}")
         if name in targets and not is_missing(value):
             raise TableError(f"{name!r} is asked for and can't be part of the evidence; leave it out of the mapping")
+        if _is_column(value):
+            raise TableError(
+                f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a DataFrame, or "
+                "hb.Table(mapping)"
+            )
         finding = _cells(network.variable(name), [value])
         if not finding.empty:
             findings[name] = finding
     return Evidence(findings, 1, single=True)
+
+
+def _is_column(value: Any) -> bool:
+    """Tell whether a value is a list, an array or a series: what has a length and can't be a state."""
+    if isinstance(value, str | set | frozenset | Mapping) or not hasattr(value, "__len__") or np.ndim(value) == 0:
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return True
+    return False
 
 
 def _column(variable: Variable, table: Table) -> Finding:

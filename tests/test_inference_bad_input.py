@@ -292,3 +292,13 @@ def test_numbers_and_states_of_a_discretized_number_in_one_column():
     np.testing.assert_allclose(found, [0.1, 0.8, 0.52, 0.8, 0.1])
     with pytest.raises(TableError):
         net.posterior("seen", pd.DataFrame({"size": pd.Series([0.3, "huge"], dtype=object)}))
+
+
+@pytest.mark.parametrize("make", [list, np.array, pd.Series])
+def test_a_mapping_of_columns_is_no_case(make):
+    c, x = hb.Discrete("c", ("a", "b")), hb.Continuous("x")
+    net = hb.Network(
+        [hb.Multinomial(c, table=[0.5, 0.5]), hb.LinearGaussian(x, parents=(c,), intercept=[0, 1], variance=[1, 1])]
+    )
+    with pytest.raises(hb.TableError, match="mapping is one case, but 3 values are given"):
+        net.posterior("c", {"x": make([1.0, 2.0, 3.0])})
