@@ -84,6 +84,21 @@ def test_the_study_runs_on_any_folder(modules, tmp_path, capsys, monkeypatch):
     assert (results / "regression.csv").read_bytes() == before
 
 
+def test_datasets_of_other_sizes_are_not_compared(modules, capsys):
+    studies = modules["studies"]
+    rows = hb.Table({"y": np.arange(60.0)})
+    sets = [
+        studies.Dataset("Servo", rows, "y"),
+        studies.Dataset("mbagrade", rows, "y"),
+        studies.Dataset("own", rows, "y"),
+    ]
+    published = studies.read_published(modules["frank1998"].PUBLISHED)
+    left = studies.comparable(published, sets, "1")
+    assert ("2", "servo", "naive_bayes") not in left
+    assert ("2", "mbagrade", "naive_bayes") in left
+    assert "Servo has 60 rows where the paper's has 167" in capsys.readouterr().out
+
+
 def test_the_spiral_is_drawn(modules, tmp_path):
     frank1998 = modules["frank1998"]
     pytest.importorskip("matplotlib")

@@ -10,6 +10,8 @@ import numpy as np
 __all__ = ["Coding", "linear_regression", "model_tree", "nearest_neighbors"]
 
 MOST_NEIGHBORS = 20
+NOT_ZERO, TIED = 1e-3, 1e-12
+"""Added to a distance before it is inverted, and how much distances may differ that count as equal."""
 RIDGE = 1e-8
 """Keeps the equations of standardized columns solvable where columns depend on each other."""
 
@@ -102,7 +104,8 @@ def _eliminated(numbers, y):
 def nearest_neighbors(training, test, target):
     """Predict by the k nearest rows, weighted by the inverse of the distance, k = 1, ..., 20 by leaving one out.
 
-    Returns predictions for the k of least squared and of least absolute error, "knn_rmse" and "knn_mae". Distances are those of IB1:
+    Returns predictions for the k of least squared and of least absolute error, "knn_rmse" and "knn_mae". Rows that are as
+    near as the k-th count as well, so the order of rows doesn't matter; the published errors on `meta` need this. Distances are those of IB1:
     numbers in units of their range, 1 between different values of a nominal attribute, the greatest difference possible where one is missing.
     """
     y = training.column(target)
@@ -133,13 +136,18 @@ def _distances(left, right, names, itself=False):
 
 
 def _by_neighbors(distances, y):
-    """Return predictions for each number of neighbors, (rows, numbers)."""
-    # a row is no neighbor of its own
+    """Return predictions for each number of neighbors, (rows, numbers); all rows count that are as near as the k-th."""
+    order = np.argsort(distances, axis=1, kind="stable")
+    distances = np.take_along_axis(distances, order, axis=1)
+    # not infinite for rows that are equal; zero for a row itself, which is no neighbor of its own
+    weights = 1 / (distances + NOT_ZERO)
+    sums, totals = np.cumsum(weights * y[order], axis=1), np.cumsum(weights, axis=1)
     most = min(MOST_NEIGHBORS, int(np.isfinite(distances).sum(axis=1).min()))
-    order = np.argsort(distances, axis=1, kind="stable")[:, :most]
-    # not infinite for rows that are equal
-    weights = 1 / (np.take_along_axis(distances, order, axis=1) + 1e-3)
-    return np.cumsum(weights * y[order], axis=1) / np.cumsum(weights, axis=1)
+    rows, predicted = np.arange(len(distances)), np.empty((len(distances), most))
+    for k in range(most):
+        last = (distances <= distances[:, k : k + 1] + TIED).sum(axis=1) - 1
+        predicted[:, k] = sums[rows, last] / totals[rows, last]
+    return predicted
 
 
 def model_tree(smoothed=True):

@@ -36,6 +36,7 @@ from frank1998_tables import interval, report_classification, report_regression,
 from studies import (
     Progress,
     Record,
+    comparable,
     cross_validated,
     datasets_of,
     read_published,
@@ -316,7 +317,7 @@ def main(arguments=None):
         methods = regressors(options.per_state)
         records = run(datasets, methods, ERRORS, options.results / "regression.csv", **repeated)
         if records:
-            report_regression(records, published)
+            report_regression(records, comparable(published, datasets, "1"))
         if "model_tree" not in methods:
             print("\nno model tree: m5py is not installed, or not for this scikit-learn")
     if "classification" in options.parts:
@@ -324,7 +325,7 @@ def main(arguments=None):
         methods = {"regressions": class_regressions(options.per_state), "classification": classification_naive_bayes}
         records = run(datasets, methods, {"accuracy": accuracy}, options.results / "classification.csv", **repeated)
         if records:
-            report_classification(records, published)
+            report_classification(records, comparable(published, datasets, "6"))
     if "spiral" in options.parts:
         progress = Progress(len(SIZES) * options.samples)
         records = spiral_records(samples=options.samples, seed=options.seed, progress=progress)

@@ -24,6 +24,7 @@ __all__ = [
     "Figure",
     "Progress",
     "Record",
+    "comparable",
     "cross_validated",
     "datasets_of",
     "folds",
@@ -236,6 +237,29 @@ def read_published(path):
             )
             for row in csv.DictReader(file)
         }
+
+
+def comparable(published, datasets, table, most=0.02):
+    """Return the published numbers without those of datasets that aren't the paper's: by their numbers of rows, of which a few may be lost.
+
+    Parameters
+    ----------
+    published : mapping
+        With the method "instances" in the table named.
+    datasets : sequence of Dataset
+    table : str
+    most : float
+        The share by which numbers of rows may differ.
+    """
+    others = {}
+    for dataset in datasets:
+        figure = published.get((table, dataset.name.lower(), "instances"))
+        if figure is not None and abs(len(dataset) - figure.value) > most * figure.value:
+            others[dataset.name.lower()] = figure.value
+            print(
+                f"{dataset.name} has {len(dataset)} rows where the paper's has {figure.value:.0f}, so it is not compared"
+            )
+    return {key: figure for key, figure in published.items() if key[1] not in others}
 
 
 def write_records(path, records):
