@@ -294,7 +294,8 @@ def main(arguments=None):
     parser.add_argument(
         "--results", type=Path, default=Path("results/frank1998"), help="where CSV files and pictures go"
     )
-    parser.add_argument("--parts", nargs="+", default=["regression", "classification", "spiral"])
+    parts = ["regression", "classification", "spiral"]
+    parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument(
         "--datasets", nargs="+", default=[], help="only these; by default those of the paper and of none"
     )
