@@ -87,15 +87,18 @@ def test_the_study_runs_on_any_folder(modules, tmp_path, capsys, monkeypatch):
 def test_datasets_of_other_sizes_are_not_compared(modules, capsys):
     studies = modules["studies"]
     rows = hb.Table({"y": np.arange(60.0)})
+    few = rows.take(slice(37))
     sets = [
         studies.Dataset("Servo", rows, "y"),
         studies.Dataset("mbagrade", rows, "y"),
+        studies.Dataset("schlvote", few, "y"),
         studies.Dataset("own", rows, "y"),
     ]
     published = studies.read_published(modules["frank1998"].PUBLISHED)
     left = studies.comparable(published, sets, "1")
     assert ("2", "servo", "naive_bayes") not in left
     assert ("2", "mbagrade", "naive_bayes") in left
+    assert ("2", "schlvote", "naive_bayes") in left
     assert "Servo has 60 rows where the paper's has 167" in capsys.readouterr().out
 
 

@@ -239,7 +239,7 @@ def read_published(path):
         }
 
 
-def comparable(published, datasets, table, most=0.02):
+def comparable(published, datasets, table, most=0.05):
     """Return the published numbers without those of datasets that aren't the paper's: by their numbers of rows, of which a few may be lost.
 
     Parameters
@@ -249,7 +249,7 @@ def comparable(published, datasets, table, most=0.02):
     datasets : sequence of Dataset
     table : str
     most : float
-        The share by which numbers of rows may differ.
+        The share by which numbers of rows may differ: rows without a target are left out here.
     """
     others = {}
     for dataset in datasets:
