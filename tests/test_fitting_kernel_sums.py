@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from hybridbn.fitting import kernel_bandwidths, kernel_sums
 from hybridbn.fitting.kernel_bandwidths import PAPER, constants, effective_size, repeated, search_constants
 from hybridbn.fitting.kernel_sums import leave_one_out, nearest_log_sums, pair_sums
-from hybridbn.potentials import kernel_lattice, kernel_nearest, kernel_places
+from hybridbn.potentials import kernel_lattice, kernel_nearest, kernel_places, kernel_repeats
 from hybridbn.potentials.kernel import Kernel
 from hybridbn.potentials.kernel_lattice import lattice_sums
 from hybridbn.variables import Continuous, Discrete
@@ -180,20 +180,24 @@ def test_windows_meet_at_their_ends():
 # -- kernels at many places ---------------------------------------------------------------------------------------
 
 
-def _both_ways(monkeypatch, potential, axes):
+def _all_ways(monkeypatch, potential, axes):
     results = []
-    for places in (True, False):
+    for places, table in ((False, False), (True, False), (False, True)):
         monkeypatch.setattr(kernel_places, "pays", lambda *_, chosen=places: chosen)
+        found = (lambda _, *where: kernel_repeats.distinct(*where)) if table else (lambda *_: None)
+        monkeypatch.setattr(kernel_places, "repeats", found)
         results.append(potential.log_on(axes))
-    finite = np.isfinite(results[1])
-    assert (np.isfinite(results[0]) == finite).all()
-    error = np.abs(results[0][finite] - results[1][finite]) / (1 + 1e-4 * np.abs(results[1][finite]))
-    assert error.max(initial=0.0) < 1e-11
+    finite = np.isfinite(results[0])
+    for other in results[1:]:
+        assert other.shape == finite.shape
+        assert (np.isfinite(other) == finite).all()
+        error = np.abs(other[finite] - results[0][finite]) / (1 + 1e-4 * np.abs(results[0][finite]))
+        assert error.max(initial=0.0) < 1e-11
 
 
 @pytest.mark.parametrize("n", [1, 2, 30, 1500])
 @pytest.mark.parametrize(("shift", "scale"), [(0, 1), (1e6, 1), (-1e6, 1), (0, 1e-200), (0, 1e200)])
-def test_places_and_matrices_give_the_same(monkeypatch, n, shift, scale):
+def test_places_matrices_and_tables_give_the_same(monkeypatch, n, shift, scale):
     rng = np.random.default_rng(n)
     y = rng.standard_t(3, size=n) * scale + shift
     x = np.sin(2 * (y - shift) / scale) * scale + 0.3 * scale * rng.normal(size=n)
@@ -211,13 +215,13 @@ def test_places_and_matrices_give_the_same(monkeypatch, n, shift, scale):
                 x_variable, (y_variable,), points=np.column_stack([x, y]), bandwidths=[h, 0.7 * h], weights=weights
             )
             for axes in ((xs, ys), (x_rows, ys), (xs, y_rows), (x_rows[:1], y_rows), (x_rows, y_rows[:1])):
-                _both_ways(monkeypatch, potential, {"x": axes[0], "y": axes[1]})
-            _both_ways(monkeypatch, Kernel(x_variable, points=x, bandwidths=h, weights=weights), {"x": xs})
+                _all_ways(monkeypatch, potential, {"x": axes[0], "y": axes[1]})
+            _all_ways(monkeypatch, Kernel(x_variable, points=x, bandwidths=h, weights=weights), {"x": xs})
     c, labels = Discrete("c", ("u", "v", "w")), rng.integers(0, 2, n)
     for h in (0.5 * scale, scale * np.array([0.5, 1, 2])):
         potential = Kernel(c, (Continuous("y"),), points=y, bandwidths=h, weights=weights, labels={"c": labels})
-        _both_ways(monkeypatch, potential, {"c": np.arange(3), "y": ys})
-        _both_ways(monkeypatch, potential, {"c": np.array([[0, 1, 2, 1, 0]]), "y": y_rows})
+        _all_ways(monkeypatch, potential, {"c": np.arange(3), "y": ys})
+        _all_ways(monkeypatch, potential, {"c": np.array([[0, 1, 2, 1, 0]]), "y": y_rows})
 
 
 def test_places_in_small_chunks_and_without_rows(monkeypatch):
@@ -226,8 +230,10 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])
     monkeypatch.setattr(kernel_nearest, "NUMBERS", 500)
     monkeypatch.setattr(kernel_places, "PLACES", 37)
-    _both_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
+    monkeypatch.setattr(kernel_repeats, "TABLE", 37)
+    _all_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
     monkeypatch.setattr(kernel_places, "pays", lambda *_: True)
+    monkeypatch.setattr(kernel_places, "repeats", lambda *_: None)
     assert potential.log_on({"x": np.empty((1, 0)), "y": points[:3, 1]}).shape == (3, 1, 0)
     assert potential.log_on({"x": points[:3, 1], "y": np.empty((2, 0))}).shape == (2, 3, 0)
 
@@ -239,3 +245,29 @@ def test_many_places_are_chosen_by_cost():
     few, own = [np.zeros((1, 20))], [np.zeros((500, 50))]
     assert not kernel_places.pays(group, few, np.zeros((1, 10)))
     assert kernel_places.pays(group, own, np.zeros((500, 1)))
+
+
+def test_values_that_come_up_again_are_computed_once():
+    """As quadrature asks: every row has nodes of its own, but from a common stock, and one value of the child."""
+    rng = np.random.default_rng(10)
+    points = rng.normal(size=(200, 3))
+    child, first, second = Continuous("x"), Continuous("y"), Continuous("z")
+    stock = rng.normal(size=300)
+    nodes, own = stock[rng.integers(0, 300, (400, 60))], rng.normal(size=(1, 60))
+    potential = Kernel(child, (first,), points=points[:, :2], bandwidths=[0.1, 0.1])
+    group = potential._group(0)
+    assert kernel_places.repeats(group, [rng.normal(size=(60, 400))], own.T) is None
+    assert kernel_places.repeats(group, [nodes.T[:1]], own.T[:1]) is None
+    found = kernel_places.repeats(group, [np.ascontiguousarray(nodes.T)], own.T)
+    assert found is not None
+    assert len(found.parents[0]) == 300
+    together = potential.log_on({"x": own, "y": nodes})
+    apart = [potential.log_on({"x": own[:, row], "y": nodes[:, row]}) for row in range(60)]
+    assert np.abs(together - np.stack(apart, axis=-1)).max() < 1e-11
+    # combinations of two parents, and child's nodes of each row's own
+    potential = Kernel(child, (first, second), points=points, bandwidths=[0.1, 0.1, 0.2])
+    axes = {"x": stock[rng.integers(0, 300, (5, 60))], "y": nodes[:6] * 3, "z": nodes[6:10]}
+    together = potential.log_on(axes)
+    assert together.shape == (6, 4, 5, 60)
+    apart = [potential.log_on({name: axis[:, row] for name, axis in axes.items()}) for row in range(60)]
+    assert np.abs(together / np.stack(apart, axis=-1) - 1).max() < 1e-11

@@ -1,4 +1,4 @@
-"""Kernel conditionals at many places, in whichever of two ways takes less time; both give the same digits."""
+"""Kernel conditionals at many places, in whichever of three ways takes least time; all give the same digits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
 from hybridbn.potentials.kernel_mixtures import Mixture, log_conditional, parents_at, values_at
 from hybridbn.potentials.kernel_nearest import log_sums
+from hybridbn.potentials.kernel_repeats import Distinct, distinct, log_table
 from hybridbn.variables import Values
 
 __all__ = ["at_places", "log_values", "pays"]
@@ -21,23 +22,47 @@ BELL, TERM = 6e-9, 2e-10
 """Seconds for a kernel between a point and a value, and for a term of a product of matrices of kernels."""
 START, POINT, PLACE = 3e-3, 3e-6, 1e-6
 """Seconds for sums place by place: to begin with, for a point, and for a place."""
+SORTED = 1e-7
+"""Seconds to sort a value among others and to look it up."""
 PLACES = 1 << 20
 """Most places at once."""
 
 
 def log_values(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional at the child's nodes, (rows or 1, parents' grid, child's nodes)."""
+    found = repeats(group, parents, child)
+    if found is not None:
+        return log_table(group, found)
     if pays(group, parents, child):
         return at_places(group, parents, child)
     return log_conditional(group, parents, child, values_at)
 
 
+def repeats(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> Distinct | None:
+    """Return the different values, if a table of them takes less time than either way of doing all that is asked."""
+    rows, _, _ = _shape(parents, child)
+    asked = (parents[0].size if parents else 1) + child.size
+    plain = min(_costs(group, parents, child))
+    # looking for repeats must not cost much where there are none
+    if rows == 1 or plain < 8 * asked * SORTED:
+        return None
+    found = distinct(parents, child)
+    bells = found.blocks * found.combinations + len(found.child)
+    # a share of the table's columns is needed in several blocks
+    terms = found.combinations * min(len(found.child) * found.blocks, found.theirs.size)
+    table = len(group.points) * (bells * BELL + terms * TERM) + asked * SORTED
+    return found if table < plain else None
+
+
 def pays(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> bool:
     """Tell whether one sum of kernels for every place takes less time than matrix products over all points."""
+    matrices, places = _costs(group, parents, child)
+    return places < matrices
+
+
+def _costs(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> tuple[float, float]:
+    """Estimate the seconds for matrix products over all points, and for one sum of kernels for every place."""
     points, numbers = group.points.shape
-    if numbers > 2:
-        # a lattice in three dimensions would be too large
-        return False
     combinations = parents[0].size if parents else 0
     places = math.prod(_shape(parents, child))
     if group.first:
@@ -47,7 +72,8 @@ def pays(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> bool
         bells = combinations
         sums = combinations * (int(group.labels.max()) + 1)
     matrices = points * (bells * BELL + places * TERM)
-    return bool(matrices > (START + points * POINT + sums * PLACE))
+    # a lattice in three dimensions would be too large
+    return matrices, START + points * POINT + sums * PLACE if numbers <= 2 else math.inf
 
 
 def at_places(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
