@@ -99,7 +99,7 @@ def hill_climb(
         return _searched(Prepared(_as_read(table, read), read.roles, None), limits, begin, tabu)
 
     first = read.attributes[0]
-    return structural_em(read.table, first, build, potentials, random_state=random_state).network
+    return structural_em(read.table, first, build, random_state=random_state).network
 
 
 def _as_read(data: Any, read: Prepared) -> Table:
@@ -131,6 +131,10 @@ class _Limits(NamedTuple):
             raise NetworkError("the required arcs make a cycle")
         return cls(stays, allowed, size if most is None else int(most))
 
+    def ordered(self, order: list[int]) -> _Limits:
+        """Return the same for the columns in another order."""
+        return _Limits(self.required[np.ix_(order, order)], self.allowed[np.ix_(order, order)], self.most)
+
 
 def _checked(data: Prepared, arcs: Any, what: str) -> list[tuple[int, int]]:
     place = {name: i for i, name in enumerate(data.attributes)}
@@ -153,11 +157,15 @@ class _Step(NamedTuple):
 
 
 def _searched(data: Prepared, limits: _Limits, start: list[tuple[int, int]], tabu: int) -> Network:
-    names = list(data.attributes)
     scores = FamilyScores(data)
+    # of two arcs that are equally good the one from what is less certain comes first: it was seen to end on higher summits
+    order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
+    place = {column: i for i, column in enumerate(order)}
+    names = [data.attributes[column] for column in order]
+    limits = limits.ordered(order)
     arcs = limits.required.copy()
     for a, b in start:
-        arcs[a, b] |= limits.allowed[a, b]
+        arcs[place[a], place[b]] |= limits.allowed[place[a], place[b]]
     if not _acyclic(arcs):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
     search = _Search(names, scores, limits, arcs)
@@ -175,7 +183,11 @@ def _searched(data: Prepared, limits: _Limits, start: list[tuple[int, int]], tab
             best, top, worse = search.arcs.copy(), value, 0
         else:
             worse += 1
-    parents = {name: tuple(names[i] for i in np.flatnonzero(best[:, j])) for j, name in enumerate(names)}
+    place_of = {name: i for i, name in enumerate(names)}
+    parents = {
+        name: tuple(given for given in data.attributes if best[place_of[given], place_of[name]])
+        for name in data.attributes
+    }
     return fitted(data, parents)
 
 
