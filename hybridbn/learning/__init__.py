@@ -1,1 +1,8 @@
 """Learning from tables with holes, and completing them; structures come in as callables or networks."""
+
+from hybridbn.learning.augmentation import Augmented, augment
+from hybridbn.learning.em import Learned, expectation_maximization
+from hybridbn.learning.imputation import Imputation, impute
+from hybridbn.learning.pooling import Pooled, pool
+
+__all__ = ["Augmented", "Imputation", "Learned", "Pooled", "augment", "expectation_maximization", "impute", "pool"]
