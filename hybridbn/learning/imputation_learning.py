@@ -63,7 +63,7 @@ def _recipe(structure: Any, target: str | None, potentials: Potentials, table: T
         raise TableError(f"target={target!r} is no column that can be modeled; these are {shorten(table.names)}")
     if isinstance(structure, str) and structure == "auto":
         if automatic and target is None:
-            return Default()
+            return Default({name: float((~holes_of(table, name)).sum()) for name in table.names})
         structure = "chow_liu" if target is None else "tan"
     if isinstance(structure, nx.Graph) or not (callable(structure) or isinstance(structure, str)):
         return Built(lambda filled: fit(structure, filled, potentials), potentials)

@@ -15,19 +15,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hybridbn.errors import HybridBNError
+from hybridbn.errors import HybridBNError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
-from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.fitting.network import fit
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import holes_of
+from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.table import Table
 from hybridbn.variables import Values
 
@@ -51,21 +50,30 @@ class Recipe(Protocol):
         """Return a network from a completed table; the arcs stay where they are settled."""
 
 
+@dataclass(frozen=True)
 class Default:
-    """Linear Gaussians given discrete columns."""
+    """Linear Gaussians given discrete columns.
+
+    Attributes
+    ----------
+    observed : mapping from column to float
+        How many observed cells each column has.
+    """
+
+    observed: Mapping[str, float]
 
     def first(self, table: Table, filled: Table) -> Network:
         """Return a tree of available cases."""
-        arcs = conditional_gaussian_arcs(filled, most_parents=1)
+        arcs = conditional_gaussian_arcs(filled, self.observed, most_parents=1)
         try:
             return fit(_graph(table, arcs), table, _potentials(table))
         except HybridBNError:
             return fit(_graph(table, arcs), filled, _potentials(table))
 
     def again(self, network: Network, completed: Table, settled: bool) -> Network:
-        """Return a network with the arcs that BIC chooses, or with those that it has."""
+        """Return a network with the arcs that AIC chooses, or with those that it has."""
         if not settled:
-            network = _graph(completed, conditional_gaussian_arcs(completed))
+            network = _graph(completed, conditional_gaussian_arcs(completed, self.observed))
         return fit(network, completed, _potentials(completed))
 
 
@@ -91,10 +99,16 @@ class Built:
             return self.build(filled)
 
     def again(self, network: Network, completed: Table, settled: bool) -> Network:
-        """Learn the potentials again; the whole network where it has hidden nodes."""
-        if any(name not in completed for name in network):
-            return self.build(completed)
-        return fit(network, completed, self.potentials)
+        """Learn the potentials again; the whole network where it has hidden nodes.
+
+        A family that can't be learned from these very draws keeps the network as it is, until the next.
+        """
+        try:
+            if any(name not in completed for name in network):
+                return self.build(completed)
+            return fit(network, completed, self.potentials)
+        except TableError:
+            return network
 
 
 @dataclass
@@ -141,11 +155,11 @@ class Chain:
         filled = self._with(self._at_random())
         self.network = self.recipe.first(self.table, filled)
         self._completed = filled
-        rounds = self._needed(_SETTLED, 4, 20) if self.rounds is None else self.rounds
+        rounds = self._needed(_SETTLED, 6, 20) if self.rounds is None else self.rounds
         kept: list[Table] = []
         for number in range(rounds):
             self._completed = self._draw()
-            self.network = self.recipe.again(self.network, self._completed, settled=2 * number >= rounds)
+            self.network = self.recipe.again(self.network, self._completed, settled=number + 2 >= rounds)
             kept = [*kept, self._completed][-_KEPT:]
         if rounds:
             kept = kept[-max(rounds // 2, 1) :]
@@ -234,28 +248,9 @@ class Chain:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Regression(GaussianFitter):
-    """Linear regressions whose variance is not too small on average: residuals over rows less coefficients."""
-
-    def potential(self, statistics: Any) -> LinearGaussian:
-        found = super().potential(statistics)
-        rows = statistics.weights if statistics.weights.size > 1 else np.array([statistics.total])
-        coefficients = 1 + found.coefficients.shape[-1]
-        # a configuration of fewer rows has the regression of all of them
-        rows = np.where(rows >= coefficients + 1, rows, statistics.total).reshape(found.variance.shape)
-        return LinearGaussian(
-            found.child,
-            found.parents,
-            intercept=found.intercept,
-            coefficients=found.coefficients,
-            variance=found.variance * rows / np.maximum(rows - coefficients, 1.0),
-        )
-
-
 def _potentials(table: Table) -> dict[str, Fitter]:
     return {
-        name: MultinomialFitter(estimate=MEstimate(m=1.0)) if table.is_discrete(name) else _Regression(ridge=0.01)
+        name: MultinomialFitter(estimate=MEstimate(m=1.0)) if table.is_discrete(name) else Regression()
         for name in table.names
     }
 
