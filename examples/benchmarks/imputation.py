@@ -330,8 +330,10 @@ if __name__ == "__main__":
     parser.add_argument("--full", action="store_true", help="all mechanisms and rates, intervals of every method")
     parser.add_argument("--large", action="store_true", help="only the times on 10,000 rows")
     parser.add_argument("--tables", nargs="+", default=TABLES[:6], help="names of files in ../shared/data")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"of {', '.join(METHODS)}")
     options = parser.parse_args()
+    METHODS = {name: METHODS[name] for name in options.methods}
     warnings.simplefilter("ignore")
     if not options.large:
-        summary(grid(options.full, tuple(TABLES if options.full else options.tables)))
+        summary(grid(options.full, tuple(options.tables)))
     times()

@@ -42,6 +42,7 @@ def impute(
     include: str | Iterable[str] = (),
     bounds: Mapping[str, Any] | str | None = None,
     integers: str | Iterable[str] | None = None,
+    donors: bool = True,
     indicators: bool = False,
     details: bool = False,
     keys: Any = None,
@@ -91,6 +92,9 @@ def impute(
     integers : str or iterable of str, optional
         Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type always.
         With `network`, where a few rows must not decide that, only these last and those named.
+    donors : bool
+        With a learned network of linear regressions, numbers that are far from normal given the others (skewed, with spikes)
+        get the observed number of a row in which the same is expected, instead of one from a normal distribution.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes.
     details : bool
@@ -159,6 +163,7 @@ def impute(
             include,
             bounds,
             integers,
+            donors,
             rounds,
             np.random.default_rng(seed),
             options,

@@ -62,6 +62,11 @@ class ConditionalGaussian:
     precisions: Values
     log_determinants: Values
 
+    @property
+    def names(self) -> list[str]:
+        """The numbers, and the discrete columns that they depend on."""
+        return [*self.numbers, *(variable.name for variable in self.given)]
+
     def draw(self, evidence: Evidence, levels: dict[str, Values], options: Options) -> dict[str, NDArray[np.generic]]:
         """Fill every row: codes or values of all variables, observed ones as they are.
 
@@ -112,17 +117,21 @@ class ConditionalGaussian:
         for sweep in range(_SWEEPS):
             uniforms = levels(sweep)
             configuration = self._configurations(known, values, uniforms, options)
-            means, precisions = self.means[configuration], self.precisions[self.kinds[configuration]]
             for column, name in enumerate(self.numbers):
-                own = precisions[:, column, column]
-                pull = np.einsum("rj,rj->r", precisions[:, column], values - means)
-                center, spread = values[:, column] - pull / own, 1 / np.sqrt(own)
+                center = self.expected(column, values, configuration)
+                spread = 1 / np.sqrt(self.precisions[self.kinds[configuration], column, column])
                 a, b = (low[column] - center) / spread, (high[column] - center) / spread
                 fresh = truncnorm.ppf(uniforms[name], a, b, center, spread)
                 values[:, column] = np.where(
                     hidden[:, column], np.clip(fresh, low[column], high[column]), values[:, column]
                 )
         return self._filled(known, configuration, values, levels(_SWEEPS), options)
+
+    def expected(self, column: int, values: Values, configuration: Codes) -> Values:
+        """Return the expectation of one number given all other cells of complete rows."""
+        own = self.precisions[self.kinds[configuration], column]
+        pull = np.einsum("rj,rj->r", own, values - self.means[configuration])
+        return np.asarray(values[:, column] - pull / own[:, column])
 
     def _values(self, evidence: Evidence) -> Values:
         """Return the observed numbers (rows, numbers), NaN where one is hidden."""

@@ -34,6 +34,7 @@ def learned(
     include: str | Iterable[str],
     bounds: Any,
     integers: str | Iterable[str] | None,
+    donors: bool,
     rounds: int | None,
     rng: np.random.Generator,
     options: Options,
@@ -46,7 +47,7 @@ def learned(
         return Model(columns, None), None
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])
     recipe = _recipe(structure, target, potentials, working)
-    chain = Chain(working, recipe, draw_bounds(columns), options, rng, rounds)
+    chain = Chain(working, recipe, draw_bounds(columns), options, rng, rounds, donors)
     return Model(columns, chain.filler(chain.network)), chain
 
 

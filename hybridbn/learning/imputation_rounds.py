@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.fitting.network import fit
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds
+from hybridbn.learning.imputation_donors import matching
 from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_regression import Regression
@@ -124,6 +125,8 @@ class Chain:
     options : Options
     rng : Generator
     rounds : int, optional
+    matched : bool
+        Whether numbers that are far from normal are taken from rows with like expectations.
     network : Network
         Learned last.
     history : list of dict
@@ -137,6 +140,7 @@ class Chain:
     options: Options
     rng: np.random.Generator
     rounds: int | None = None
+    matched: bool = True
     network: Network = field(init=False)
     history: list[dict[str, Any]] = field(init=False, default_factory=list)
 
@@ -149,6 +153,7 @@ class Chain:
             for name in self.table.names
             if not self.table.is_discrete(name)
         }
+        self._completed = self.table
         if not self._holes:
             self.network = self.recipe.again(self.recipe.first(self.table, self.table), self.table, settled=False)
             return
@@ -178,12 +183,18 @@ class Chain:
                 weights = self.rng.gamma(shape, size=rows) * self.table.weights
                 network = self.recipe.again(network, completed.with_weights(weights), settled=True)
                 if self._holes:
-                    completed = self._draw(network)
+                    completed = self._completed = self._draw(network)
             yield network
 
     def filler(self, network: Network) -> Filler:
-        """Return what fills rows from a network."""
-        return Filler(network, self.donors, self.bounds, self.options)
+        """Return what fills rows from the network that was learned last."""
+        filler = Filler(network, self.donors, self.bounds, self.options)
+        if filler.closed is None or not self.matched:
+            return filler
+        cells = {name: self._completed.column(name) for name in filler.closed.names}
+        return replace(
+            filler, matching=matching(filler.closed, cells, self._holes, None if network is self.network else self.rng)
+        )
 
     def _needed(self, left: float, least: int, most: int) -> int:
         """Return after how many rounds this share of a deviation is left, at least: no column shrinks it more slowly."""
@@ -192,7 +203,7 @@ class Chain:
         return int(np.clip(math.ceil(math.log(left) / math.log(max(self._missing, 1e-9))), least, most))
 
     def _draw(self, network: Network | None = None) -> Table:
-        filler = self.filler(self.network if network is None else network)
+        filler = Filler(self.network if network is None else network, self.donors, self.bounds, self.options)
         names = [*filler.network]
         numbers: dict[int, Mapping[str, Values]] = {}
 
