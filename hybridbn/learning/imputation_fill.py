@@ -197,12 +197,10 @@ class Filler:
             found = most_probable(self.network, self._evidence(table), None, self.options)
         except ImpossibleEvidence as problem:
             raise _impossible(list(problem.rows)) from None
+        completed = found if isinstance(found, Table) else Table(found)
         cells = {}
         for name in wanted:
-            variable = self.network.variable(name)
-            values = (
-                variable.codes(found[name].to_numpy()) if isinstance(variable, Discrete) else found[name].to_numpy()
-            )
+            values = completed.coded(self.network.variable(name))
             cells[name] = self._own(table, name, values, np.full(len(table), 0.5))
         return self._merged(table, cells)
 

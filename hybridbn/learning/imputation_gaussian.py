@@ -9,7 +9,7 @@ drawing one variable after the other from its posterior, at a fraction of the co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import truncnorm
 
+from hybridbn.inference.answers import TableCollector
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.problem import Question
+from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import Options, impossible_evidence, relevant_evidence, solved
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
@@ -205,9 +206,15 @@ class ConditionalGaussian:
         """Return the log probabilities of all states of some columns given the other discrete ones: (rows, states)."""
         rest = {name: finding for name, finding in known.items() if name not in names}
         read = relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
-        answer = solved(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options)
+        found: list[TableCollector] = []
+
+        def collect(_: Problem, __: Question, distinct: int) -> Sequence[TableCollector]:
+            found.append(TableCollector(0, distinct))
+            return found
+
+        answer = solved(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options, collect)
         sizes = [len(self.discrete.variable(name)) for name in names]  # type: ignore[arg-type]  # all are discrete
-        table = np.broadcast_to(answer.table(0), (*sizes, len(rows)))
+        table = np.broadcast_to(answer.arranged(found[0].table), (*sizes, len(rows)))
         with np.errstate(divide="ignore"):
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 

@@ -10,7 +10,18 @@ from typing import Any
 
 from hybridbn.potentials.base import Potential
 
-__all__ = ["MTE", "Case", "Cases", "Density", "Kernel", "LinearGaussian", "Multinomial", "Piece", "Potential", "Softmax"]
+__all__ = [
+    "MTE",
+    "Case",
+    "Cases",
+    "Density",
+    "Kernel",
+    "LinearGaussian",
+    "Multinomial",
+    "Piece",
+    "Potential",
+    "Softmax",
+]
 
 _HOMES = {
     "MTE": "mte",
