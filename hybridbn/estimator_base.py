@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -26,14 +26,15 @@ from hybridbn.estimator_streaming import Stream
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.network import fit
 from hybridbn.network import Network
+from hybridbn.structures.automatic import automatic
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.table import Table
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Build", "HybridEstimator", "structure"]
 
-Build: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]]"
-"""A builder such as `tan` or a partial of one; or a structure that is kept: a Network, any directed graph or a list of arcs."""
+Build: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]] | Literal['auto']"
+"""A builder such as `tan` or a partial of one, or "auto"; or a structure that is kept: a Network, any directed graph or a list of arcs."""
 
 
 _KEPT = 2**20
@@ -46,7 +47,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
     Parameters are those of the subclasses, which store them and nothing else.
     """
 
-    build: Build
+    builder: Build
     potentials: Potentials
     discrete: str | Iterable[str]
     continuous: str | Iterable[str]
@@ -75,7 +76,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         features = opened_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:
-            self.target_name_ = choose_target(self.target, y, column_names(features), structure(self.build) or ())
+            self.target_name_ = choose_target(self.target, y, column_names(features), structure(self.builder) or ())
         targets = read_target(y)
         check_consistent_length(features, targets)
         if weights is None:
@@ -95,11 +96,11 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, table: Table) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
-        target, graph = self.target_name_, structure(self.build)
+        target, graph = self.target_name_, structure(self.builder)
         if graph is not None:
             if target not in graph:
                 raise NetworkError(
-                    f"the structure given as build has no node {target!r}, as y is called; its nodes are {shorten(graph)}: say "
+                    f"the structure given as builder has no node {target!r}, as y is called; its nodes are {shorten(graph)}: say "
                     "which of them y is with target="
                 )
             table = _as_declared(table, graph)
@@ -127,11 +128,11 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         if graph is not None:
             graph.remove_nodes_from(left_out)
             return fit(graph, table, potentials), None
-        return _built(self.build, table, target, potentials), None
+        return _built(self.builder, table, target, potentials), None
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
-        return self.build is naive_bayes
+        return self.builder is naive_bayes
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""
@@ -177,11 +178,13 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _built(build: Any, table: Table, target: str, potentials: Potentials) -> Network:
+    if build == "auto":
+        build = automatic
     # a partial of a builder may have its own choice, which "auto" leaves alone
     options = {} if isinstance(potentials, str) and potentials == "auto" else {"potentials": potentials}
     made = build(table, target, **options)
     if not isinstance(made, Network) or target not in made:
-        raise NetworkError(f"build={build!r} returned {made!r:.80}, not a Network that has the target {target!r}")
+        raise NetworkError(f"builder={build!r} returned {made!r:.80}, not a Network that has the target {target!r}")
     return made
 
 
@@ -199,11 +202,11 @@ def structure(build: Any) -> Network | None:
         arcs = [tuple(arc) if isinstance(arc, list | tuple) else () for arc in build]
         if all(len(arc) == 2 and all(isinstance(name, str) for name in arc) for arc in arcs):
             return Network(arcs)
-    elif callable(build):
+    elif callable(build) or build == "auto":
         return None
     raise NetworkError(
-        f"build must be a builder such as hybridbn.structures.tan (the function, or a partial of it), a Network or a list of "
-        f"arcs (from, to), not {build!r:.80}"
+        f"builder must be a builder such as hybridbn.structures.tan (the function, or a partial of it), 'auto', a Network or a "
+        f"list of arcs (from, to), not {build!r:.80}"
     )
 
 

@@ -36,11 +36,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    build : callable, Network, directed graph or list of arcs
+    builder : callable, Network, directed graph, list of arcs, or "auto"
         A builder of `hybridbn.structures` or a partial of one, such as ``partial(kdb, k=1)``, or any function of a `Table`, the
         target's name and ``potentials=`` that returns a `Network`. Of a Network, graph or list of arcs the structure is kept
         and the potentials are learned; a Network's nodes keep their variables, and their families where `potentials` leaves that
-        open.
+        open. "auto" is `hybridbn.structures.automatic`: the builder and family that predict best in a cross-validation inside the data.
     potentials : "auto", "mte", "kernel", "gaussian", "multinomial", a Fitter, or a mapping from columns to these
         See `hybridbn.fit`. "auto" leaves a partial of a builder its own choice.
     priors : sequence or mapping of float, optional
@@ -74,7 +74,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     -----
     Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is marginalized in
     prediction, and in `fit` left out of what is learned about its column. Rows without a class are refused.
-    `partial_fit` exists for ``build=naive_bayes`` only: its structure doesn't depend on the data, so statistics add up. It goes on
+    `partial_fit` exists for ``builder=naive_bayes`` only: its structure doesn't depend on the data, so statistics add up. It goes on
     from `fit` too, unless the families need the rows themselves (MTEs, kernels) and these take more than 1 MiB. With a single
     class other builders have nothing to find, and `network_` holds the target alone.
     With a given structure `classes_` are the states of its target where it has some.
@@ -98,7 +98,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        build: Build = naive_bayes,
+        builder: Build = naive_bayes,
         *,
         potentials: Potentials = "auto",
         priors: Sequence[float] | Mapping[Any, float] | None = None,
@@ -109,7 +109,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
     ) -> None:
-        self.build = build
+        self.builder = builder
         self.potentials = potentials
         self.priors = priors
         self.discrete = discrete
@@ -198,7 +198,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         return posterior.probabilities[:, [place[state] for state in self.classes_.tolist()]]
 
     def _network_of(self, table: Table, classes: NDArray[Any]) -> tuple[Network, Stream | None]:
-        if len(classes) > 1 or self._streams() or structure(self.build) is not None:
+        if len(classes) > 1 or self._streams() or structure(self.builder) is not None:
             return self._learn(table)
         # nothing can be told apart, and builders would warn of it
         self.constant_features_ = np.array([], dtype=object)
@@ -241,7 +241,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    build, potentials, discrete, continuous, target, handle_unknown, tolerance, max_bytes
+    builder, potentials, discrete, continuous, target, handle_unknown, tolerance, max_bytes
         As in `HybridClassifier`. The target itself can't be discretized.
     point : {"mean", "median"}
         What `predict` returns: the mean has the least squared error, the median the least absolute one.
@@ -271,7 +271,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        build: Build = naive_bayes,
+        builder: Build = naive_bayes,
         *,
         potentials: Potentials = "auto",
         point: Literal["mean", "median"] = "mean",
@@ -282,7 +282,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
     ) -> None:
-        self.build = build
+        self.builder = builder
         self.potentials = potentials
         self.point = point
         self.discrete = discrete

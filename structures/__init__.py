@@ -6,6 +6,7 @@ Part of the package ``hybridbn``; import it as ``hybridbn.structures``.
 if __name__ != "hybridbn.structures":
     raise ImportError("import hybridbn.structures, not structures")
 
+from hybridbn.structures.automatic import automatic
 from hybridbn.structures.chow_liu import chow_liu
 from hybridbn.structures.clusters import class_clusters
 from hybridbn.structures.hill_climb import hill_climb
@@ -17,6 +18,7 @@ from hybridbn.structures.selective import selective_naive_bayes
 from hybridbn.structures.tan import tan
 
 __all__ = [
+    "automatic",
     "chow_liu",
     "class_clusters",
     "hill_climb",

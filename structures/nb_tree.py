@@ -16,10 +16,11 @@ from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistic
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
+from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.tree_growth import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
-from hybridbn.variables import Discrete, Variable
+from hybridbn.variables import Continuous, Discrete, Variable
 
 __all__ = ["nb_tree"]
 
@@ -36,7 +37,7 @@ def nb_tree(
     max_depth: int | None = None,
     criterion: Criterion | None = None,
     least: float = 30.0,
-    binary: bool = False,
+    binary: bool | None = None,
     name: str | None = None,
 ) -> Network:
     r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not tested.
@@ -58,9 +59,9 @@ def nb_tree(
         Which test is best, and when none is worth while; the last one is for a continuous target and its default.
     least : float
         Nodes of less weight are not split.
-    binary : bool
+    binary : bool, optional
         Cut numbers in two at a test, and let the attribute count in the leaf within its part of the range. Otherwise
-        each interval is a branch, like each state of a category.
+        each interval is a branch, like each state of a category. By default numbers are cut in two for a continuous target.
     name : str, optional
         Of the hidden node; by default the target's with " leaf" after it.
 
@@ -113,6 +114,7 @@ def nb_tree(
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _test_variable(read, column, isinstance(criterion, Utility)) for column in read.attributes}
     view = _view(read, tests)
+    binary = not discrete if binary is None else binary
     root = grown(view, criterion, None if max_depth is None else int(max_depth), float(least), binary)
     return _Tree(read, target, name, tests, root, binary).network()
 
@@ -259,6 +261,19 @@ class _Tree:
             shape = (*map(len, given), len(variable))
             return Multinomial(
                 variable, (self.hidden, *given), table=np.stack([np.broadcast_to(table, shape) for table in tables])
+            )
+        regressions = [case.potential for case in cases if isinstance(case.potential, LinearGaussian) and not case.cut]
+        if (
+            isinstance(variable, Continuous)
+            and len(regressions) == len(cases)
+            and len({r.scope for r in regressions}) == 1
+        ):
+            return LinearGaussian(
+                variable,
+                (self.hidden, *parents),
+                intercept=np.stack([r.intercept for r in regressions]),
+                coefficients=np.stack([r.coefficients for r in regressions]),
+                variance=np.stack([r.variance for r in regressions]),
             )
         return Cases(variable, (self.hidden, *parents), cases)
 

@@ -23,6 +23,8 @@ LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
 LEAST_ROWS = 2.0
 """At least two branches have so much weight."""
+LEAST_SHARE = 0.25
+"""Both sides of a cut have at least so much of the weight that a node needs to be split."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def grown(view: View, criterion: Criterion, depth: int | None, least: float, bin
         node, level = frontier.pop()
         if (depth is not None and level >= depth) or node.weights.sum() < least or _pure(view, node):
             continue
-        tests = list(_tests(view, node, binary))
+        tests = list(_tests(view, node, binary, max(LEAST_ROWS, LEAST_SHARE * least)))
         chosen = criterion.best(view, node, tests) if tests else None
         if chosen is None:
             continue
@@ -117,8 +119,8 @@ def _pure(view: View, node: Grown) -> bool:
     return bool((seen == seen[0]).all())
 
 
-def _tests(view: View, node: Grown, binary: bool) -> Iterator[tuple[int, Groups]]:
-    """Yield the tests that put weight on at least two branches."""
+def _tests(view: View, node: Grown, binary: bool, side: float) -> Iterator[tuple[int, Groups]]:
+    """Yield the tests that put weight on at least two branches, and so much on both sides of a cut."""
     for column, size in enumerate(view.sizes):
         allowed = node.boxes.get(column, np.arange(size))
         if len(allowed) < 2:
@@ -127,7 +129,7 @@ def _tests(view: View, node: Grown, binary: bool) -> Iterator[tuple[int, Groups]
         mass = np.bincount(codes[codes >= 0], node.weights[codes >= 0], size)[allowed]
         if binary and view.ordered[column]:
             reached = np.cumsum(mass)[:-1]
-            for cut in np.flatnonzero((reached >= LEAST_ROWS) & (mass.sum() - reached >= LEAST_ROWS)):
+            for cut in np.flatnonzero((reached >= side) & (mass.sum() - reached >= side)):
                 yield column, [allowed[: cut + 1], allowed[cut + 1 :]]
         elif (mass >= LEAST_ROWS).sum() >= 2 and column not in node.boxes:
             yield column, [allowed[i : i + 1] for i in range(len(allowed))]

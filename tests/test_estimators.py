@@ -341,7 +341,7 @@ def test_in_pipelines_and_searches() -> None:
     pipeline = make_pipeline(scale.set_output(transform="pandas"), Classifier())
     plain = Classifier().fit(frame, y).predict_proba(frame)
     np.testing.assert_allclose(pipeline.fit(frame, y).predict_proba(frame), plain, rtol=1e-8)
-    search = GridSearchCV(Classifier(), {"build": [naive_bayes, tan, partial(kdb, k=1)]}, cv=3, error_score="raise")
+    search = GridSearchCV(Classifier(), {"builder": [naive_bayes, tan, partial(kdb, k=1)]}, cv=3, error_score="raise")
     search.fit(frame, y)
     assert search.best_score_ > 0.6
     proba = cross_val_predict(Classifier(), frame, y, cv=3, method="predict_proba")

@@ -59,9 +59,9 @@ def test_columns_must_be_those_of_fit() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"build": "tan"}, "build must be a builder such as"),
-        ({"build": [("x", "y", "z")]}, "build must be a builder such as"),
-        ({"build": lambda table, target, potentials="auto": 3}, "returned 3, not a Network"),
+        ({"builder": "tan"}, "builder must be a builder such as"),
+        ({"builder": [("x", "y", "z")]}, "builder must be a builder such as"),
+        ({"builder": lambda table, target, potentials="auto": 3}, "returned 3, not a Network"),
         ({"handle_unknown": "ignore"}, "handle_unknown must be 'missing' or 'error'"),
         ({"potentials": "gausian"}, "did you mean 'gaussian'"),
         ({"potentials": {"z": "gaussian"}}, "there is no column 'z'"),

@@ -133,7 +133,10 @@ class Cases(Potential):
                 full[position] = logs.shape[place]
             if per_row:
                 full[-1] = logs.shape[-1]
-            np.copyto(result, logs.reshape(full), where=grid[0] == state)
+            if codes.ndim == 1:
+                result[codes == state] = logs.reshape(full)
+            else:
+                np.copyto(result, logs.reshape(full), where=grid[0] == state)
         return result
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""Choosing builders and families by validation inside the data, from Python and from the estimators."""
+
+import numpy as np
+import pytest
+
+import hybridbn as hb
+from hybridbn.structures import automatic, naive_bayes, nb_tree, tan
+from hybridbn.structures.selective import misclassification
+
+
+def parity(rows: int = 400, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    a, b, c = (rng.integers(2, size=rows) for _ in range(3))
+    y = (a ^ b) ^ (rng.random(rows) < 0.1)
+    return {name: np.array(["n", "p"])[code] for name, code in (("a", a), ("b", b), ("c", c), ("y", y.astype(int)))}
+
+
+def curve(rows: int = 300, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    return {
+        "x": x,
+        "copy": x + 0.05 * rng.normal(size=rows),
+        "w": rng.normal(size=rows),
+        "y": 2 * x + 0.5 * rng.normal(size=rows),
+    }
+
+
+def test_what_predicts_best_is_chosen():
+    net = automatic(parity(), "y")
+    losses = net.graph["losses"]
+    assert net.graph["chosen"] == min(losses, key=losses.get)
+    assert net.graph["chosen"].startswith(("nb_tree", "tan"))
+    assert losses[net.graph["chosen"]] < losses["naive_bayes, auto"] - 0.1
+
+
+def test_numbers_get_several_families():
+    net = automatic(curve(), "y")
+    families = {name.rsplit(", ", 1)[1] for name in net.graph["losses"]}
+    assert families == {"mte", "kernel", "gaussian"}
+    assert net.graph["losses"][net.graph["chosen"]] < 0.4
+
+
+def test_candidates_and_loss_can_be_given(tmp_path):
+    net = automatic(
+        parity(), "y", candidates=[naive_bayes, (nb_tree, "multinomial")], loss=misclassification, random_state=3
+    )
+    assert set(net.graph["losses"]) == {"naive_bayes, auto", "nb_tree, multinomial"}
+    assert net.graph["losses"]["nb_tree, multinomial"] < 0.2
+    net.save(tmp_path / "net.hbn")
+    assert hb.load(tmp_path / "net.hbn").graph["chosen"] == "nb_tree, multinomial"
+
+
+def test_few_rows_and_single_columns():
+    assert automatic({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "a"]}, "y").graph["losses"] == {}
+    assert list(automatic({"y": ["a", "b", "a"] * 5}, "y")) == ["y"]
+
+
+def test_a_candidate_that_fails_takes_no_part():
+    def fails(data, target, potentials):
+        raise hb.TableError("never")
+
+    net = automatic(parity(), "y", candidates=[fails, naive_bayes])
+    assert net.graph["chosen"] == "naive_bayes, auto"
+    with pytest.raises(hb.TableError, match="never"):
+        automatic(parity(), "y", candidates=[fails])
+
+
+def test_estimators_take_it_by_name():
+    pytest.importorskip("sklearn")
+    import pandas as pd
+
+    data = pd.DataFrame(curve())
+    model = hb.HybridRegressor(builder="auto").fit(data.drop(columns="y"), data["y"])
+    assert model.score(data.drop(columns="y"), data["y"]) > 0.9
+    assert model.network_.graph["chosen"]
+    fixed = hb.HybridRegressor(builder=tan, potentials="gaussian").fit(data.drop(columns="y"), data["y"])
+    assert fixed.score(data.drop(columns="y"), data["y"]) > 0.9
+
+
+@pytest.mark.parametrize("change", [{"folds": 1}, {"candidates": []}, {"candidates": ["tan"]}])
+def test_bad_requests(change):
+    with pytest.raises(hb.HybridBNError):
+        automatic(parity(60), "y", **change)
