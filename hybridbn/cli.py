@@ -362,7 +362,9 @@ def _said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return f"{where}{error.strerror}"
-    return " ".join(str(error).split())
+    from hybridbn.commands.wording import in_options
+
+    return in_options(str(error))
 
 
 def _failed(text: str, code: int) -> int:

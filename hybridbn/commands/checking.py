@@ -25,7 +25,7 @@ def modeled(profile: Profile, model: Network | None, request: Request, terminal:
                 f"the model and the table have no column in common: {shorten(sorted(known))} against {shorten(profile.columns)}"
             )
         absent = [name for name in model if name not in profile.columns]
-        if absent:
+        if absent and "imputation" not in model.graph:
             terminal.warn(
                 f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
             )

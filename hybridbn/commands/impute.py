@@ -30,6 +30,7 @@ from hybridbn.commands.tallies import counted, joined
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import OtherRun, Workspace, locked
 from hybridbn.commands.writing import Writer
+from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.network import Network
@@ -99,7 +100,8 @@ def _run(run: _Run) -> None:
     model = None if request.model is None else load(request.model)
     path = spooled(run.source_place, work.folder, request.encoding)
     missing = request.missing or _missing()
-    run.source = opened_source(run.source_place, path, request.delimiter, missing)
+    with _named(run):
+        run.source = opened_source(run.source_place, path, request.delimiter, missing)
     try:
         resumed = work.agree(_fingerprint(run))
         if resumed and _already_there(run):
@@ -158,7 +160,7 @@ def _look(run: _Run, model: Network | None) -> None:
     index: frozenset[str] = frozenset(getattr(run.source, "index", ()))
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
-    with run.terminal.progress("looking") as told:
+    with run.terminal.progress("looking") as told, _named(run):
         run.profile = profiled(run.source, _rows_of(run), kinds, keep | index, sample, told)
     refuse_strangers(request, run.source.names)
 
@@ -174,6 +176,7 @@ def _learn(run: _Run, model: Network | None) -> None:
     """Learn from the sample, or take what an earlier run learned, or what the user has."""
     request, work, profile = run.request, run.work, run.profile
     with _warnings_told(run.terminal):
+        _remark_on_strategy(run)
         names = modeled(profile, model, request, run.terminal)
         table = profile.table(names)
         if model is not None:
@@ -215,12 +218,37 @@ def _learn(run: _Run, model: Network | None) -> None:
 
 
 @contextmanager
+def _named(run: _Run) -> Iterator[None]:
+    """Say which file it is that can't be read."""
+    try:
+        yield
+    except (TableError, FormatError) as error:
+        if type(error) not in (TableError, FormatError) or run.request.input in str(error):
+            raise
+        raise type(error)(f"{run.request.input}: {error}") from error.__cause__
+
+
+@contextmanager
 def _warnings_told(terminal: Terminal) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
         terminal.warn(text)
+
+
+def _remark_on_strategy(run: _Run) -> None:
+    request = run.request
+    if request.strategy != "draw":
+        run.terminal.warn(
+            f"--strategy {request.strategy} makes variances too small and correlations too large: fine to predict single cells, wrong "
+            "for any estimate computed from the completed table; --draws 20 and hybridbn.pool are right"
+        )
+    if request.draws and request.model is not None:
+        run.terminal.warn(
+            "the draws share the model's parameters, so intervals that are pooled from them are too short; without --model, "
+            "each draw has parameters of its own"
+        )
 
 
 def _fill(run: _Run) -> tuple[list[Path], Writer]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -20,7 +21,17 @@ from hybridbn.errors import FormatError
 from hybridbn.formats import sqlite
 from hybridbn.formats.tables import _SUFFIXES
 
-__all__ = ["FORMATS", "Place", "Taken", "UsageFault", "opened_source", "place_of", "refuse_taken", "spooled"]
+__all__ = [
+    "FORMATS",
+    "Place",
+    "Taken",
+    "UsageFault",
+    "opened_source",
+    "place_of",
+    "refuse_folders",
+    "refuse_taken",
+    "spooled",
+]
 
 FORMATS = {
     "csv": ".csv",
@@ -92,6 +103,8 @@ def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> 
         if named is None:
             raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(FORMATS)}")
         return Place("-", _family(FORMATS[named]), FORMATS[named], None)
+    if re.match(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]+://", text):
+        raise UsageFault(f"{text}: only files and sqlite:///file.db?table=name can be read; download it first")
     path = Path(os.path.realpath(text.removeprefix("file://")))
     suffixes = [suffix.lower() for suffix in Path(text).suffixes]
     packed = suffixes[-1:] == [".gz"]
@@ -168,17 +181,23 @@ def opened_source(place: Place, path: Path, delimiter: str | None, missing: Iter
     return ArrowSource(path, place.shown, place.suffix)
 
 
-def refuse_taken(place: Place, no_clobber: bool) -> None:
-    """Raise `Taken` where the output is there already, `UsageFault` where it can't be."""
+def refuse_folders(place: Place) -> None:
+    """Refuse an output that is a folder, or in none, or a query."""
     if place.path is None:
         return
     if place.path.is_dir():
         raise UsageFault(f"{place.shown} is a folder; name a file to write")
     if not place.path.parent.is_dir():
         raise UsageFault(f"{place.shown}: there is no folder {place.path.parent}")
+    if place.family == "sqlite" and not place.table:
+        raise UsageFault(f"{place.shown}: a table is written to sqlite:///file.db?table=name")
+
+
+def refuse_taken(place: Place, no_clobber: bool) -> None:
+    """Raise `Taken` where the output is there already and must not be replaced."""
+    if place.path is None:
+        return
     if place.family == "sqlite":
-        if not place.table:
-            raise UsageFault(f"{place.shown}: a table is written to sqlite:///file.db?table=name")
         if place.path.exists() and _has_table(place):
             raise Taken(f"{place.shown}: there is such a table already; choose a new name")
     elif no_clobber and place.path.exists():

@@ -28,6 +28,14 @@ _MOST_PATTERNS = 5_000
 _REMEDY = "if it marks a missing cell, name it with --missing; else mend the cell"
 
 
+class Mixture(TableError):
+    """Values of one column that are of several types; `row` is where this turned out."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+
 @dataclass
 class ColumnProfile:
     """What is known of one column.
@@ -86,7 +94,7 @@ class ColumnProfile:
         if self.kind is None:
             self.kind = kind
         elif self.kind != kind:
-            raise self._mixture(cells, start + int(np.argmin(holes)))
+            raise self._mixture(cells, start + int(np.argmin(holes)), start)
         if kind == "states":
             return self._states(cells, start, holes)
         seen = cells.array[~holes]
@@ -107,7 +115,7 @@ class ColumnProfile:
             known = self.codes.get(state)
             if known is None:
                 if self.codes and state_kind(state) != state_kind(next(iter(self.codes))):
-                    raise self._mixture(cells, row)
+                    raise self._mixture(cells, row, start)
                 if len(self.codes) >= MOST_STATES:
                     self.overflowing = True
                     continue
@@ -116,11 +124,13 @@ class ColumnProfile:
             lookup[code] = known
         return np.asarray(lookup[cells.array])
 
-    def _mixture(self, cells: Cells, row: int) -> TableError:
+    def _mixture(self, cells: Cells, row: int, start: int) -> TableError:
+        value = cells.array[row - start] if cells.states is None else cells.states[cells.array[row - start]]
         before = "numbers" if self.kind == "number" else f"{state_kind(next(iter(self.codes)))} values"
-        return TableError(
-            f"column {self.name!r} mixes {before} with others, from row {row} on; {_REMEDY}; if these are states, say "
-            f"--discrete {self.name}"
+        return Mixture(
+            row,
+            f"column {self.name!r} mixes {before} with others ({value!r} in {{place}}); {_REMEDY}; if these are states, say "
+            f"--discrete {self.name}",
         )
 
     def finished(self, spelled: bool, wish: Wish | None, line_of: Callable[[int], str]) -> None:
@@ -279,7 +289,10 @@ def profiled(
                 column.missing += block.rows
                 continue
             holes[:, place] = cells[name].missing
-            values[name] = column.taken(cells[name], block.start)
+            try:
+                values[name] = column.taken(cells[name], block.start)
+            except Mixture as error:
+                raise TableError(str(error).replace("{place}", source.line_of(error.row))) from None
         _count_patterns(profile, holes)
         sampled.take(block.start, values, block.rows)
         profile.rows += block.rows

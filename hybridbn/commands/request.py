@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.places import Place, Taken, UsageFault, refuse_taken
+from hybridbn.commands.places import Place, Taken, UsageFault, refuse_folders, refuse_taken
 from hybridbn.errors import TableError
 from hybridbn.variables import shorten
 
@@ -56,8 +56,7 @@ def refuse_clashes(request: Request, source: Place, goal: Place) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
     if source.path is not None and (source.path, source.table) == (goal.path, goal.table):
         raise UsageFault(f"the output {goal.shown} is the input; choose another name")
-    if goal.path is not None and goal.path.is_dir():
-        refuse_taken(goal, no_clobber=False)
+    refuse_folders(goal)
     named = {"INPUT": source.path, "OUTPUT": goal.path}
     if request.model is not None:
         named["--model"] = Path(os.path.realpath(request.model))

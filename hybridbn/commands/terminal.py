@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from hybridbn.commands.wording import in_options
+
 __all__ = ["Terminal"]
 
 _EVERY = 0.1
@@ -28,6 +30,7 @@ class Terminal:
 
     def warn(self, text: str) -> None:
         """Say something that the user should know."""
+        text = in_options(text)
         if text in self.warned:
             return
         self.warned.append(text)

@@ -41,6 +41,8 @@ class TextSource:
         self.header, self.header_lines = b"", 0
         self._marks = Marks()
         self._state = _state(path)
+        if shown.lower().endswith(".gz") and not _packed(path):
+            raise FormatError("not a gzip file, whatever its name says")
 
     def _open(self) -> IO[bytes]:
         return cast(IO[bytes], gzip.open(self.path)) if _packed(self.path) else open(self.path, "rb")
@@ -139,6 +141,8 @@ class DelimitedSource(TextSource):
             self.names = Wanted().names(found)
         except TableError as error:
             raise TableError(f"{error}{delimited._other_delimiter(found, self.delimiter)}") from None
+        if delimiter is None and (hint := delimited._other_delimiter(found, self.delimiter)):
+            raise TableError(f"the only column is called {found[0]!r}{hint}")
 
     def _head(self, stream: IO[bytes]) -> tuple[bytes, int]:
         head, size = b"", _HEAD

@@ -114,7 +114,7 @@ class Writer:
         return b""
 
     def _arff_header(self) -> bytes:
-        lines = ["@relation table", ""]
+        lines, notes = ["@relation table", ""], dict[str, str]()
         if self.draws:
             lines.append(f"@attribute {arff._quoted(self.draw_column)} integer")
         names = {"integer": "integer", "float": "numeric"}
@@ -122,9 +122,13 @@ class Writer:
             column, kind = self.profile.columns.get(name), self.kinds[name]
             if column is not None and column.kind == "states" and not column.overflowing:
                 states = ",".join(arff._quoted(self.text(name, state)) for state in column.states)
+                if kind in ("integer", "float", "bool"):
+                    notes[name] = kind
                 lines.append(f"@attribute {arff._quoted(name)} {{{states}}}")
             else:
                 lines.append(f"@attribute {arff._quoted(name)} {names.get(kind, 'string')}")
+        if notes:
+            lines.insert(1, arff._NOTE + json.dumps(notes))
         return "\n".join([*lines, "", "@data", ""]).encode()
 
     def _cell(self, text: str) -> str:
