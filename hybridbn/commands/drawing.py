@@ -10,6 +10,8 @@ __all__ = ["bars", "course", "histogram", "patterns", "short"]
 
 _WIDTH, _HEIGHT = 360, 150
 _LEFT, _BOTTOM, _TOP = 8, 20, 6
+_FEW = 20
+"""So few numbers are dots, not shares."""
 
 
 def short(value: float) -> str:
@@ -54,9 +56,12 @@ def histogram(
     """
     total = sum(observed) or 1.0
     others = (sum(imputed) + sum(outside)) or 1.0
-    shares, lines = [c / total for c in observed], [c / others for c in imputed]
-    highest = max([*shares, *lines, *(c / others for c in outside)]) or 1.0
-    margin = 30 if any(outside) else _LEFT
+    few = others < _FEW
+    shares = [c / total for c in observed]
+    lines = [0.0 if few else c / others for c in imputed]
+    tails = [0.0 if few else c / others for c in outside]
+    highest = max([*shares, *lines, *tails]) or 1.0
+    margin = 34 if any(outside) else _LEFT
     step = (_WIDTH - 2 * margin) / len(shares)
     floor = _HEIGHT - _BOTTOM
     scale = (floor - _TOP) / highest
@@ -67,19 +72,20 @@ def histogram(
             parts.append(
                 f'<rect class="o" x="{x:.2f}" y="{y:.2f}" width="{max(step - 0.6, 0.6):.2f}" height="{floor - y:.2f}"/>'
             )
-    if any(imputed):
-        points = [f"M{margin:.2f} {floor:.2f}"]
-        for place, share in enumerate(lines):
-            y = floor - share * scale
-            points.append(f"L{margin + place * step:.2f} {y:.2f}L{margin + (place + 1) * step:.2f} {y:.2f}")
-        points.append(f"L{_WIDTH - margin:.2f} {floor:.2f}")
-        parts.append(f'<path class="i" d="{"".join(points)}"/>')
-    for share, x in ((outside[0] / others, 6), (outside[1] / others, _WIDTH - margin + 6)):
-        if share:
-            y = floor - max(share * scale, 1.5)
-            parts.append(
-                f'<rect class="i" x="{x:.1f}" y="{y:.2f}" width="{margin - 12:.1f}" height="{floor - y:.2f}"/>'
-            )
+    if few:
+        centers = [8.0, *(margin + (place + 0.5) * step for place in range(len(shares))), _WIDTH - 8.0]
+        for x, count in zip(centers, (outside[0], *imputed, outside[1]), strict=True):
+            parts += [
+                f'<circle class="dot" cx="{x:.2f}" cy="{floor - 4 - 7 * i:.2f}" r="3"/>' for i in range(round(count))
+            ]
+    else:
+        parts.append(f'<path class="i" d="{_steps(lines, margin, step, floor, scale)}"/>')
+        for share, x in ((tails[0], 4.0), (tails[1], _WIDTH - margin + 8.0)):
+            if share:
+                y = floor - max(share * scale, 1.5)
+                parts.append(
+                    f'<rect class="i" x="{x:.1f}" y="{y:.2f}" width="{margin - 12:.1f}" height="{floor - y:.2f}"/>'
+                )
     if outside[0]:
         parts.append(_text(3, _HEIGHT - 5, "below"))
     if outside[1]:
@@ -87,11 +93,26 @@ def histogram(
     parts.append(f'<path class="axis" d="M{margin:.1f} {floor:.1f}H{_WIDTH - margin:.1f}"/>')
     inset = 8 if any(outside) else 0
     low, high = ends[0], ends[-1]
-    if ends[1] - ends[0] == 1 and low % 1 == 0.5:
+    if low % 1 == 0.5 and high % 1 == 0.5:
         low, high = low + 0.5, high - 0.5  # bins around whole numbers
     parts.append(_text(margin + inset, _HEIGHT - 5, short(low)))
     parts.append(_text(_WIDTH - margin - inset, _HEIGHT - 5, short(high), "end"))
     return _svg(_WIDTH, _HEIGHT, parts, "distribution of observed and imputed numbers")
+
+
+def _steps(lines: Sequence[float], margin: float, step: float, floor: float, scale: float) -> str:
+    """Return the outline of bars that stand beside each other, nothing where there are none."""
+    points, up = [], False
+    for place, share in enumerate([*lines, 0.0]):
+        x, y = margin + place * step, floor - share * scale
+        if share and not up:
+            points.append(f"M{x:.2f} {floor:.2f}")
+        if share:
+            points.append(f"L{x:.2f} {y:.2f}L{x + step:.2f} {y:.2f}")
+        elif up:
+            points.append(f"L{x:.2f} {floor:.2f}")
+        up = bool(share)
+    return "".join(points)
 
 
 def bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float]) -> str:
@@ -115,12 +136,17 @@ def bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[flo
     return _svg(_WIDTH, 6 + row * len(labels), parts, "shares of observed and imputed states")
 
 
-def course(values: Sequence[float], spreads: Sequence[float] | None) -> str:
-    """Draw what each round of learning drew: a line of means or shares, and a band of one standard deviation."""
+def course(values: Sequence[float], spreads: Sequence[float] | None, observed: float | None = None) -> str:
+    """Draw what each round of learning drew: a line of means or shares, and a band of one standard deviation.
+
+    `observed` is the mean of the observed numbers, a dashed line.
+    """
     width, height = 240, _HEIGHT
     band = spreads or [0.0] * len(values)
     low = min(v - s for v, s in zip(values, band, strict=True))
     high = max(v + s for v, s in zip(values, band, strict=True))
+    if observed is not None:
+        low, high = min(low, observed), max(high, observed)
     if spreads is None:
         low, high = min(low, 0.0), max(high, 1.0)
     if not high > low:
@@ -136,6 +162,9 @@ def course(values: Sequence[float], spreads: Sequence[float] | None) -> str:
         upper = [at(i, v + s) for i, (v, s) in enumerate(zip(values, band, strict=True))]
         lower = [at(i, v - s) for i, (v, s) in enumerate(zip(values, band, strict=True))]
         parts.append(f'<path class="band" d="M{"L".join([*upper, *reversed(lower)])}Z"/>')
+    if observed is not None:
+        y = at(0, observed).split()[1]
+        parts.append(f'<path class="dash" d="M{left} {y}H{width - _LEFT}"/>')
     if len(values) > 1:
         parts.append(f'<path class="i" d="M{"L".join(at(i, v) for i, v in enumerate(values))}"/>')
     parts += [

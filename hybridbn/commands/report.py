@@ -28,7 +28,7 @@ th,td{padding:4px 12px 4px 0;text-align:left;border-bottom:1px solid var(--line)
 .pair{display:flex;flex-wrap:wrap;gap:8px 36px;align-items:flex-start;margin-top:8px}.pair figure{margin:0}figcaption{font-size:12.5px;color:var(--dim)}
 svg{max-width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg text.small{font-size:9.5px}
 .o{fill:var(--o)}.b{fill:var(--i)}path.i{fill:none;stroke:var(--i);stroke-width:1.6}rect.i{fill:none;stroke:var(--i);stroke-width:1.4}
-.axis{fill:none;stroke:var(--line)}.band{fill:var(--i);opacity:.16}.dot{fill:var(--i)}.hole{fill:var(--i)}.full{fill:var(--full)}
+.axis{fill:none;stroke:var(--line)}.dash{fill:none;stroke:var(--dim);stroke-dasharray:4 4}.band{fill:var(--i);opacity:.16}.dot{fill:var(--i)}.hole{fill:var(--i)}.full{fill:var(--full)}
 .key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}.warn{border-left:3px solid var(--i);padding-left:10px}
 """
 
@@ -126,7 +126,7 @@ def _missingness(profile: Profile) -> str:
         key = tuple(bool(bits >> places[name] & 1) for name in names)
         merged[key] = merged.get(key, 0) + count
     ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
-    shown = [(key, f"{count:,} rows ({count / profile.rows:.1%})") for key, count in ordered[:_MOST_PATTERNS]]
+    shown = [(key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%})") for key, count in ordered[:_MOST_PATTERNS]]
     hidden = len(ordered) - len(shown)
     rest = profile.rows - sum(count for _, count in ordered[:_MOST_PATTERNS])
     more = f" {rest:,} rows have one of the {hidden:,} or more other patterns." if hidden > 0 else ""
@@ -151,8 +151,13 @@ def _card(column: ColumnProfile, counts: Mapping[str, Sequence[float]], history:
     figures = [f"<figure>{picture}<figcaption>{_caption(column, observed, imputed)}{note}</figcaption></figure>"]
     if found:
         spread = isinstance(found[0], list | tuple)
-        drawn = course([v[0] if spread else v for v in found], [v[1] for v in found] if spread else None)
-        said = "mean ± standard deviation of the drawn numbers" if spread else "share of the state drawn most"
+        mean = observed[-2] / observed[-3] + (column.low + column.high) / 2 if spread and observed[-3] else None
+        drawn = course([v[0] if spread else v for v in found], [v[1] for v in found] if spread else None, mean)
+        said = (
+            "mean ± standard deviation of what was drawn (dashed: observed mean)"
+            if spread
+            else "share of the state drawn most"
+        )
         figures.append(f"<figure>{drawn}<figcaption>learning: {said}, by round</figcaption></figure>")
     return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
 
