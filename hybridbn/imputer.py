@@ -33,7 +33,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other rows, so
         that a transformed batch has the rows of its parts; rows with the very same cells get different draws, in
         their order.
-    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, rounds
+    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, donors, rounds
         As in `impute`; the columns of an array are called x0, x1, ...
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes in `fit`.
@@ -92,6 +92,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         include: str | Iterable[str] = (),
         bounds: Mapping[str, Any] | str | None = None,
         integers: str | Iterable[str] | None = None,
+        donors: bool = True,
         indicators: bool = False,
         handle_unknown: str = "missing",
         rounds: int | None = None,
@@ -109,6 +110,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.include = include
         self.bounds = bounds
         self.integers = integers
+        self.donors = donors
         self.indicators = indicators
         self.handle_unknown = handle_unknown
         self.rounds = rounds
@@ -147,6 +149,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.include,
             self.bounds,
             self.integers,
+            self.donors,
             self.rounds,
             np.random.default_rng(self._seed),
             Options(self.tolerance, "raise", self.max_bytes),

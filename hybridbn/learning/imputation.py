@@ -42,6 +42,7 @@ def impute(
     include: str | Iterable[str] = (),
     bounds: Mapping[str, Any] | str | None = None,
     integers: str | Iterable[str] | None = None,
+    donors: bool = True,
     indicators: bool = False,
     details: bool = False,
     keys: Any = None,
@@ -72,7 +73,7 @@ def impute(
     network : Network, optional
         Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped.
     structure : "auto", name or builder of `hybridbn.structures`, list of arcs, or Network whose arcs are used
-        "auto": discrete columns depend on each other, numbers on a discrete column and on other numbers, by linear
+        "auto": discrete columns depend on each other, numbers on discrete columns and on other numbers, by linear
         regressions with normal errors. "tan", "chow_liu", "naive_bayes", ... are mixed networks of mixtures of truncated
         exponentials, which follow shapes that are not normal but fewer dependences.
     target : str, optional
@@ -91,6 +92,9 @@ def impute(
     integers : str or iterable of str, optional
         Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type always.
         With `network`, where a few rows must not decide that, only these last and those named.
+    donors : bool
+        With a learned network of linear regressions, numbers that are far from normal given the others (skewed, with spikes)
+        get the observed number of a row in which the same is expected, instead of one from a normal distribution.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes.
     details : bool
@@ -146,6 +150,7 @@ def impute(
     seed = seed_of(random_state)
     chain: Chain | None = None
     if network is not None:
+        _refuse_learning(structure, target, rounds)
         model = model_of_network(network, original, bounds, integers, options)
         rows = rows_of(original, model, unknown)
     else:
@@ -158,6 +163,7 @@ def impute(
             include,
             bounds,
             integers,
+            donors,
             rounds,
             np.random.default_rng(seed),
             options,
@@ -201,6 +207,14 @@ def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
         raise TableError(f"draws must be a positive integer or None, not {draws!r}")
     if strategy != "draw":
         raise TableError(f"draws={draws} of strategy={strategy!r} would all be equal; leave one of the two out")
+
+
+def _refuse_learning(structure: Any, target: Any, rounds: Any) -> None:
+    if not (isinstance(structure, str) and structure == "auto") or target is not None or rounds is not None:
+        raise TableError(
+            "a network is used as it is, so structure=, target= and rounds= say nothing; leave them out, or give structure=network "
+            "to keep its arcs only and learn the rest"
+        )
 
 
 def _keys(rows: Rows, keys: Any, column: str | None) -> Keys:

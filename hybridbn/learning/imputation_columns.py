@@ -15,12 +15,24 @@ from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values, Variable, shorten
 
-__all__ = ["Bounds", "Columns", "checked_bounds", "integer_type", "looks_like_identifier", "sorted_out"]
+__all__ = [
+    "Bounds",
+    "Columns",
+    "checked_bounds",
+    "integer_type",
+    "looks_like_identifier",
+    "refuse_empty_bounds",
+    "sorted_out",
+]
 
 Bounds = Mapping[str, tuple[float, float]]
 
 _IDENTIFIER_ROWS = 20
 """A column of fewer rows may well be all different by chance."""
+_MARKS = frozenset({"", "?", "n/a", "na", "nan", "nat", "null", "<na>", "#n/a"})
+"""Text that stands for missing cells in many files."""
+_LARGEST = 1e150
+"""Numbers have squares."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ def sorted_out(
 
     Examples
     --------
-    >>> columns = sorted_out(Table({"x": [1.0, None, 2.0], "c": ["a", None, "a"], "y": [0.5, 1.0, 1.5]}))
+    >>> columns = sorted_out(Table({"x": [1.0, None, 2.0], "c": ["a", "a", "a"], "y": [0.5, 1.0, 1.5]}))
     >>> columns.modeled, dict(columns.constants), sorted(columns.whole)
     (('x', 'y'), {'c': 'a'}, ['x'])
     """
@@ -82,10 +94,13 @@ def sorted_out(
                     variables[name] = variable
                 continue
         variables[name] = variable
+        _refuse_sizes(name, seen)
         if (seen == seen[0]).all():
             constants[name] = variable.states[0] if isinstance(variable, Discrete) else float(seen[0])
         else:
             modeled.append(name)
+    _warn_of_constants(table, constants)
+    _warn_of_marks(variables)
     if identifiers:
         holes = [name for name in identifiers if holes_of(table, name).any()]
         left = (
@@ -97,7 +112,53 @@ def sorted_out(
             stacklevel=4,
         )
     whole = _whole(table, variables, integers)
+    refuse_empty_bounds(limits, whole)
     return Columns(variables, tuple(modeled), constants, tuple(alone), whole, limits)
+
+
+def _refuse_sizes(name: str, seen: Values) -> None:
+    with np.errstate(over="ignore"):
+        size, spread = float(np.abs(seen).max()), float(np.ptp(seen))
+    if seen.dtype.kind == "f" and spread > 0 and not (size < _LARGEST and spread > 1 / _LARGEST):
+        what = f"numbers as large as {size:g}" if size >= _LARGEST else f"numbers that differ by {spread:g} at most"
+        raise TableError(f"column {name!r} holds {what}, whose squares are no floating-point numbers; use another unit")
+
+
+def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
+    holes = [name for name in constants if holes_of(table, name).any()]
+    if holes:
+        warnings.warn(
+            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name them in "
+            "skip to leave them as they are",
+            stacklevel=5,
+        )
+
+
+def _warn_of_marks(variables: Mapping[str, Variable]) -> None:
+    found = {}
+    for name, variable in variables.items():
+        states = variable.states if isinstance(variable, Discrete) else ()
+        marks = [state for state in states if isinstance(state, str) and state.strip().lower() in _MARKS]
+        if marks:
+            found[name] = marks
+    if found:
+        shown = ", ".join(f"{name!r} ({shorten(marks)})" for name, marks in found.items())
+        warnings.warn(
+            f"columns hold text that often stands for missing cells, and is an ordinary state here: {shown}; replace it with "
+            "None to have it imputed",
+            stacklevel=5,
+        )
+
+
+def refuse_empty_bounds(bounds: Bounds, whole: Iterable[str]) -> None:
+    """Refuse bounds of columns of whole numbers that have none between them."""
+    for name in whole:
+        low, high = bounds.get(name, (-math.inf, math.inf))
+        if math.isfinite(low) and math.isfinite(high) and math.ceil(low) > math.floor(high):
+            raise TableError(
+                f"bounds of {name!r}: there is no whole number between {low} and {high}, and the column holds whole numbers; "
+                "widen them, or say integers=()"
+            )
 
 
 def checked_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[float, float]]:

@@ -16,12 +16,14 @@ from hybridbn.inference.mode import most_probable
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.queries import Options, posteriors
 from hybridbn.inference.sampling import draw
+from hybridbn.learning.augmentation_fill import ObservedNumbers
 from hybridbn.learning.imputation_columns import Bounds
+from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.network import Network
 from hybridbn.table import Table
-from hybridbn.variables import Codes, Discrete, Values
+from hybridbn.variables import Discrete, Values
 
 __all__ = ["Cells", "Filler", "Levels"]
 
@@ -47,12 +49,15 @@ class Filler:
     bounds : mapping from column to (low, high)
         As the draws have to respect them: half a unit wider than the user's where numbers are rounded later.
     options : Options
+    matching : Matching, optional
+        Of numbers that are far from normal.
     """
 
     network: Network
     donors: Mapping[str, Values]
     bounds: Bounds
     options: Options
+    matching: Matching | None = None
 
     @cached_property
     def closed(self) -> ConditionalGaussian | None:
@@ -76,6 +81,24 @@ class Filler:
                 own = self._own(table, name, found[name], level)
                 filled[rows] = np.where(holes[name][rows], own, filled[rows])
                 cells[name] = filled
+        return cells if self.matching is None else self._matched(self.matching, cells, holes, rows, levels)
+
+    def _matched(
+        self,
+        found: Matching,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        rows: NDArray[np.intp],
+        levels: Levels,
+    ) -> Cells:
+        level = levels(-2, rows)
+        part = {name: cells[name][rows] for name in found.closed.names}
+        for name, values in found.matched(part, {n: holes[n][rows] for n in holes}, lambda n: level[n]).items():
+            low, high = self.bounds.get(name, (-np.inf, np.inf))
+            within = (values >= low) & (values <= high)
+            filled = np.array(cells[name])
+            filled[rows] = np.where(holes[name][rows] & within, values, filled[rows])
+            cells[name] = filled
         return cells
 
     def _within(self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels) -> Cells:
@@ -152,7 +175,7 @@ class Filler:
                 if isinstance(own, Discrete):
                     cells[name] = self._own(table, name, codes, np.zeros(0))
                 else:
-                    cells[name] = posterior.probabilities @ self._interval_means(posterior.variable)
+                    cells[name] = posterior.probabilities @ self._numbers(posterior.variable).means()
             else:
                 cells[name] = np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
         return self._merged(table, cells)
@@ -217,33 +240,19 @@ class Filler:
             return values
         codes = values.astype(np.intp)
         if not isinstance(own, Discrete):
-            return self._numbers(variable, codes, level)
+            return self._numbers(variable).drawn(codes, level)
         if own.states == variable.states:
             return codes
         return np.array([own.code(state) for state in variable.states], dtype=np.intp)[codes]
 
-    def _numbers(self, variable: Discrete, codes: Codes, level: Values) -> Values:
-        """Return one of the observed numbers of each interval; the nearest one where an interval has none."""
-        seen, start, count = self._intervals(variable)
-        places = start[codes] + np.floor(level * count[codes]).astype(np.intp)
-        return np.asarray(seen[np.minimum(places, len(seen) - 1)])
-
-    def _interval_means(self, variable: Discrete) -> Values:
-        seen, start, count = self._intervals(variable)
-        sums = np.concatenate([[0.0], np.cumsum(seen)])
-        means = (sums[start + count] - sums[start]) / np.maximum(count, 1)
-        return np.where(count > 0, means, seen[np.minimum(start, len(seen) - 1)])
-
-    def _intervals(self, variable: Discrete) -> tuple[Values, Codes, Codes]:
+    def _numbers(self, variable: Discrete) -> ObservedNumbers:
         seen = self.donors.get(variable.name, np.zeros(0))
         if not len(seen):
             raise TableError(
                 f"column {variable.name!r} has no observed number, and the network knows it in intervals only; impute it "
                 "together with rows in which it is observed"
             )
-        inner = np.searchsorted(seen, np.array(variable.cuts or ()), side="left")
-        ends = np.concatenate([[0], inner, [len(seen)]]).astype(np.intp)
-        return seen, ends[:-1], np.diff(ends)
+        return ObservedNumbers(seen, np.array(variable.cuts or ()))
 
 
 def _missing(evidence: Evidence, name: str) -> NDArray[np.bool_]:

@@ -8,10 +8,9 @@ drawing one variable after the other from its posterior, at a fraction of the co
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
@@ -48,8 +47,10 @@ class ConditionalGaussian:
     given : tuple of Discrete
         The discrete parents of numbers.
     means : ndarray (configurations, numbers)
-    precisions : ndarray (configurations, numbers, numbers)
-    log_determinants : ndarray (configurations,)
+    kinds : ndarray (configurations,)
+        Which of the precisions a configuration has.
+    precisions : ndarray (kinds, numbers, numbers)
+    log_determinants : ndarray (kinds,)
         Of the precisions.
     """
 
@@ -57,8 +58,14 @@ class ConditionalGaussian:
     numbers: tuple[str, ...]
     given: tuple[Discrete, ...]
     means: Values
+    kinds: Codes
     precisions: Values
     log_determinants: Values
+
+    @property
+    def names(self) -> list[str]:
+        """The numbers, and the discrete columns that they depend on."""
+        return [*self.numbers, *(variable.name for variable in self.given)]
 
     def draw(self, evidence: Evidence, levels: dict[str, Values], options: Options) -> dict[str, NDArray[np.generic]]:
         """Fill every row: codes or values of all variables, observed ones as they are.
@@ -110,17 +117,21 @@ class ConditionalGaussian:
         for sweep in range(_SWEEPS):
             uniforms = levels(sweep)
             configuration = self._configurations(known, values, uniforms, options)
-            means, precisions = self.means[configuration], self.precisions[configuration]
             for column, name in enumerate(self.numbers):
-                own = precisions[:, column, column]
-                pull = np.einsum("rj,rj->r", precisions[:, column], values - means)
-                center, spread = values[:, column] - pull / own, 1 / np.sqrt(own)
+                center = self.expected(column, values, configuration)
+                spread = 1 / np.sqrt(self.precisions[self.kinds[configuration], column, column])
                 a, b = (low[column] - center) / spread, (high[column] - center) / spread
                 fresh = truncnorm.ppf(uniforms[name], a, b, center, spread)
                 values[:, column] = np.where(
                     hidden[:, column], np.clip(fresh, low[column], high[column]), values[:, column]
                 )
         return self._filled(known, configuration, values, levels(_SWEEPS), options)
+
+    def expected(self, column: int, values: Values, configuration: Codes) -> Values:
+        """Return the expectation of one number given all other cells of complete rows."""
+        own = self.precisions[self.kinds[configuration], column]
+        pull = np.einsum("rj,rj->r", own, values - self.means[configuration])
+        return np.asarray(values[:, column] - pull / own[:, column])
 
     def _values(self, evidence: Evidence) -> Values:
         """Return the observed numbers (rows, numbers), NaN where one is hidden."""
@@ -156,50 +167,52 @@ class ConditionalGaussian:
     ) -> Codes:
         """Draw the configuration of the given columns from its posterior; observed ones stay."""
         rows, names = len(values), [variable.name for variable in self.given]
-        if not names:
-            return np.zeros(rows, dtype=np.intp)
-        sizes = [len(variable) for variable in self.given]
-        codes = np.full((len(names), rows), -1, dtype=np.intp)
-        for place, name in enumerate(names):
-            if name in known:
-                codes[place] = known[name].values
-        sure = (codes >= 0).all(axis=0)
         result: Codes = np.zeros(rows, dtype=np.intp)
-        result[sure] = np.ravel_multi_index(tuple(codes[:, sure]), sizes)
-        unsure = np.flatnonzero(~sure)
-        if not len(unsure):
+        if not names:
             return result
-        rest = Evidence({n: f for n, f in known.items() if n not in names}, rows, single=False).take(
-            unsure, len(unsure)
-        )
-        logs = self._prior(names, rest, options)
-        for place in range(len(names)):
-            own = np.unravel_index(np.arange(math.prod(sizes)), sizes)[place]
-            seen = codes[place, unsure]
-            logs[(seen >= 0)[:, None] & (seen[:, None] != own)] = -np.inf
-        possible = np.nonzero(np.isfinite(logs))
-        for part in self._parts(len(possible[0])):
-            row, configuration = possible[0][part], possible[1][part]
-            logs[row, configuration] += self._solved(values[unsure[row]], configuration)[4]
-        best = logs.max(axis=1)
-        if not np.isfinite(best).all():
-            raise impossible_evidence(unsure[~np.isfinite(best)].tolist(), single=False)
-        cumulated = np.cumsum(np.exp(logs - best[:, None]), axis=1)
-        level = levels[names[0]][unsure] * cumulated[:, -1]
-        chosen = (level[:, None] >= cumulated).sum(axis=1)
-        result[unsure] = np.minimum(chosen, cumulated.shape[1] - 1)
+        sizes = [len(variable) for variable in self.given]
+        strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        pattern = np.zeros(rows, dtype=np.intp)
+        for place, name in enumerate(names):
+            codes = known[name].values.astype(np.intp) if name in known else np.full(rows, -1, dtype=np.intp)
+            pattern |= (codes < 0).astype(np.intp) << place
+            result += np.where(codes < 0, 0, codes) * strides[place]
+        impossible: list[int] = []
+        for missing in np.unique(pattern[pattern > 0]).tolist():
+            places = [place for place in range(len(names)) if missing >> place & 1]
+            steps = np.zeros(1, dtype=np.intp)
+            for place in places:
+                steps = (steps[:, None] + strides[place] * np.arange(sizes[place])).ravel()
+            concerned = np.flatnonzero(pattern == missing)
+            for part in self._parts(len(concerned), len(steps)):
+                own = concerned[part]
+                # impossible rows are marked, and named together with those of other parts
+                logs = self._prior([names[place] for place in places], known, own, replace(options, impossible="nan"))
+                row, step = np.nonzero(np.isfinite(logs))
+                logs[row, step] += self._solved(values[own[row]], result[own[row]] + steps[step])[4]
+                best = logs.max(axis=1)
+                impossible.extend(own[~np.isfinite(best)].tolist())
+                with np.errstate(invalid="ignore"):
+                    cumulated = np.cumsum(np.exp(logs - best[:, None]), axis=1)
+                level = levels[names[places[0]]][own] * cumulated[:, -1]
+                chosen = (level[:, None] >= cumulated).sum(axis=1)
+                result[own] += steps[np.minimum(chosen, len(steps) - 1)]
+        if impossible:
+            raise impossible_evidence(sorted(impossible), single=False)
         return result
 
-    def _prior(self, names: list[str], rest: Evidence, options: Options) -> Values:
-        """Return the log probabilities of all configurations given the other discrete columns: (rows, configurations)."""
-        read = relevant_evidence(self.discrete, rest, names)
+    def _prior(self, names: list[str], known: dict[str, Finding], rows: Codes, options: Options) -> Values:
+        """Return the log probabilities of all states of some columns given the other discrete ones: (rows, states)."""
+        rest = {name: finding for name, finding in known.items() if name not in names}
+        read = relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
         answer = solved(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options)
-        table = np.broadcast_to(answer.table(0), (*(len(v) for v in self.given), rest.rows))
+        sizes = [len(self.discrete.variable(name)) for name in names]  # type: ignore[arg-type]  # all are discrete
+        table = np.broadcast_to(answer.table(0), (*sizes, len(rows)))
         with np.errstate(divide="ignore"):
-            return np.ascontiguousarray(np.log(table.reshape(-1, rest.rows).T))
+            return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 
-    def _parts(self, rows: int) -> Iterator[slice]:
-        step = max(_CHUNK // (len(self.numbers) ** 2 + 1), 1)
+    def _parts(self, rows: int, repeated: int = 1) -> Iterator[slice]:
+        step = max(_CHUNK // ((len(self.numbers) ** 2 + 1) * repeated), 1)
         return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
     def _solved(
@@ -211,24 +224,23 @@ class ConditionalGaussian:
         one, and which of them each row has.
         """
         hidden = np.isnan(values)
-        pattern = np.concatenate(
-            [np.packbits(hidden, axis=1), configuration[:, None].astype(np.uint16).view(np.uint8)], 1
-        )
+        kind = self.kinds[configuration]
+        pattern = np.concatenate([np.packbits(hidden, axis=1), kind[:, None].astype(np.uint16).view(np.uint8)], 1)
         packed = np.ascontiguousarray(pattern).view(np.dtype((np.void, pattern.shape[1]))).ravel()
         _, first, which = np.unique(packed, return_index=True, return_inverse=True)
         mask = hidden[first]
-        inner = np.where(mask[:, :, None] & mask[:, None, :], self.precisions[configuration[first]], 0.0)
+        inner = np.where(mask[:, :, None] & mask[:, None, :], self.precisions[kind[first]], 0.0)
         inner[:, np.arange(len(self.numbers)), np.arange(len(self.numbers))] += ~mask
         factors = np.linalg.cholesky(inner)
         roots = np.linalg.inv(factors)
         residual = np.where(hidden, 0.0, values - self.means[configuration])
-        force = np.einsum("rij,rj->ri", self.precisions[configuration], residual)
+        force = np.einsum("rij,rj->ri", self.precisions[kind], residual)
         inside = np.einsum("rij,rj->ri", roots[which], np.where(hidden, -force, 0.0))
         shift = np.einsum("rji,rj->ri", roots[which], inside)
         logs = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)[which]
         square = (residual * force).sum(axis=1) - (inside * inside).sum(axis=1)
         seen = (~hidden).sum(axis=1)
-        density = 0.5 * (self.log_determinants[configuration] - square - seen * math.log(2 * math.pi)) - logs
+        density = 0.5 * (self.log_determinants[kind] - square - seen * math.log(2 * math.pi)) - logs
         return hidden, np.asarray(shift), np.asarray(roots), which, np.asarray(density)
 
 
@@ -261,29 +273,29 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
             numbers.append(name)
             given.update({parent.name: parent for parent in discrete})
     sizes = [len(variable) for variable in given.values()]
-    if math.prod(sizes) > _MOST_CONFIGURATIONS:
+    size = math.prod(sizes)
+    if size > _MOST_CONFIGURATIONS:
         return None
-    slopes = np.zeros((math.prod(sizes), len(numbers), len(numbers)))
+    slopes = np.zeros((size, len(numbers), len(numbers)))
     intercepts, variances = np.zeros(slopes.shape[:2]), np.ones(slopes.shape[:2])
     place = {name: i for i, name in enumerate(numbers)}
-    dimension = {name: i for i, name in enumerate(given)}
-    configurations = list(itertools.product(*map(range, sizes)))
+    states = dict(zip(given, np.unravel_index(np.arange(size), sizes) if sizes else (), strict=True))
     for name in numbers:
         potential = network.potential(name)
         regression = potential.regression()
         if regression is None:
             return None
-        own = [dimension[p.name] for p in potential.parents if isinstance(p, Discrete)]
+        cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
         others = [place[p.name] for p in potential.parents if not isinstance(p, Discrete)]
-        for i, states in enumerate(configurations):
-            cell = tuple(states[d] for d in own)
-            intercepts[i, place[name]] = regression.intercept[cell]
-            slopes[i, place[name], others] = regression.coefficients[cell]
-            variances[i, place[name]] = regression.variance[cell]
-    away = np.eye(len(numbers)) - slopes
-    precisions = np.einsum("cji,cj,cjk->cik", away, 1 / variances, away)
-    means: Values = np.asarray(np.linalg.solve(away, intercepts[..., None])[..., 0], dtype=np.float64)
+        intercepts[:, place[name]] = regression.intercept[cell]
+        slopes[:, place[name], others] = regression.coefficients[cell]
+        variances[:, place[name]] = regression.variance[cell]
+    shapes = np.concatenate([slopes.reshape(size, -1), variances], axis=1)
+    _, first, kinds = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+    away = np.eye(len(numbers)) - slopes[first]
+    precisions = np.einsum("cji,cj,cjk->cik", away, 1 / variances[first], away)
+    kinds = kinds.reshape(size)
+    means: Values = np.asarray(np.linalg.solve(away[kinds], intercepts[..., None])[..., 0], dtype=np.float64)
     alone = Network([network.potential(name) for name in network if isinstance(network.variable(name), Discrete)])
-    return ConditionalGaussian(
-        alone, tuple(numbers), tuple(given.values()), means, precisions, -np.log(variances).sum(axis=1)
-    )
+    logs = -np.log(variances[first]).sum(axis=1)
+    return ConditionalGaussian(alone, tuple(numbers), tuple(given.values()), means, kinds, precisions, logs)

@@ -34,6 +34,7 @@ def learned(
     include: str | Iterable[str],
     bounds: Any,
     integers: str | Iterable[str] | None,
+    donors: bool,
     rounds: int | None,
     rng: np.random.Generator,
     options: Options,
@@ -46,7 +47,7 @@ def learned(
         return Model(columns, None), None
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])
     recipe = _recipe(structure, target, potentials, working)
-    chain = Chain(working, recipe, draw_bounds(columns), options, rng, rounds)
+    chain = Chain(working, recipe, draw_bounds(columns), options, rng, rounds, donors)
     return Model(columns, chain.filler(chain.network)), chain
 
 
@@ -63,7 +64,7 @@ def _recipe(structure: Any, target: str | None, potentials: Potentials, table: T
         raise TableError(f"target={target!r} is no column that can be modeled; these are {shorten(table.names)}")
     if isinstance(structure, str) and structure == "auto":
         if automatic and target is None:
-            return Default()
+            return Default({name: float((~holes_of(table, name)).sum()) for name in table.names})
         structure = "chow_liu" if target is None else "tan"
     if isinstance(structure, nx.Graph) or not (callable(structure) or isinstance(structure, str)):
         return Built(lambda filled: fit(structure, filled, potentials), potentials)

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from hybridbn.columns import state_kind
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.inference.queries import Options
-from hybridbn.learning.imputation_columns import Bounds, Columns, checked_bounds, integer_type, looks_like_identifier
+from hybridbn.learning.imputation_columns import (
+    Bounds,
+    Columns,
+    checked_bounds,
+    integer_type,
+    looks_like_identifier,
+    refuse_empty_bounds,
+)
 from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import Original, holes_of
 from hybridbn.learning.imputation_keys import Keys, uniforms
@@ -182,9 +189,22 @@ def rows_of(original: Original, model: Model, unknown: str = "error", declared: 
         warnings.warn(
             f"columns {shorten(strange)} hold {sum(strange.values())} values that the model has never seen; they stay as they "
             "are, and count as unknown for the other cells of their rows",
-            stacklevel=4,
+            stacklevel=3,
         )
+    _warn_of_blanks(holes, original.rows, len(readings))
     return Rows(original, readings, working, holes)
+
+
+def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: int) -> None:
+    """Tell of rows without any observed cell; in a table of one column every hole is one."""
+    if 1 < len(holes) == columns:
+        blank = np.flatnonzero(np.all([*holes.values()], axis=0))
+        if len(blank):
+            warnings.warn(
+                f"{len(blank)} of {rows} rows have no observed cell (the first is row {blank[0]}); what they get is drawn from "
+                "the distribution of all rows",
+                stacklevel=4,
+            )
 
 
 def _same_kinds(found: Variable, known: Variable) -> bool:
@@ -224,6 +244,7 @@ def model_of_network(
     for name in {*whole, *limits}:
         if not isinstance(variables.get(name), Continuous):
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
+    refuse_empty_bounds(limits, whole)
     columns = Columns(variables, tuple(shared), {}, (), frozenset(whole), limits)
     return Model(columns, Filler(network, donors, draw_bounds(columns), options))
 
@@ -251,5 +272,5 @@ def _refuse_strays(original: Original, names: Iterable[str]) -> None:
         warnings.warn(
             f"columns {shorten(left)} are left alone, with whatever is missing there: the network doesn't have them, and they "
             "look like identifiers or are of no type that can be imputed; name them in skip to say so",
-            stacklevel=5,
+            stacklevel=4,
         )

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from hybridbn.errors import HybridBNError
+from hybridbn.errors import HybridBNError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
-from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.fitting.network import fit
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds
+from hybridbn.learning.imputation_donors import matching
 from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import holes_of
+from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.table import Table
 from hybridbn.variables import Values
 
@@ -51,21 +51,30 @@ class Recipe(Protocol):
         """Return a network from a completed table; the arcs stay where they are settled."""
 
 
+@dataclass(frozen=True)
 class Default:
-    """Linear Gaussians given discrete columns."""
+    """Linear Gaussians given discrete columns.
+
+    Attributes
+    ----------
+    observed : mapping from column to float
+        How many observed cells each column has.
+    """
+
+    observed: Mapping[str, float]
 
     def first(self, table: Table, filled: Table) -> Network:
         """Return a tree of available cases."""
-        arcs = conditional_gaussian_arcs(filled, most_parents=1)
+        arcs = conditional_gaussian_arcs(filled, self.observed, most_parents=1)
         try:
             return fit(_graph(table, arcs), table, _potentials(table))
         except HybridBNError:
             return fit(_graph(table, arcs), filled, _potentials(table))
 
     def again(self, network: Network, completed: Table, settled: bool) -> Network:
-        """Return a network with the arcs that BIC chooses, or with those that it has."""
+        """Return a network with the arcs that AIC chooses, or with those that it has."""
         if not settled:
-            network = _graph(completed, conditional_gaussian_arcs(completed))
+            network = _graph(completed, conditional_gaussian_arcs(completed, self.observed))
         return fit(network, completed, _potentials(completed))
 
 
@@ -91,10 +100,16 @@ class Built:
             return self.build(filled)
 
     def again(self, network: Network, completed: Table, settled: bool) -> Network:
-        """Learn the potentials again; the whole network where it has hidden nodes."""
-        if any(name not in completed for name in network):
-            return self.build(completed)
-        return fit(network, completed, self.potentials)
+        """Learn the potentials again; the whole network where it has hidden nodes.
+
+        A family that can't be learned from these very draws keeps the network as it is, until the next.
+        """
+        try:
+            if any(name not in completed for name in network):
+                return self.build(completed)
+            return fit(network, completed, self.potentials)
+        except TableError:
+            return network
 
 
 @dataclass
@@ -110,6 +125,8 @@ class Chain:
     options : Options
     rng : Generator
     rounds : int, optional
+    matched : bool
+        Whether numbers that are far from normal are taken from rows with like expectations.
     network : Network
         Learned last.
     history : list of dict
@@ -123,6 +140,7 @@ class Chain:
     options: Options
     rng: np.random.Generator
     rounds: int | None = None
+    matched: bool = True
     network: Network = field(init=False)
     history: list[dict[str, Any]] = field(init=False, default_factory=list)
 
@@ -135,17 +153,18 @@ class Chain:
             for name in self.table.names
             if not self.table.is_discrete(name)
         }
+        self._completed = self.table
         if not self._holes:
             self.network = self.recipe.again(self.recipe.first(self.table, self.table), self.table, settled=False)
             return
         filled = self._with(self._at_random())
         self.network = self.recipe.first(self.table, filled)
         self._completed = filled
-        rounds = self._needed(_SETTLED, 4, 20) if self.rounds is None else self.rounds
+        rounds = self._needed(_SETTLED, 6, 20) if self.rounds is None else self.rounds
         kept: list[Table] = []
         for number in range(rounds):
             self._completed = self._draw()
-            self.network = self.recipe.again(self.network, self._completed, settled=2 * number >= rounds)
+            self.network = self.recipe.again(self.network, self._completed, settled=number + 2 >= rounds)
             kept = [*kept, self._completed][-_KEPT:]
         if rounds:
             kept = kept[-max(rounds // 2, 1) :]
@@ -164,12 +183,18 @@ class Chain:
                 weights = self.rng.gamma(shape, size=rows) * self.table.weights
                 network = self.recipe.again(network, completed.with_weights(weights), settled=True)
                 if self._holes:
-                    completed = self._draw(network)
+                    completed = self._completed = self._draw(network)
             yield network
 
     def filler(self, network: Network) -> Filler:
-        """Return what fills rows from a network."""
-        return Filler(network, self.donors, self.bounds, self.options)
+        """Return what fills rows from the network that was learned last."""
+        filler = Filler(network, self.donors, self.bounds, self.options)
+        if filler.closed is None or not self.matched:
+            return filler
+        cells = {name: self._completed.column(name) for name in filler.closed.names}
+        return replace(
+            filler, matching=matching(filler.closed, cells, self._holes, None if network is self.network else self.rng)
+        )
 
     def _needed(self, left: float, least: int, most: int) -> int:
         """Return after how many rounds this share of a deviation is left, at least: no column shrinks it more slowly."""
@@ -178,7 +203,7 @@ class Chain:
         return int(np.clip(math.ceil(math.log(left) / math.log(max(self._missing, 1e-9))), least, most))
 
     def _draw(self, network: Network | None = None) -> Table:
-        filler = self.filler(self.network if network is None else network)
+        filler = Filler(self.network if network is None else network, self.donors, self.bounds, self.options)
         names = [*filler.network]
         numbers: dict[int, Mapping[str, Values]] = {}
 
@@ -234,28 +259,9 @@ class Chain:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Regression(GaussianFitter):
-    """Linear regressions whose variance is not too small on average: residuals over rows less coefficients."""
-
-    def potential(self, statistics: Any) -> LinearGaussian:
-        found = super().potential(statistics)
-        rows = statistics.weights if statistics.weights.size > 1 else np.array([statistics.total])
-        coefficients = 1 + found.coefficients.shape[-1]
-        # a configuration of fewer rows has the regression of all of them
-        rows = np.where(rows >= coefficients + 1, rows, statistics.total).reshape(found.variance.shape)
-        return LinearGaussian(
-            found.child,
-            found.parents,
-            intercept=found.intercept,
-            coefficients=found.coefficients,
-            variance=found.variance * rows / np.maximum(rows - coefficients, 1.0),
-        )
-
-
 def _potentials(table: Table) -> dict[str, Fitter]:
     return {
-        name: MultinomialFitter(estimate=MEstimate(m=1.0)) if table.is_discrete(name) else _Regression(ridge=0.01)
+        name: MultinomialFitter(estimate=MEstimate(m=1.0)) if table.is_discrete(name) else Regression()
         for name in table.names
     }
 
