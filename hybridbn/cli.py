@@ -145,6 +145,12 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         "--potentials", default="auto", metavar="NAME", help="auto (default), mte, kernel, gaussian or multinomial"
     )
     model.add_argument(
+        "--no-donors",
+        dest="donors",
+        action="store_false",
+        help="draw numbers that are far from normal from normal distributions, too, instead of taking them from rows like theirs",
+    )
+    model.add_argument(
         "--rounds",
         type=_count,
         metavar="N",
@@ -282,6 +288,7 @@ def _impute(options: argparse.Namespace) -> int:
             ("target", None),
             ("potentials", "auto"),
             ("rounds", None),
+            ("donors", True),
             ("save_model", None),
         ):
             if given[name] != value:
@@ -368,7 +375,7 @@ def _said(error: Exception) -> str:
 
 
 def _failed(text: str, code: int) -> int:
-    print(f"hybridbn: {text}", file=sys.stderr)
+    print(f"hybridbn: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 

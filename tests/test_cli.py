@@ -213,7 +213,11 @@ def test_pipes() -> None:
     assert gzip.decompress(Path("packed.csv.gz").read_bytes()) == piped.stdout
     # whoever reads may stop early
     early = subprocess.Popen(
-        [*command[:-1], "jsonl", "--from", "csv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command[:-1], "jsonl", "--from", "csv"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
     )
     assert early.stdin is not None
     assert early.stdout is not None

@@ -37,7 +37,8 @@ def modeled(profile: Profile, model: Network | None, request: Request, terminal:
         return [name for name in profile.columns if name in known]
     if empty:
         raise TableError(
-            f"columns {shorten(empty)} have no observed value, so nothing tells what is missing; --keep them, or leave them out"
+            f"no value is observed in {shorten(empty)}, so nothing tells what is missing there; --keep {','.join(empty[:3])} leaves "
+            "it as it is"
         )
     alone = [name for name, column in profile.columns.items() if column.identifier and name not in request.include]
     for name in request.include:
@@ -45,13 +46,13 @@ def modeled(profile: Profile, model: Network | None, request: Request, terminal:
             raise TableError(f"--include {name}: the column has too many different values")
     if alone:
         holes = sum(profile.columns[name].missing for name in alone)
-        left = f"; their {holes:,} missing cells stay missing" if holes else ""
+        left = f"; what is missing there ({holes:,}) stays missing" if holes else ""
         terminal.warn(
-            f"columns {shorten(alone)} look like identifiers (nearly each row has a value of its own) and are left alone{left}; "
+            f"left alone as identifiers, with a value of their own in each row or too many different ones: {shorten(alone)}{left}; "
             "--keep says so, --include completes them from their own values"
         )
     if profile.blank and len(profile.columns) > 1:
-        terminal.warn(f"{profile.blank:,} rows have no observed cell; they are drawn from the distribution of all rows")
+        terminal.warn(f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows")
     names = [name for name in profile.columns if name not in alone]
     if not names:
         raise TableError("no column is left to complete")

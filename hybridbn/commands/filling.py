@@ -6,8 +6,8 @@ A row's random numbers are keyed by its number in the table, so blocks of any si
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.formats.reading import Wish
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Columns
+from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_fill import Filler
 from hybridbn.learning.imputation_frames import Original
 from hybridbn.learning.imputation_keys import seed_of
@@ -102,13 +103,24 @@ def learn(
     include: Sequence[str],
     bounds: Any,
     whole: Sequence[str],
+    donors: bool,
     rounds: int | None,
     seed: int,
 ) -> Filling:
     """Learn from a sample, as `hybridbn.impute` does from a table."""
     number = seed_of(seed)
     model, chain = learned(
-        table, structure, target, potentials, include, bounds, whole, rounds, np.random.default_rng(number), _OPTIONS
+        table,
+        structure,
+        target,
+        potentials,
+        include,
+        bounds,
+        whole,
+        donors,
+        rounds,
+        np.random.default_rng(number),
+        _OPTIONS,
     )
     models = [model] * (draws or 1)
     if draws is not None and chain is not None and model.filler is not None:
@@ -145,8 +157,23 @@ def network_of(model: Model) -> Network:
             for name, values in donors.items()
             if name in network and isinstance(network.variable(name), Discrete)
         },
+        "matching": {} if model.filler is None else _matching_noted(model.filler.matching),
     }
     return noted
+
+
+def _matching_noted(found: Matching | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    return {name: [found.expected[name], found.values[name], found.tolerance[name]] for name in found.values}
+
+
+def _with_matching(filler: Filler, noted: Mapping[str, Any]) -> Filler:
+    closed = filler.closed
+    if not noted or closed is None:
+        return filler
+    expected, values, tolerance = ({name: parts[i] for name, parts in noted.items()} for i in range(3))
+    return replace(filler, matching=Matching(closed, expected, values, tolerance))
 
 
 def _finite(end: float) -> float | None:
@@ -179,7 +206,10 @@ def _noted_model(network: Network) -> Model:
             frozenset(note["whole"]),
             bounds,
         )
-        filler = Filler(network, dict(note["donors"]), draw_bounds(columns), _OPTIONS) if len(network) else None
+        filler = None
+        if len(network):
+            filler = Filler(network, dict(note["donors"]), draw_bounds(columns), _OPTIONS)
+            filler = _with_matching(filler, note["matching"])
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"the model's note on imputation is damaged: {error!r}") from None
     return Model(columns, filler)

@@ -177,7 +177,8 @@ def _learn(run: _Run, model: Network | None) -> None:
     request, work, profile = run.request, run.work, run.profile
     with _warnings_told(run.terminal):
         _remark_on_strategy(run)
-        names = modeled(profile, model, request, run.terminal)
+        with _named(run):
+            names = modeled(profile, model, request, run.terminal)
         table = profile.table(names)
         if model is not None:
             whole = [name for name in names if profile.columns[name].kind == "number" and profile.columns[name].integer]
@@ -209,6 +210,7 @@ def _learn(run: _Run, model: Network | None) -> None:
             include=[name for name in request.include if name in names],
             bounds=request.bounds,
             whole=[name for name in names if profile.columns[name].kind == "number" and profile.columns[name].whole],
+            donors=request.donors,
             rounds=request.rounds,
             seed=request.seed,
         )
@@ -260,7 +262,8 @@ def _fill(run: _Run) -> tuple[list[Path], Writer]:
         source, profile, goal.family, goal.suffix, _delimiter(run), request.draws is not None, request.draw_column
     )
     count = -(-profile.rows // rows)
-    first = next((block for block in range(count) if not work.has(f"done-{block}.json")), count)
+    # the part of the last draw is written last
+    first = next((block for block in range(count) if not work.has(f"part-{draws - 1}-{block}")), count)
     kinds = _second_kinds(run)
     with run.terminal.progress("imputing", profile.rows, first * rows) as told:
         if first < count:
@@ -268,13 +271,13 @@ def _fill(run: _Run) -> tuple[list[Path], Writer]:
                 cells = _aligned(run, block, kinds)
                 table = Table.from_cells(cells, stateless=True)
                 fills = [run.filling.fills(table, block.start, draw) for draw in range(draws)]
+                if request.report:
+                    work.put_json(f"tally-{number}.json", counted(profile, cells, fills))
                 for draw, filled in enumerate(fills):
                     work.put(f"part-{draw}-{number}", writer.part(block, filled, draw))
-                summary = counted(profile, cells, fills) if request.report else {}
-                work.put_json(f"done-{number}.json", summary)
                 told(block.start + block.rows)
     if request.report:
-        run.tally = joined(work.json(f"done-{number}.json") for number in range(count))
+        run.tally = joined(work.json(f"tally-{number}.json") for number in range(count))
     return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)], writer
 
 

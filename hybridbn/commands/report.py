@@ -126,7 +126,10 @@ def _missingness(profile: Profile) -> str:
         key = tuple(bool(bits >> places[name] & 1) for name in names)
         merged[key] = merged.get(key, 0) + count
     ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
-    shown = [(key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%})") for key, count in ordered[:_MOST_PATTERNS]]
+    shown = [
+        (key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%})")
+        for key, count in ordered[:_MOST_PATTERNS]
+    ]
     hidden = len(ordered) - len(shown)
     rest = profile.rows - sum(count for _, count in ordered[:_MOST_PATTERNS])
     more = f" {rest:,} rows have one of the {hidden:,} or more other patterns." if hidden > 0 else ""
