@@ -153,6 +153,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.rounds,
             np.random.default_rng(self._seed),
             Options(self.tolerance, "raise", self.max_bytes),
+            original.ranges(),
         )
         self.model_ = model
         self.network_ = None if model.filler is None else model.filler.network

@@ -399,6 +399,17 @@ def test_bounds_hold_in_learned_networks() -> None:
     assert (everywhere[["x", "y"]].max() == frame[["x", "y"]].max()).all()
 
 
+def test_bounds_may_be_open_at_one_end() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=300), "n": rng.poisson(0.5, 300).astype(float)})
+    frame = frame.mask(rng.random(frame.shape) < 0.3)
+    for donors in (True, False):
+        filled = hb.impute(frame, bounds={"x": (None, 1), "n": (0, None)}, donors=donors, random_state=0)
+        assert (filled.loc[frame["x"].isna(), "x"] <= 1).all()
+        assert filled["n"].min() == 0
+        assert (filled["n"] % 1 == 0).all()
+
+
 def test_skipped_columns_are_not_even_read() -> None:
     frame = mixed()[["x", "y"]].assign(strange=[object() if i % 2 else None for i in range(120)])
     filled = hb.impute(frame, skip="strange", random_state=0)
@@ -410,6 +421,27 @@ def test_whole_numbers_stay_whole() -> None:
     frame = mixed()[["x", "count"]]
     assert (hb.impute(frame, random_state=0)["count"] % 1 == 0).all()
     assert (hb.impute(frame, integers=(), donors=False, random_state=0)["count"] % 1 != 0).any()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_what_an_integer_type_cannot_hold_is_not_drawn(kind: str) -> None:
+    pytest.importorskip("polars")
+    y = np.linspace(-900, 900, 80)
+    frame = pd.DataFrame({"x": pd.Series([0, 1, 2, None] * 20, dtype="UInt8"), "y": y + 400 * (np.arange(80) % 4)})
+    data: Any = frame
+    if kind != "pandas":
+        data = pytest.importorskip("polars").from_pandas(frame)
+        data = data.to_arrow() if kind == "pyarrow" else data
+    model = hb.Network(
+        [hb.LinearGaussian(X, intercept=-1, variance=4), hb.LinearGaussian(Y, intercept=0, variance=1e6)]
+    )
+    for options in ({"network": model}, {"donors": False}, {}):
+        filled = hb.impute(data, random_state=0, **options)
+        if kind == "pandas":
+            assert filled["x"].dtype == "UInt8"
+        else:
+            assert filled.schema == data.schema
+        assert min(hb.Table(filled).raw("x")) >= 0
 
 
 def test_indicators_and_cells_tell_what_was_imputed() -> None:

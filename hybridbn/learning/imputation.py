@@ -167,6 +167,7 @@ def impute(
             rounds,
             np.random.default_rng(seed),
             options,
+            original.ranges(),
         )
         rows = rows_of(original, model, "error", declared=table)
     row = _keys(rows, keys, key_column)

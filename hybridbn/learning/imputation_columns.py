@@ -52,6 +52,8 @@ class Columns:
     whole : frozenset of str
         Numbers that are whole in every observed cell, and stay so.
     bounds : mapping from column to (low, high)
+    ranges : mapping from column to (low, high)
+        What integer types can hold; numbers beyond become the ends.
     """
 
     variables: Mapping[str, Variable]
@@ -60,10 +62,15 @@ class Columns:
     alone: tuple[str, ...]
     whole: frozenset[str]
     bounds: Bounds
+    ranges: Bounds
 
 
 def sorted_out(
-    table: Table, include: str | Iterable[str] = (), integers: str | Iterable[str] | None = None, bounds: Any = None
+    table: Table,
+    include: str | Iterable[str] = (),
+    integers: str | Iterable[str] | None = None,
+    bounds: Any = None,
+    ranges: Bounds | None = None,
 ) -> Columns:
     """Sort the columns of a table out, refusing those without any value and naming identifiers in one warning.
 
@@ -113,7 +120,7 @@ def sorted_out(
         )
     whole = _whole(table, variables, integers)
     refuse_empty_bounds(limits, whole)
-    return Columns(variables, tuple(modeled), constants, tuple(alone), whole, limits)
+    return Columns(variables, tuple(modeled), constants, tuple(alone), whole, limits, ranges or {})
 
 
 def _refuse_sizes(name: str, seen: Values) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,20 @@ class Original:
         if self._frame is None:
             return Table(self.source.select(names), variables=wanted, unknown="missing")
         return Table({name: self._frame.columns[name] for name in names}, variables=wanted, unknown="missing")
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Return the least and the greatest number that a column's integer type can hold, of columns of such a type."""
+        found = {}
+        columns = {} if self._frame is None else self._frame.columns
+        for name in self.names if columns else ():
+            dtype = str(getattr(columns[name], "dtype", getattr(columns[name], "type", "")))
+            match = re.fullmatch(r"(u?)int(8|16|32|64)", dtype.lower())
+            if match:
+                bits = int(match[2]) - (not match[1])
+                # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
+                high = float(2**bits - 1) if bits < 63 else np.inf
+                found[name] = (0.0 if match[1] else -high - 1, high)
+        return found
 
     def column(self, name: str) -> Table:
         """Return one column as a table of its own."""

@@ -14,7 +14,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials, checked_spec
 from hybridbn.fitting.network import fit
 from hybridbn.inference.queries import Options
-from hybridbn.learning.imputation_columns import sorted_out
+from hybridbn.learning.imputation_columns import Bounds, sorted_out
 from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_model import Model, draw_bounds
 from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe
@@ -38,9 +38,10 @@ def learned(
     rounds: int | None,
     rng: np.random.Generator,
     options: Options,
+    ranges: Bounds,
 ) -> tuple[Model, Chain | None]:
     """Learn from an incomplete table what completes it, and the chain that further parameters can be drawn from."""
-    columns = sorted_out(table, include, integers, bounds)
+    columns = sorted_out(table, include, integers, bounds, ranges)
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
         raise TableError(f"rounds must be a number that is not negative, or None, not {rounds!r}")
     if not columns.modeled:

@@ -35,7 +35,7 @@ __all__ = ["Model", "Rows", "draw_bounds", "model_of_network", "rows_of"]
 def draw_bounds(columns: Columns) -> dict[str, tuple[float, float]]:
     """Return bounds as draws have to respect them: where they are rounded later, half a unit more at both ends."""
     return {
-        name: (math.ceil(low) - 0.5, math.floor(high) + 0.5) if name in columns.whole else (low, high)
+        name: (float(np.ceil(low)) - 0.5, float(np.floor(high)) + 0.5) if name in columns.whole else (low, high)
         for name, (low, high) in columns.bounds.items()
     }
 
@@ -138,12 +138,10 @@ class Model:
     def _rounded(self, name: str, values: Values) -> Values:
         low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
         if name in self.columns.whole:
-            return np.clip(
-                np.rint(values),
-                math.ceil(low) if low > -math.inf else low,
-                math.floor(high) if high < math.inf else high,
-            )
-        return np.clip(values, low, high)
+            low, high = float(np.ceil(low)), float(np.floor(high))
+            values = np.rint(values)
+        least, most = self.columns.ranges.get(name, (low, high))
+        return np.clip(values, max(low, least), min(high, most))
 
 
 def rows_of(original: Original, model: Model, unknown: str = "error", declared: Table | None = None) -> Rows:
@@ -245,7 +243,7 @@ def model_of_network(
         if not isinstance(variables.get(name), Continuous):
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
     refuse_empty_bounds(limits, whole)
-    columns = Columns(variables, tuple(shared), {}, (), frozenset(whole), limits)
+    columns = Columns(variables, tuple(shared), {}, (), frozenset(whole), limits, original.ranges())
     return Model(columns, Filler(network, donors, draw_bounds(columns), options))
 
 
