@@ -17,7 +17,7 @@ from hybridbn.errors import FormatError, NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.formats.reading import Wish
 from hybridbn.inference.queries import Options
-from hybridbn.learning.imputation_columns import Columns
+from hybridbn.learning.imputation_columns import Bounds, Columns
 from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_fill import Filler
 from hybridbn.learning.imputation_frames import Original
@@ -106,8 +106,9 @@ def learn(
     donors: bool,
     rounds: int | None,
     seed: int,
+    ranges: Bounds,
 ) -> Filling:
-    """Learn from a sample, as `hybridbn.impute` does from a table."""
+    """Learn from a sample, as `hybridbn.impute` does from a table; `ranges` are what the types of integers hold."""
     number = seed_of(seed)
     model, chain = learned(
         table,
@@ -121,6 +122,7 @@ def learn(
         rounds,
         np.random.default_rng(number),
         _OPTIONS,
+        ranges,
     )
     models = [model] * (draws or 1)
     if draws is not None and chain is not None and model.filler is not None:
@@ -205,6 +207,7 @@ def _noted_model(network: Network) -> Model:
             tuple(note["alone"]),
             frozenset(note["whole"]),
             bounds,
+            {},  # what types hold is a matter of the table that is filled
         )
         filler = None
         if len(network):

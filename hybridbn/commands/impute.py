@@ -213,6 +213,7 @@ def _learn(run: _Run, model: Network | None) -> None:
             donors=request.donors,
             rounds=request.rounds,
             seed=request.seed,
+            ranges=getattr(run.source, "ranges", {}),
         )
     for draw in range(count):
         save(network_of(run.filling.models[draw]), work.path(f"model-{draw}.hbn"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,6 +40,7 @@ class ArrowSource:
         # pandas' index stands beside the data
         self.index = columnar._index_columns(self.schema.metadata)
         self.noted = columnar._noted(self.schema.metadata)
+        self.ranges = _ranges(self.schema)
 
     @property
     def _parquet(self) -> bool:
@@ -110,6 +113,19 @@ class ArrowSource:
 
     def close(self) -> None:
         """Nothing stays open."""
+
+
+def _ranges(schema: Any) -> dict[str, tuple[float, float]]:
+    """Return the least and the greatest number that the type of each column of integers holds."""
+    found = {}
+    for field in schema:
+        match = re.fullmatch(r"(u?)int(8|16|32|64)", str(field.type))
+        if match:
+            bits = int(match[2]) - (not match[1])
+            # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
+            high = float(2**bits - 1) if bits < 63 else math.inf
+            found[field.name] = (0.0 if match[1] else -high - 1, high)
+    return found
 
 
 class ArrowBlock:

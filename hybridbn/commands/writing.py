@@ -260,7 +260,8 @@ class Writer:
             column = table.column(place).combine_chunks()
             kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
             if pyarrow.types.is_integer(kind):
-                values = [int(value) for value in values]
+                low, high = block.source.ranges[name]
+                values = [int(min(max(value, low), high)) for value in values]
             elif pyarrow.types.is_decimal(kind):
                 import decimal
 
