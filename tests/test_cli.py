@@ -365,6 +365,7 @@ def test_records_are_the_same_wherever_reading_stops(size: int, monkeypatch: pyt
     import hybridbn.commands.records as records
 
     texts = [
+        '"a","b"\n"1","x"\n"""",2\n\n3,""\n',
         'a,b\n1,"x\ny"\n\n2,"q""q"\r\n3,\r4,z',
         "a\nb\n\n\nc",
         'a\r\nb\r\n"c\r\nd"\r\n',

@@ -40,7 +40,7 @@ __all__ = ["Request", "impute"]
 
 _CELLS = 400_000
 """In a block; what is held of a block is some hundred bytes a cell."""
-_SAMPLE_CELLS = 20_000_000
+_SAMPLE_CELLS = 5_000_000
 
 
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "show"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import importlib.util
 import os
 import re
 import shutil
@@ -102,6 +103,7 @@ def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> 
         named = named or otherwise
         if named is None:
             raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(FORMATS)}")
+        _refuse_absent_library(FORMATS[named])
         return Place("-", _family(FORMATS[named]), FORMATS[named], None)
     if re.match(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]+://", text):
         raise UsageFault(f"{text}: only files and sqlite:///file.db?table=name can be read; download it first")
@@ -118,7 +120,13 @@ def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> 
         )
     if packed and _family(suffix) == "arrow":
         raise UsageFault(f"{text}: Parquet and Feather are compressed inside; leave .gz out")
+    _refuse_absent_library(suffix)
     return Place(text, _family(suffix), suffix, path, "", packed)
+
+
+def _refuse_absent_library(suffix: str) -> None:
+    if _family(suffix) == "arrow" and importlib.util.find_spec("pyarrow") is None:
+        raise UsageFault("Parquet and Feather need pyarrow: pip install 'hybridbn[io]'")
 
 
 def _family(suffix: str) -> str:

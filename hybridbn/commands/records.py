@@ -122,6 +122,14 @@ def _all_lines(data: bytes, final: bool) -> tuple[Places, Places]:
     return np.concatenate([[0], found_ends[:-1]]).astype(np.intp)[: len(found_ends)], found_ends
 
 
+def _quotes_close_within_lines(data: bytes) -> bool:
+    """Tell whether each line has an even number of quotes, as it has unless a quoted cell holds a line end."""
+    signs = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero((signs == 10) | (signs == 13))
+    before = np.searchsorted(np.flatnonzero(signs == 34), ends)
+    return bool((before % 2 == 0).all())
+
+
 def delimited_records(delimiter: str) -> Split:
     r"""Return what finds the records of a delimited file, line ends in quotes included; blank lines are none.
 
@@ -136,7 +144,7 @@ def delimited_records(delimiter: str) -> Split:
     record = re.compile(rb"%s(?:%s%s)*+(\r\n|\n|\r|\Z)" % (cell, sign, cell))
 
     def split(data: bytes, final: bool) -> tuple[Places, Places]:
-        if b'"' not in data:
+        if b'"' not in data or _quotes_close_within_lines(data):
             starts, ends = _all_lines(data, final)
             short = np.flatnonzero(ends - starts <= 2)
             keep = np.ones(len(starts), dtype=bool)

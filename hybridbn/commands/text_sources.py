@@ -210,17 +210,20 @@ class DelimitedBlock(TextBlock):
                 return found
 
     def plain_places(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
-        """Return the starts and ends of all cells, (rows, columns); None where there are quotes."""
+        """Return the starts and ends of all cells, (rows, columns); None where a quoted cell may hold a delimiter."""
         data, starts, ends = self.piece.data, self.piece.starts, self.piece.ends
-        if b'"' in data:
+        signs, width = np.frombuffer(data, dtype=np.uint8), len(self.source.names)
+        seps = np.flatnonzero(signs == ord(self.source.delimiter))
+        if len(seps) != self.rows * (width - 1):
             return None
-        signs = np.frombuffer(data, dtype=np.uint8)
-        seps = np.flatnonzero(signs == ord(self.source.delimiter)).reshape(self.rows, len(self.source.names) - 1)
+        found = seps.reshape(self.rows, width - 1)
+        if not ((found >= starts[:, None]) & (found < ends[:, None])).all():
+            return None
         stops = ends.copy()
         for _ in range(2):  # \r\n takes two
             last = signs[np.maximum(stops - 1, 0)]
             stops -= ((last == 10) | (last == 13)) & (stops > starts)
-        return np.column_stack([starts, seps + 1]), np.column_stack([seps, stops])
+        return np.column_stack([starts, found + 1]), np.column_stack([found, stops])
 
 
 def _unquoted(text: str, markers: frozenset[str]) -> str | None:
