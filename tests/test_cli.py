@@ -231,6 +231,17 @@ def test_pipes() -> None:
     assert early.wait() == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="named pipes")
+def test_a_named_pipe_is_read_once() -> None:
+    os.mkfifo("pipe.csv")
+    feeding = subprocess.Popen(["cp", str(HEART), "pipe.csv"])
+    assert run(["impute", "pipe.csv", "out.csv"]) == 0
+    assert feeding.wait() == 0
+    assert run(["impute", str(HEART), "same.csv"]) == 0
+    assert Path("out.csv").read_bytes() == Path("same.csv").read_bytes()
+    assert run(["impute", str(HEART), "pipe.csv"]) == 2
+
+
 def test_encoding_delimiter_and_markers() -> None:
     text = "größe;art\n1,5;ä\n-99;ö\n2,5;\n3,5;ö\n".replace(",", ".")
     Path("t.csv").write_bytes(text.encode("latin-1"))

@@ -89,6 +89,7 @@ def test_files_that_are_not_what_they_seem(capsys: pytest.CaptureFixture[str]) -
         "a.feather": (b"hello", "not a whole Feather file"),
         "a.jsonl": (b'{"x": 1}\n{"x": NaN}\n', "NaN is no JSON value"),
         "a.arff": (b"@relation r\n@attribute a foo\n@data\n", "'foo'"),
+        "w.arff": (b"@relation r\n@attribute a numeric\n@data\n1,{2}\n?,{1}\n", "rows have weights"),
         "a.csv": (bytes(range(256)), "NUL byte"),
         "b.csv": ("x,c\n1,a\n".encode("utf-16"), "--encoding 'utf-16'"),
         "c.csv": ("x,c\n1,ä\n".encode("latin-1"), "--encoding 'latin-1'"),

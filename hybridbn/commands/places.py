@@ -107,7 +107,9 @@ def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> 
         return Place("-", _family(FORMATS[named]), FORMATS[named], None)
     if re.match(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]+://", text):
         raise UsageFault(f"{text}: only files and sqlite:///file.db?table=name can be read; download it first")
-    path = Path(os.path.realpath(text.removeprefix("file://")))
+    path = Path(text.removeprefix("file://"))
+    if not _is_pipe(path):
+        path = Path(os.path.realpath(path))
     suffixes = [suffix.lower() for suffix in Path(text).suffixes]
     packed = suffixes[-1:] == [".gz"]
     suffix = FORMATS[named] if named else (suffixes[: -1 if packed else None] or [""])[-1]
@@ -124,6 +126,11 @@ def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> 
     return Place(text, _family(suffix), suffix, path, "", packed)
 
 
+def _is_pipe(path: Path) -> bool:
+    """Tell whether a path is neither a file nor a folder: a named pipe, or what a shell makes of <(command)."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def _refuse_absent_library(suffix: str) -> None:
     if _family(suffix) == "arrow" and importlib.util.find_spec("pyarrow") is None:
         raise UsageFault("Parquet and Feather need pyarrow: pip install 'hybridbn[io]'")
@@ -138,7 +145,7 @@ def spooled(place: Place, folder: Path, encoding: str) -> Path:
     text = place.family in ("delimited", "arff")
     name = _encoding(encoding)
     recode = text and name not in ("utf-8", "utf-8-sig", "ascii")
-    if place.path is not None and not recode:
+    if place.path is not None and not recode and not _is_pipe(place.path):
         return place.path
     copy = folder / f"input{place.suffix}"
     with open(copy, "wb") as out:
@@ -195,6 +202,8 @@ def refuse_folders(place: Place) -> None:
         return
     if place.path.is_dir():
         raise UsageFault(f"{place.shown} is a folder; name a file to write")
+    if _is_pipe(place.path):
+        raise UsageFault(f"{place.shown} is no ordinary file; write to - for a pipe")
     if not place.path.parent.is_dir():
         raise UsageFault(f"{place.shown}: there is no folder {place.path.parent}")
     if place.family == "sqlite" and not place.table:

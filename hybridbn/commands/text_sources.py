@@ -300,7 +300,10 @@ class ArffSource(TextSource):
     def read(self, piece: Piece, names: Sequence[str], kinds: Kinds) -> Read:
         """Return columns of some records, typed."""
         wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
-        return arff.read(cast(IO[bytes], io.BytesIO(self.header + piece.data)), wanted)
+        found = arff.read(cast(IO[bytes], io.BytesIO(self.header + piece.data)), wanted)
+        if found.weights is not None:
+            raise TableError("rows have weights, which the command does not know; hybridbn.impute in Python does")
+        return found
 
 
 def _until_data(stream: IO[bytes]) -> Iterator[bytes]:
