@@ -23,11 +23,11 @@ exit codes:
   0    the output is there, complete
   2    the input, the model or an option can't be used; the message says why
   70   a fault of hybridbn itself; please report it
-  73   the output can't be made: another run is writing it, there is such a table (or, with --no-clobber, file) already, or the
-       folder can't be written to
+  73   the output can't be made: another run is writing it, there is such a table (or, with
+       --no-clobber, file) already, or the folder can't be written to
   74   writing failed: the disk is full or broken; nothing is left behind
-  75   the input, the options or the versions are others than those of an unfinished run (--restart begins anew),
-       or the input changed while it was read
+  75   input, options or versions are not those of the unfinished run (--restart begins anew), or the
+       input changed while it was read
   130  interrupted; the same command goes on from there, as it does after kill -9
 
 examples:
@@ -40,12 +40,14 @@ examples:
 """
 
 _ABOUT = """\
-Fill the holes of a table: a Bayesian network of all columns is learned from the incomplete table, and the missing cells of
-each row are drawn together given its observed cells. Observed cells, the order of rows and columns, and in a text file every
-other byte stay as they are. Tables may be larger than the memory.
+Fill the holes of a table: a Bayesian network of all columns is learned from the incomplete table,
+and the missing cells of each row are drawn together given its observed cells. Observed cells, the
+order of rows and columns, and in a text file every other byte stay as they are. Tables may be larger
+than the memory.
 
-A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather; sqlite:///file.db?table=name is a table
-of a database, - a pipe. The output appears complete or not at all. An existing file is replaced at that moment, an existing table is refused.
+A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather;
+sqlite:///file.db?table=name is a table of a database, - a pipe. The output appears complete or not
+at all. An existing file is replaced at that moment, an existing table is refused.
 """
 
 
@@ -60,7 +62,12 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"hybridbn {hybridbn.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     impute = commands.add_parser(
-        "impute", help="fill the holes of a table", description=_ABOUT, epilog=_CODES, formatter_class=formatter
+        "impute",
+        usage="hybridbn impute INPUT OUTPUT [options]",
+        help="fill the holes of a table",
+        description=_ABOUT,
+        epilog=_CODES,
+        formatter_class=formatter,
     )
     impute.set_defaults(command=_impute)
     _arguments(impute)
@@ -148,7 +155,7 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         "--no-donors",
         dest="donors",
         action="store_false",
-        help="draw numbers that are far from normal from normal distributions, too, instead of taking them from rows like theirs",
+        help="draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of taking observed ones from similar rows",
     )
     model.add_argument(
         "--rounds",
@@ -178,9 +185,16 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
 
     files = impute.add_argument_group("files")
     formats = ("csv", "tsv", "arff", "parquet", "feather", "jsonl")
-    files.add_argument("--format", choices=formats, help="of pipes, and of files whose suffix says nothing")
-    files.add_argument("--from", dest="from_format", choices=formats, help="the same, of the input only")
-    files.add_argument("--to", dest="to_format", choices=formats, help="the same, of the output only")
+    files.add_argument(
+        "--format",
+        choices=formats,
+        metavar="FORMAT",
+        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl",
+    )
+    files.add_argument(
+        "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
+    )
+    files.add_argument("--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only")
     files.add_argument("--delimiter", metavar="C", help="of CSV and TSV")
     files.add_argument(
         "--missing",
