@@ -20,7 +20,7 @@ _HOMES = {
     "hybridbn.formats.tables": ("read_table", "write_table"),
     "hybridbn.imputer": ("Imputer",),
     "hybridbn.inference.evidence": ("Interval",),
-    "hybridbn.learning": ("augment", "expectation_maximization", "impute", "pool"),
+    "hybridbn.learning": ("augment", "expectation_maximization", "impute", "pool", "structural_em"),
     "hybridbn.network": ("Network",),
     "hybridbn.potentials": (
         "MTE",

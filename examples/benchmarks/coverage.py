@@ -21,7 +21,6 @@ import pandas as pd
 from scipy.special import expit, ndtr
 
 import hybridbn as hb
-from hybridbn.learning import impute, pool
 
 SLOPE, NOISE = 0.8, 0.6
 GROUP = {"a": -0.5, "b": 0.0, "c": 0.5}
@@ -77,10 +76,10 @@ def study(rows: int, replications: int, draws: int, mixed: bool, seed: int) -> p
     true, records = truth(mixed), []
     for replication in range(replications):
         incomplete = sample(rows, mixed, np.random.default_rng([seed, replication]))
-        found = [estimates(table) for table in impute(incomplete, draws=draws, random_state=replication)]
+        found = [estimates(table) for table in hb.impute(incomplete, draws=draws, random_state=replication)]
         for name, value in true.items():
             values, variances = zip(*(one[name] for one in found), strict=True)
-            pooled = pool(values, variances, complete_df=rows - (1 if name in ("mean", "tail") else 2))
+            pooled = hb.pool(values, variances, complete_df=rows - (1 if name in ("mean", "tail") else 2))
             low, high = pooled.interval(0.95)
             records.append(
                 {

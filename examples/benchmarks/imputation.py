@@ -37,7 +37,6 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import hybridbn as hb
-from hybridbn.learning import impute
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -197,13 +196,13 @@ def forest(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def drawn(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
-    return impute(frame, random_state=seed)
+    return hb.impute(frame, random_state=seed)
 
 
 def draws_of(method: str, frame: pd.DataFrame, count: int) -> list[pd.DataFrame]:
     """Return several draws: of hybridbn proper ones from one chain, of others one run for each."""
     if method == "hybridbn":
-        return impute(frame, draws=count, random_state=0)
+        return hb.impute(frame, draws=count, random_state=0)
     return [METHODS[method](frame, seed) for seed in range(count)]
 
 

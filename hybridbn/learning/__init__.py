@@ -2,7 +2,19 @@
 
 from hybridbn.learning.augmentation import Augmented, augment
 from hybridbn.learning.em import Learned, expectation_maximization
+from hybridbn.learning.em_structure import Structured, structural_em
 from hybridbn.learning.imputation import Imputation, impute
 from hybridbn.learning.pooling import Pooled, pool
 
-__all__ = ["Augmented", "Imputation", "Learned", "Pooled", "augment", "expectation_maximization", "impute", "pool"]
+__all__ = [
+    "Augmented",
+    "Imputation",
+    "Learned",
+    "Pooled",
+    "Structured",
+    "augment",
+    "expectation_maximization",
+    "impute",
+    "pool",
+    "structural_em",
+]

@@ -4,7 +4,7 @@ A normal distribution around the right expectation keeps means, variances and re
 puts values where none can be: below zero, between spikes. Predictive mean matching (Little 1988) keeps the expectation and
 borrows the shape: after the joint draw of a row's missing cells, such a number is replaced by that of one of the observed rows
 whose expectation, given all their other cells, is nearest. Where observed rows are sparse, the difference of the expectations
-is added, as slopes would come out too small otherwise; and each of several draws has a bootstrap sample of the observed rows
+is added, within the observed range, as slopes would come out too small otherwise; and each of several draws has a bootstrap sample of the observed rows
 (Rubin's approximate Bayesian bootstrap), as intervals would be too short.
 """
 
@@ -48,12 +48,15 @@ class Matching:
     expected, values : mapping from column to ndarray
     tolerance : mapping from column to float
         The difference of expectations that is overlooked.
+    ranges : mapping from column to (low, high)
+        Of the observed numbers; nothing lies outside.
     """
 
     closed: ConditionalGaussian
     expected: Mapping[str, Values]
     values: Mapping[str, Values]
     tolerance: Mapping[str, float]
+    ranges: Mapping[str, tuple[float, float]]
 
     def matched(
         self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
@@ -82,9 +85,11 @@ class Matching:
             chosen = first + np.floor(level(name)[rows] * near).astype(np.intp)
             taken = sorted_values[chosen]
             # where no row leads one to expect the same, its residual is taken instead
+            low, high = self.ranges[name]
             apart = own - self.expected[name][chosen]
             # later numbers are matched given what this one has become
-            values[rows, column] = np.where(np.abs(apart) > self.tolerance[name], taken + apart, taken)
+            moved = (np.abs(apart) > self.tolerance[name]) & (taken + apart >= low) & (taken + apart <= high)
+            values[rows, column] = np.where(moved, taken + apart, taken)
             found[name] = np.array(values[:, column])
         return found
 
@@ -107,7 +112,7 @@ def matching(
         For a bootstrap sample of the observed rows.
     """
     configuration, values = _arranged(closed, completed)
-    expected, found, tolerance = {}, {}, {}
+    expected, found, tolerance, ranges = {}, {}, {}, {}
     for column, name in enumerate(closed.numbers):
         seen = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
         own = values[seen, column]
@@ -115,13 +120,14 @@ def matching(
             continue
         expectation = closed.expected(column, values[seen], configuration[seen])
         if _far_from_normal(own - expectation) or _most_frequent(own) > _SPIKE:
+            ranges[name] = (float(own.min()), float(own.max()))
             if rng is not None:
                 pick = rng.integers(len(own), size=len(own))
                 own, expectation = own[pick], expectation[pick]
             tolerance[name] = _APART * float(np.std(own - expectation))
             order = np.argsort(expectation, kind="stable")
             expected[name], found[name] = expectation[order], own[order]
-    return Matching(closed, expected, found, tolerance) if found else None
+    return Matching(closed, expected, found, tolerance, ranges) if found else None
 
 
 def _arranged(closed: ConditionalGaussian, cells: Cells) -> tuple[Codes, Values]:
