@@ -32,9 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_table(path: Path, rows: int = 6000) -> None:
     rng = np.random.default_rng(3)
-    x = rng.normal(size=rows).round(3)
+    x = rng.gamma(1, size=rows).round(3)  # far from normal, so that the model holds observed numbers, too
     y = (x + rng.normal(size=rows)).round(3)
-    c = np.array(["a", "b"])[(y > 0).astype(int)]
+    c = np.array(["a", "b"])[(y > 1).astype(int)]
     columns = [[str(v) for v in values] for values in (x.tolist(), y.tolist(), c.tolist())]
     for column in columns:
         for row in np.flatnonzero(rng.random(rows) < 0.2).tolist():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -165,17 +165,17 @@ def network_of(model: Model) -> Network:
 
 
 def _matching_noted(found: Matching | None) -> dict[str, Any]:
+    """Return the mappings from columns that matching consists of."""
     if found is None:
         return {}
-    return {name: [found.expected[name], found.values[name], found.tolerance[name]] for name in found.values}
+    return {part.name: dict(getattr(found, part.name)) for part in fields(found) if part.name != "closed"}
 
 
 def _with_matching(filler: Filler, noted: Mapping[str, Any]) -> Filler:
     closed = filler.closed
     if not noted or closed is None:
         return filler
-    expected, values, tolerance = ({name: parts[i] for name, parts in noted.items()} for i in range(3))
-    return replace(filler, matching=Matching(closed, expected, values, tolerance))
+    return replace(filler, matching=Matching(closed, **noted))
 
 
 def _finite(end: float) -> float | None:
