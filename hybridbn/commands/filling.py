@@ -34,6 +34,8 @@ Fills = dict[str, tuple[NDArray[np.intp], list[Any]]]
 """For each column with holes, their rows and what fills them."""
 
 _NOTE = "imputation"
+_NUMBERS = 2_000_000
+"""In the largest array: a number for each row and state."""
 _OPTIONS = Options(1e-6, "raise", 2.0 * 2**30)
 
 
@@ -63,10 +65,21 @@ class Filling:
 
     def fills(self, table: Table, start: int, draw: int) -> Fills:
         """Return what fills the holes of consecutive rows, the first of which has the number `start`."""
-        model = self.models[draw]
         open_rows = np.flatnonzero(np.any([table._column(name).cells.missing for name in table.names], axis=0))
-        if not len(open_rows):
-            return {}
+        width = sum(
+            len(getattr(variable, "states", ())) + 1 for variable in self.models[draw].columns.variables.values()
+        )
+        step = max(_NUMBERS // width, 100)
+        found: Fills = {}
+        for begin in range(0, len(open_rows), step):
+            for name, (rows, values) in self._filled(table, open_rows[begin : begin + step], start, draw).items():
+                held = found.get(name)
+                found[name] = (rows, values) if held is None else (np.append(held[0], rows), held[1] + values)
+        return found
+
+    def _filled(self, table: Table, open_rows: NDArray[np.intp], start: int, draw: int) -> Fills:
+        """Fill some rows at once; each is filled by itself, so it does not matter which."""
+        model = self.models[draw]
         keys = _row_keys(open_rows + start)
         with warnings.catch_warnings():
             # what there is to say was said of the whole table

@@ -41,6 +41,8 @@ __all__ = ["Request", "impute"]
 _CELLS = 400_000
 """In a block; what is held of a block is some hundred bytes a cell."""
 _SAMPLE_CELLS = 5_000_000
+_SAMPLE_NUMBERS = 20_000_000
+"""In the largest array of learning, where columns have many states."""
 
 
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "show"}
@@ -162,6 +164,7 @@ def _look(run: _Run, model: Network | None) -> None:
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as told, _named(run):
         run.profile = profiled(run.source, _rows_of(run), kinds, keep | index, sample, told)
+    run.profile.limit(_SAMPLE_NUMBERS)
     refuse_strangers(request, run.source.names)
 
 

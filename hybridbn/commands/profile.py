@@ -197,6 +197,15 @@ class Profile:
         array = np.full(rows, -1, np.intp) if cells is None or cells.states is None else lookup[cells.array]
         return Cells(array, column.states, declared=column.declared is not None)
 
+    def limit(self, numbers: float) -> None:
+        """Keep so few rows of the sample that one number for each row and state, or column of numbers, is no more than that."""
+        width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
+        most = max(int(numbers / max(width, 1)), 2000)
+        if len(self.sample_rows) > most:
+            keep = np.sort(np.argsort(_mixed(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
+            self.sample_rows = self.sample_rows[keep]
+            self.sample = {name: values[keep] for name, values in self.sample.items()}
+
     def table(self, names: Iterable[str]) -> Table:
         """Return the sample."""
         cells = {}
