@@ -21,7 +21,17 @@ LAYERS = (
     {"inference"},
     {"learning"},
     {"structures"},
-    {"estimators", "estimator_base", "estimator_input", "estimator_streaming", "imputer", "formats", "cli"},
+    {
+        "estimators",
+        "estimator_base",
+        "estimator_input",
+        "estimator_streaming",
+        "imputer",
+        "formats",
+        "commands",
+        "cli",
+        "__main__",
+    },
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # modules whose convenience methods may import higher layers, inside the function

@@ -123,7 +123,8 @@ def _typed_into(
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
         if others and all(NUMBER.fullmatch(text) for text in others):
-            places = np.array([others.index(text) if text else -1 for text in texts] + [-1], dtype=np.intp)
+            known = {text: code for code, text in enumerate(others)}
+            places = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = places[codes], others
     cells[name], source = typed(name, codes, texts, wanted.kinds.get(name), remedy)
     if source is not None:

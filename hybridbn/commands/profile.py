@@ -1,0 +1,353 @@
+"""A first look at a whole table: what its columns are, how many cells are missing, and a sample of rows to learn from."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.columns import Cells, state_kind
+from hybridbn.commands.sources import Block, Kinds, Source
+from hybridbn.errors import TableError
+from hybridbn.formats.reading import Wish, relocated, typed
+from hybridbn.table import Table
+from hybridbn.variables import shorten
+
+__all__ = ["ColumnProfile", "Profile", "profiled"]
+
+MOST_STATES = 10_000
+"""Text with more different values is left alone: no table of probabilities holds them."""
+_IDENTIFIER_ROWS = 20
+_MOST_PATTERNS = 5_000
+_REMEDY = "if it marks a missing cell, name it with --missing; else mend the cell"
+
+
+class Mixture(TableError):
+    """Values of one column that are of several types; `row` is where this turned out."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+
+@dataclass
+class ColumnProfile:
+    """What is known of one column.
+
+    Attributes
+    ----------
+    kind : "number", "states" or None
+        None where no cell is observed.
+    integer, whole : bool
+        Whether all numbers are of an integer type; whether all are whole.
+    low, high : float
+    observed, missing : int
+    codes : mapping from state to int
+        In the order of their first rows. Of a source that spells states, their texts at first.
+    first : list of int
+        The row where each state occurs first.
+    spelling : mapping from state to text
+        Of a source that spells states.
+    states : tuple
+        In their order, when all of the table has been read.
+    declared : tuple, optional
+        The states that the type names, in their order.
+    """
+
+    name: str
+    kind: str | None = None
+    integer: bool = True
+    whole: bool = True
+    low: float = math.inf
+    high: float = -math.inf
+    observed: int = 0
+    missing: int = 0
+    codes: dict[Hashable, int] = field(default_factory=dict)
+    first: list[int] = field(default_factory=list)
+    spelling: dict[Hashable, str] = field(default_factory=dict)
+    declared: tuple[Hashable, ...] | None = None
+    overflowing: bool = False
+    states: tuple[Hashable, ...] = ()
+
+    @property
+    def identifier(self) -> bool:
+        """Whether all of many states differ, or there are too many to be anything else."""
+        return self.overflowing or (self.kind == "states" and _IDENTIFIER_ROWS <= len(self.first) == self.observed)
+
+    def taken(self, cells: Cells, start: int) -> NDArray[Any]:
+        """Take some cells in; return them as numbers, or as codes of the states so far, NaN where one is missing."""
+        holes = cells.missing
+        count = int(holes.sum())
+        self.missing += count
+        self.observed += len(holes) - count
+        if count == len(holes):
+            if cells.states and cells.declared:
+                self._states(cells, start, holes)
+            return np.full(len(holes), np.nan)
+        kind = "number" if cells.states is None else "states"
+        if self.kind is None:
+            self.kind = kind
+        elif self.kind != kind:
+            raise self._mixture(cells, start + int(np.argmin(holes)), start)
+        if kind == "states":
+            return self._states(cells, start, holes)
+        seen = cells.array[~holes]
+        self.integer = self.integer and cells.integer
+        self.whole = self.whole and bool((seen == np.floor(seen)).all())
+        self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
+        return np.asarray(cells.array, dtype=np.float64)
+
+    def _states(self, cells: Cells, start: int, holes: NDArray[np.bool_]) -> NDArray[Any]:
+        states = cells.states or ()
+        if cells.declared and not all(isinstance(state, bool) for state in states):
+            self.declared = tuple(dict.fromkeys((*(self.declared or ()), *states)))
+        occurring, places = np.unique(cells.array[~holes], return_index=True)
+        rows = np.flatnonzero(~holes)[places] + start
+        lookup = np.full(len(states) + 1, np.nan)
+        for code, row in sorted(zip(occurring.tolist(), rows.tolist(), strict=True), key=lambda pair: pair[1]):
+            state = states[code]
+            known = self.codes.get(state)
+            if known is None:
+                if self.codes and state_kind(state) != state_kind(next(iter(self.codes))):
+                    raise self._mixture(cells, row, start)
+                if len(self.codes) >= MOST_STATES:
+                    self.overflowing = True
+                    continue
+                known = self.codes[state] = len(self.codes)
+                self.first.append(row)
+            lookup[code] = known
+        return np.asarray(lookup[cells.array])
+
+    def _mixture(self, cells: Cells, row: int, start: int) -> TableError:
+        value = cells.array[row - start] if cells.states is None else cells.states[cells.array[row - start]]
+        before = "numbers" if self.kind == "number" else f"{state_kind(next(iter(self.codes)))} values"
+        return Mixture(
+            row,
+            f"column {self.name!r} mixes {before} with others ({value!r} in {{place}}); {_REMEDY}; if these are states, say "
+            f"--discrete {self.name}",
+        )
+
+    def finished(self, spelled: bool, wish: Wish | None, line_of: Callable[[int], str]) -> None:
+        """Put the states in order; type those that are known as texts so far, all together."""
+        found = list(self.codes)
+        states: list[Hashable] = found
+        if spelled:
+            texts = [str(state) for state in found]
+            try:
+                cells, _ = typed(self.name, np.arange(len(texts)), texts, wish, _REMEDY)
+            except TableError as error:
+                raise TableError(_in_lines(relocated(error, lambda i: self.first[i]), line_of)) from None
+            if cells.states is None:
+                raise TableError(f"column {self.name!r} holds texts such as {shorten(texts)}; {_REMEDY}")
+            states = [cells.states[code] for code in cells.array]
+            for state, text in zip(states, texts, strict=True):
+                self.spelling.setdefault(state, text)
+        distinct = list(dict.fromkeys(states))
+        if self.declared is not None:
+            order = {state: code for code, state in enumerate(self.declared)}
+            distinct.sort(key=lambda state: order.get(state, len(order)))
+        else:
+            with contextlib.suppress(TypeError):
+                distinct = sorted(distinct)  # type: ignore[type-var]
+        self.states = tuple(distinct)
+        places = {state: code for code, state in enumerate(self.states)}
+        self.codes = {text: places[state] for text, state in zip(found, states, strict=True)}
+
+
+def _in_lines(error: Exception, line_of: Callable[[int], str]) -> str:
+    return re.sub(r"\bline (\d+)", lambda found: line_of(int(found.group(1))), str(error))
+
+
+@dataclass
+class Profile:
+    """What is known of a table.
+
+    Attributes
+    ----------
+    columns : mapping from name to ColumnProfile
+        Of the columns that take part.
+    rows : int
+    patterns : mapping from int to int
+        How many rows have which cells missing, a bit for each column.
+    blank : int
+        Rows in which all of these columns are missing.
+    """
+
+    columns: dict[str, ColumnProfile] = field(default_factory=dict)
+    rows: int = 0
+    patterns: dict[int, int] = field(default_factory=dict)
+    other_patterns: int = 0
+    blank: int = 0
+    sample_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    sample: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def aligned(self, name: str, cells: Cells | None, rows: int) -> Cells:
+        """Return the cells of a block with the states of the whole table."""
+        column = self.columns[name]
+        if column.kind == "number":
+            array = cells.array if cells is not None and cells.states is None else np.full(rows, np.nan)
+            return Cells(array, integer=column.integer)
+        lookup = np.array([*(column.codes.get(s, -1) for s in (cells.states if cells else None) or ()), -1], np.intp)
+        array = np.full(rows, -1, np.intp) if cells is None or cells.states is None else lookup[cells.array]
+        return Cells(array, column.states, declared=column.declared is not None)
+
+    def limit(self, numbers: float) -> None:
+        """Keep so few rows of the sample that one number for each row and state, or column of numbers, is no more than that."""
+        width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
+        most = max(int(numbers / max(width, 1)), 2000)
+        if len(self.sample_rows) > most:
+            keep = np.sort(np.argsort(_mixed(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
+            self.sample_rows = self.sample_rows[keep]
+            self.sample = {name: values[keep] for name, values in self.sample.items()}
+
+    def table(self, names: Iterable[str]) -> Table:
+        """Return the sample."""
+        cells = {}
+        for name in names:
+            column, values = self.columns[name], self.sample[name]
+            if column.kind == "number":
+                cells[name] = Cells(np.array(values), integer=column.integer)
+            else:
+                lookup = np.array([*column.codes.values(), -1], dtype=np.intp)
+                codes = np.where(np.isnan(values), -1, values).astype(np.intp)
+                cells[name] = Cells(lookup[codes], column.states)
+        return Table.from_cells(cells)
+
+
+class _Sample:
+    """The rows with the smallest hashes of their numbers: the same ones in blocks of any size."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.limit = most, np.uint64(2**64 - 1)
+        self.rows = np.zeros(0, dtype=np.uint64)
+        self.hashes = np.zeros(0, dtype=np.uint64)
+        self.parts: list[tuple[NDArray[Any], dict[str, NDArray[Any]]]] = []
+        self.held = 0
+
+    def take(self, start: int, columns: Mapping[str, NDArray[Any]], rows: int) -> None:
+        hashes = _mixed(np.arange(start, start + rows, dtype=np.uint64))
+        chosen = np.flatnonzero(hashes <= self.limit)
+        self.parts.append((chosen + start, {name: column[chosen] for name, column in columns.items()}))
+        self.held += len(chosen)
+        if self.held > 2 * self.most:
+            self._cut()
+
+    def _cut(self) -> None:
+        rows = np.concatenate([part[0] for part in self.parts])
+        hashes = _mixed(rows.astype(np.uint64))
+        if len(rows) > self.most:
+            self.limit = np.partition(hashes, self.most - 1)[self.most - 1]
+        keep = hashes <= self.limit
+        names = dict.fromkeys(name for _, columns in self.parts for name in columns)
+        joined = {}
+        for name in names:
+            pieces = [columns.get(name, np.full(len(r), np.nan)) for r, columns in self.parts]
+            joined[name] = np.concatenate(pieces)[keep]
+        self.parts, self.held = [(rows[keep], joined)], int(keep.sum())
+
+    def finished(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        self._cut()
+        return self.parts[0]
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(bits ^ (bits >> np.uint64(31)))
+
+
+def profiled(
+    source: Source,
+    rows: int,
+    kinds: Kinds,
+    keep: frozenset[str],
+    sample: int,
+    told: Callable[[int], None] = lambda _: None,
+) -> Profile:
+    """Read a table from beginning to end, `rows` rows at a time.
+
+    Parameters
+    ----------
+    kinds : mapping from column to what it is declared to be
+    keep : frozenset of str
+        Columns that are not looked at.
+    sample : int
+        How many rows to keep for learning.
+    told : callable
+        Is told how many rows have been read.
+    """
+    profile, sampled = Profile(), _Sample(sample)
+    wishes: dict[str, Any] = dict(kinds)
+    if source.spelled:
+        wishes |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
+    for block in source.blocks(rows):
+        names = [name for name in source.names if name not in keep]
+        cells = _cells(block, source, names, wishes)
+        _add_columns(profile, names, block.start)
+        values, holes = {}, np.ones((block.rows, len(names)), dtype=bool)
+        for place, name in enumerate(names):
+            column = profile.columns[name]
+            if name not in cells:
+                column.missing += block.rows
+                continue
+            holes[:, place] = cells[name].missing
+            try:
+                values[name] = column.taken(cells[name], block.start)
+            except Mixture as error:
+                raise TableError(str(error).replace("{place}", source.line_of(error.row))) from None
+        _count_patterns(profile, holes)
+        sampled.take(block.start, values, block.rows)
+        profile.rows += block.rows
+        told(profile.rows)
+    if not profile.rows:
+        raise TableError("the table has no rows")
+    for name, column in profile.columns.items():
+        if column.kind == "states":
+            column.finished(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
+    profile.sample_rows, profile.sample = sampled.finished()
+    for name in profile.columns:
+        profile.sample.setdefault(name, np.full(len(profile.sample_rows), np.nan))
+    return profile
+
+
+def _cells(block: Block, source: Source, names: list[str], wishes: dict[str, Any]) -> dict[str, Cells]:
+    cells = block.cells(names, wishes)
+    if source.spelled:
+        again = []
+        for name, found in cells.items():
+            if found.states and name not in wishes:
+                wishes[name] = "text"
+                if not isinstance(found.states[0], str):
+                    again.append(name)
+        cells |= block.cells(again, wishes) if again else {}
+    return cells
+
+
+def _add_columns(profile: Profile, names: list[str], start: int) -> None:
+    """Add columns that turn up now (JSON): in the rows before they are missing."""
+    for name in names:
+        if name not in profile.columns:
+            bit = 1 << len(profile.columns)
+            profile.columns[name] = ColumnProfile(name, missing=start)
+            profile.patterns = {pattern | bit: count for pattern, count in profile.patterns.items()}
+
+
+def _count_patterns(profile: Profile, holes: NDArray[np.bool_]) -> None:
+    if not holes.size:
+        return
+    profile.blank += int(holes.all(axis=1).sum())
+    packed = np.packbits(holes, axis=1, bitorder="little")
+    found, counts = np.unique(packed.view([("", packed.dtype)] * packed.shape[1]).ravel(), return_counts=True)
+    for pattern, count in zip(found, counts.tolist(), strict=True):
+        key = int.from_bytes(pattern.tobytes(), "little")
+        if key in profile.patterns or len(profile.patterns) < _MOST_PATTERNS:
+            profile.patterns[key] = profile.patterns.get(key, 0) + count
+        else:
+            profile.other_patterns += count

@@ -1,0 +1,186 @@
+"""The report of an imputation: one page without anything from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from hybridbn.commands.drawing import bars, course, histogram, patterns, short
+from hybridbn.commands.profile import ColumnProfile, Profile
+from hybridbn.commands.tallies import Tally, bins_of
+
+__all__ = ["page"]
+
+_MOST_PATTERNS = 20
+_MOST_STATES = 12
+_STYLE = """
+:root{--ink:#1d2733;--dim:#5c6b7a;--line:#d5dce3;--back:#fff;--card:#f6f8fa;--o:#9db4c8;--i:#c2500a;--full:#e3e9ee}
+@media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--dim:#9aa8b5;--line:#3a4550;--back:#14191e;--card:#1c232a;--o:#53718c;--i:#ff9a4d;--full:#2a333c}}
+*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:0 auto;padding:28px 24px 60px;max-width:1080px}
+h1{font-size:25px;margin:0 0 4px}h2{font-size:19px;margin:38px 0 6px}h3{font-size:15px;margin:0 0 2px;overflow-wrap:anywhere}p{margin:6px 0;max-width:78ch}
+.dim,.note{color:var(--dim)}.note{font-size:13.5px}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}.wide{overflow-x:auto}
+th,td{padding:4px 12px 4px 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right}
+.facts td:first-child{color:var(--dim);white-space:nowrap}.facts td{overflow-wrap:anywhere}
+.cards{display:grid;grid-template-columns:1fr;gap:14px;margin-top:12px}.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 16px}
+.pair{display:flex;flex-wrap:wrap;gap:8px 36px;align-items:flex-start;margin-top:8px}.pair figure{margin:0}figcaption{font-size:12.5px;color:var(--dim)}
+svg{max-width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg text.small{font-size:9.5px}
+.o{fill:var(--o)}.b{fill:var(--i)}path.i{fill:none;stroke:var(--i);stroke-width:1.6}rect.i{fill:none;stroke:var(--i);stroke-width:1.4}
+.axis{fill:none;stroke:var(--line)}.dash{fill:none;stroke:var(--dim);stroke-dasharray:4 4}.band{fill:var(--i);opacity:.16}.dot{fill:var(--i)}.hole{fill:var(--i)}.full{fill:var(--full)}
+.key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}.warn{border-left:3px solid var(--i);padding-left:10px}
+"""
+
+
+def page(
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    profile: Profile,
+    tally: Tally,
+    history: Sequence[Mapping[str, Any]],
+    remarks: Sequence[str],
+    draws: int,
+) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    facts : sequence of (name, text)
+        What was done.
+    tally : as from `joined`
+    history : sequence of mappings
+        What each round of learning drew.
+    remarks : sequence of str
+        Warnings.
+    """
+    filled = {name: counts for name, counts in tally.items() if profile.columns[name].missing}
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        '<table class="facts">',
+        *(f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in facts),
+        "</table>",
+        *(f'<p class="warn">{escape(remark)}</p>' for remark in remarks),
+        "<h2>Columns</h2>",
+        _overview(profile, tally, draws),
+        "<h2>Missing cells</h2>",
+        _missingness(profile),
+        "<h2>Observed and imputed</h2>",
+        '<p class="note"><span class="key" style="background:var(--o)"></span>observed cells &nbsp; '
+        '<span class="key" style="background:var(--i)"></span>imputed cells. Shares within each group. The two may differ with good reason: '
+        "where cells are missing more often in some rows than in others, what is imputed follows those rows.</p>",
+        '<div class="cards">',
+        *(_card(profile.columns[name], counts, history) for name, counts in filled.items()),
+        "</div>" if filled else "</div><p>No cell was missing.</p>",
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
+    )
+
+
+def _overview(profile: Profile, tally: Tally, draws: int) -> str:
+    rows = []
+    for name, column in profile.columns.items():
+        share = column.missing / profile.rows
+        counts = tally.get(name)
+        seen = filled = "left alone" if counts is None and column.missing else ""
+        if counts is not None:
+            seen, filled = _told(column, counts["observed"]), _told(column, counts["imputed"])
+        kind = {"number": "whole numbers" if column.whole else "numbers", "states": f"{len(column.first)} states"}.get(
+            column.kind or "", "empty"
+        )
+        rows.append(
+            f"<tr><td>{escape(name)}</td><td>{kind}</td><td class=n>{column.missing:,}</td><td class=n>{share:.1%}</td>"
+            f"<td>{escape(seen)}</td><td>{escape(filled if column.missing else '')}</td></tr>"
+        )
+    note = f", in all {draws} draws together" if draws > 1 else ""
+    return (
+        '<div class="wide"><table><tr><th>column</th><th>type</th><th class=n>missing</th><th class=n>share</th><th>observed</th>'
+        f"<th>imputed{note}</th></tr>{''.join(rows)}</table></div>"
+        '<p class="note">Numbers: mean ± standard deviation. States: the most frequent one.</p>'
+    )
+
+
+def _told(column: ColumnProfile, counts: Sequence[float]) -> str:
+    if column.kind == "number":
+        number, total, squares = counts[-3:]
+        if not number:
+            return ""
+        center = (column.low + column.high) / 2
+        mean = total / number
+        return f"{short(mean + center)} ± {short(math.sqrt(max(squares / number - mean * mean, 0.0)))}"
+    if not sum(counts):
+        return ""
+    best = max(range(len(counts)), key=lambda code: counts[code])
+    return f"{column.states[best]} ({counts[best] / sum(counts):.1%})"
+
+
+def _missingness(profile: Profile) -> str:
+    names = [name for name, column in profile.columns.items() if column.missing]
+    if not names:
+        return "<p>None.</p>"
+    places = {name: place for place, name in enumerate(profile.columns)}
+    merged: dict[tuple[bool, ...], int] = {}
+    for bits, count in profile.patterns.items():
+        key = tuple(bool(bits >> places[name] & 1) for name in names)
+        merged[key] = merged.get(key, 0) + count
+    ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
+    shown = [
+        (key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%})")
+        for key, count in ordered[:_MOST_PATTERNS]
+    ]
+    hidden = len(ordered) - len(shown)
+    rest = profile.rows - sum(count for _, count in ordered[:_MOST_PATTERNS])
+    more = f" {rest:,} rows have one of the {hidden:,} or more other patterns." if hidden > 0 else ""
+    cells = sum(column.missing for column in profile.columns.values())
+    total = profile.rows * len(profile.columns)
+    return (
+        f"<p>{cells:,} of {total:,} cells ({cells / total:.1%}) are missing, in {len(names)} of {len(profile.columns)} columns. "
+        f"Each line is a combination of missing cells (filled squares) and the rows that have it.{more}</p>"
+        f'<div class="wide">{patterns(names, shown)}</div>'
+    )
+
+
+def _card(column: ColumnProfile, counts: Mapping[str, Sequence[float]], history: Sequence[Mapping[str, Any]]) -> str:
+    observed, imputed = counts["observed"], counts["imputed"]
+    if column.kind == "number":
+        picture = histogram(bins_of(column).tolist(), observed[1:-4], imputed[1:-4], (imputed[0], imputed[-4]))
+        beyond = int(imputed[0] + imputed[-4])
+        note = f"; {beyond:,} imputed numbers lie beyond the observed ones" if beyond else ""
+    else:
+        picture, note = _shares(column, observed, imputed)
+    found = [entry[column.name] for entry in history if column.name in entry]
+    figures = [f"<figure>{picture}<figcaption>{_caption(column, observed, imputed)}{note}</figcaption></figure>"]
+    if found:
+        spread = isinstance(found[0], list | tuple)
+        mean = observed[-2] / observed[-3] + (column.low + column.high) / 2 if spread and observed[-3] else None
+        drawn = course([v[0] if spread else v for v in found], [v[1] for v in found] if spread else None, mean)
+        said = (
+            "mean ± standard deviation of what was drawn (dashed: observed mean)"
+            if spread
+            else "share of the state drawn most"
+        )
+        figures.append(f"<figure>{drawn}<figcaption>learning: {said}, by round</figcaption></figure>")
+    return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
+
+
+def _caption(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> str:
+    number = column.kind == "number"
+    seen, filled = (observed[-3], imputed[-3]) if number else (sum(observed), sum(imputed))
+    return f"{int(seen):,} observed, {int(filled):,} imputed"
+
+
+def _shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> tuple[str, str]:
+    order = sorted(range(len(observed)), key=lambda code: -observed[code])
+    if len(order) <= _MOST_STATES:
+        order, rest = list(range(len(observed))), []
+    else:
+        order, rest = order[:_MOST_STATES], order[_MOST_STATES:]
+    labels = [str(column.states[code]) for code in order]
+    seen, filled = [observed[code] for code in order], [imputed[code] for code in order]
+    if rest:
+        labels.append(f"{len(rest)} others")
+        seen.append(sum(observed[code] for code in rest))
+        filled.append(sum(imputed[code] for code in rest))
+    return bars(labels, seen, filled), ""

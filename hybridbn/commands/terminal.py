@@ -1,0 +1,89 @@
+"""What the command says: progress on a terminal, warnings, one line in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from hybridbn.commands.wording import in_options
+
+__all__ = ["Terminal"]
+
+_EVERY = 0.1
+_CLEAR = "\r\x1b[K"
+
+
+class Terminal:
+    """Writes to standard error: progress and notes only where it is a terminal, warnings unless `quiet`.
+
+    Attributes
+    ----------
+    warned : list of str
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.lively = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self.warned: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Say something that the user should know."""
+        text = in_options(text)
+        if text in self.warned:
+            return
+        self.warned.append(text)
+        if not self.quiet:
+            self._say(f"warning: {text}")
+
+    def note(self, text: str) -> None:
+        """Say something to someone who is watching."""
+        if self.lively:
+            self._say(text)
+
+    def show(self, text: str) -> None:
+        """Write to standard output."""
+        print(text)
+
+    def step(self, text: str) -> None:
+        """Say what is being done, until it is done."""
+        if self.lively:
+            print(f"{_CLEAR}{text} ...", end="", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        """Take the last step's words away."""
+        if self.lively:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def progress(self, what: str, total: int | None = None, first: int = 0) -> Iterator[Callable[[int], None]]:
+        """Show how many rows have been read, by the function that this gives."""
+        began, shown = time.monotonic(), 0.0
+
+        def told(rows: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if not self.lively or now - shown < _EVERY:
+                return
+            shown = now
+            if total is None:
+                text = f"{what}: {rows:,} rows"
+            else:
+                left = (now - began) * (total - rows) / max(rows - first, 1)
+                bar = "#" * int(24 * rows / total)
+                text = f"{what}: [{bar:<24}] {rows / total:4.0%} of {total:,} rows, {_minutes(left)} left"
+            print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
+
+        try:
+            yield told
+        finally:
+            self.done()
+
+    def _say(self, text: str) -> None:
+        self.done()
+        print(f"hybridbn: {text}", file=sys.stderr, flush=True)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

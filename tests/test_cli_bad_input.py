@@ -1,0 +1,267 @@
+"""What ``hybridbn impute`` does with input that can't be right: one clear line, exit code 2, no traceback, no debris."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hybridbn as hb
+from hybridbn.cli import run
+from hybridbn.commands import workspace
+
+GOOD = "x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYBRIDBN_TRACEBACK", "1")
+    Path("good.csv").write_text(GOOD)
+    Path("a folder.csv").mkdir()
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
+    """Return what the command says when it refuses."""
+    before = sorted(os.listdir())
+    assert run(["impute", *arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert sorted(os.listdir()) == before
+    lines = said.err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("hybridbn: ")
+    return lines[0]
+
+
+TEXTS = {
+    "empty": ("", "is empty"),
+    "no rows": ("x,y\n", "no rows"),
+    "repeated names": ("x,x\n1,2\n", "several columns are called 'x'"),
+    "no name": ("x,\n1,2\n", "column 2 has no name"),
+    "ragged": ("x,c\n1,a\n2,b,3\n", "line 3: 3 cells"),
+    "open quote": ('x,c\n1,a\n2,"b\n3,a\n', "line 3: a quote is opened"),
+    "open quote in the header": ('x,"c\n1,a\n', "line 1: a quote is opened"),
+    "numbers and text": ("x,c\n" + "1,a\n" * 30 + "oops,b\n", "'oops' in line 32"),
+    "text and numbers": ("x,c\n" + "oops,a\n" * 30 + "1,b\n", "'1' in line 32"),
+    "infinity": ("x,c\n1,a\n2,b\ninf,a\n", "column 'x', line 4: inf is infinite"),
+    "no value": ("x,c\n,a\n,b\n", "no value is observed in 'x'"),
+    "another delimiter": ("x;c\n1;a\n2;b\n", "is ';' the delimiter? then give --delimiter ';'"),
+    "nothing is left": ("id\n" + "".join(f"p{i}\n" for i in range(30)), "no column is left"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TEXTS)
+def test_tables_that_are_wrong(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, expected = TEXTS[name]
+    Path("t.csv").write_text(text)
+    if name == "nothing is left":
+        assert run(["impute", "t.csv", "out.csv"]) == 2
+        assert expected in capsys.readouterr().err
+        return
+    said = refused(capsys, "t.csv", "out.csv")
+    assert expected in said
+    assert "t.csv" in said
+    assert "=[" not in said
+
+
+def test_errors_name_the_line_in_every_block(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text("x,c\n" + "1,a\n" * 30 + "oops,b\n" * 30)
+    assert "'oops' in line 32" in refused(capsys, "t.csv", "out.csv", "--chunk", "10")
+    Path("t.csv").write_text("x,c\n" + "1,a\n" * 35 + "inf,b\n")
+    assert "line 37" in refused(capsys, "t.csv", "out.csv", "--chunk", "10")
+    Path("t.jsonl").write_text('{"x": 1}\n' * 25 + '{"x": }\n')
+    assert "line 26 is not JSON" in refused(capsys, "t.jsonl", "out.csv", "--chunk", "10")
+    pd.DataFrame({"x": [1.0] * 25 + [np.inf]}).to_parquet("t.parquet")
+    assert "row 25" in refused(capsys, "t.parquet", "out.csv", "--chunk", "10")
+
+
+def test_files_that_are_not_what_they_seem(capsys: pytest.CaptureFixture[str]) -> None:
+    cases: dict[str, tuple[bytes, str]] = {
+        "a.parquet": (b"hello", "not a whole Parquet file"),
+        "a.feather": (b"hello", "not a whole Feather file"),
+        "a.jsonl": (b'{"x": 1}\n{"x": NaN}\n', "NaN is no JSON value"),
+        "a.arff": (b"@relation r\n@attribute a foo\n@data\n", "'foo'"),
+        "w.arff": (b"@relation r\n@attribute a numeric\n@data\n1,{2}\n?,{1}\n", "rows have weights"),
+        "a.csv": (bytes(range(256)), "NUL byte"),
+        "b.csv": ("x,c\n1,a\n".encode("utf-16"), "--encoding 'utf-16'"),
+        "c.csv": ("x,c\n1,ä\n".encode("latin-1"), "--encoding 'latin-1'"),
+        "a.csv.gz": (b"x,c\n1,a\n", "not a gzip file"),
+        "b.csv.gz": (gzip.compress(b"x,c\n" + b"1,a\n" * 9999)[:-20], "not a whole gzip file"),
+        "a.txt": (b"x\n1\n", "--format"),
+    }
+    for name, (data, expected) in cases.items():
+        Path(name).write_bytes(data)
+        assert expected in refused(capsys, name, "out.csv")
+    Path("junk.db").write_bytes(b"junk" * 999)
+    assert "not a database" in refused(capsys, "sqlite:///junk.db?table=t", "out.csv")
+    with sqlite3.connect("t.db") as connection:
+        connection.execute("CREATE TABLE t (x REAL)")
+        connection.execute("INSERT INTO t VALUES (1)")
+    connection.close()
+    assert "the tables are 't'" in refused(capsys, "sqlite:///t.db?table=u", "out.csv")
+    assert "is the input" in refused(capsys, "sqlite:///t.db?table=t", "sqlite:///t.db?table=t")
+    assert "SQLite refuses" in refused(capsys, "sqlite:///t.db?query=DROP TABLE t", "out.csv")
+    assert "?table=name" in refused(capsys, "good.csv", "sqlite:///t.db?query=SELECT 1")
+    assert "such a table already" in refused(capsys, "good.csv", "sqlite:///t.db?table=T", code=73)
+
+
+def test_places_that_can_not_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no file" in refused(capsys, "nowhere.csv", "out.csv")
+    assert "is a folder" in refused(capsys, "a folder.csv", "out.csv")
+    assert "is a folder" in refused(capsys, "good.csv", "a folder.csv")
+    assert "no folder" in refused(capsys, "good.csv", "nowhere/out.csv")
+    assert "is the input" in refused(capsys, "good.csv", "./good.csv")
+    os.symlink("good.csv", "link.csv")
+    assert "is the input" in refused(capsys, "good.csv", "link.csv")
+    assert "download it first" in refused(capsys, "https://example.org/t.csv", "out.csv")
+    assert "pipe" in refused(capsys, "good.csv", "-")
+    assert "--report" in refused(capsys, "good.csv", "out.csv", "--report", "out.csv")
+    assert "--save-model" in refused(capsys, "good.csv", "out.csv", "--save-model", "good.csv")
+    assert "--no-clobber" in refused(capsys, "good.csv", "link.csv.tsv", "--report", "good.csv", code=2).replace(
+        "is INPUT", "--no-clobber"
+    )
+    Path("there.csv").write_text("precious")
+    assert "exists already" in refused(capsys, "good.csv", "there.csv", "--no-clobber", code=73)
+    assert Path("there.csv").read_text() == "precious"
+    assert "no such column" in refused(capsys, "good.csv", "there.csv", "--keep", "q")
+    assert Path("there.csv").read_text() == "precious"
+
+
+OPTIONS = {
+    "--target q": "--target q: there is no such column",
+    "--discrete q": "--discrete q",
+    "--bounds q=0:1": "--bounds q",
+    "--bounds c=0:1": "'c' is discrete",
+    "--bounds x=1:0": "low < high",
+    "--structure q": "--structure 'q' is not known",
+    "--potentials q": "--potentials",
+    "--continuous c": "column 'c', line 2: 'a' is not a number",
+    "--keep x --discrete x": "both --discrete and --keep",
+    "--strategy mean --draws 2": "leave one of the two out",
+    "--model good.csv": "not a hybridbn file",
+    "--model nowhere.hbn": "no file nowhere.hbn",
+    "--model m.hbn --target c": "--target is for learning",
+    "--encoding klingon": "no encoding 'klingon'",
+    "--delimiter ab": "a delimiter must be one",
+    "--bounds observed --bounds x=0:1": "leave the others out",
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_options_that_can_not_be(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert OPTIONS[options] in refused(capsys, "good.csv", "out.csv", *options.split())
+
+
+@pytest.mark.parametrize(
+    "options", ["--draws 0", "--seed -1", "--bounds x", "--strategy q", "--nonsense", "--keep x,,c"]
+)
+def test_options_that_the_parser_refuses(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["impute", "good.csv", "out.csv", *options.split()])
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_model_of_another_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["impute", "good.csv", "out.csv", "--save-model", "m.hbn"]) == 0
+    cases = {
+        "u\n1\n": "no column in common",
+        "x,c\n1,a\n,b\n": "'k'",
+        "x,c,k,new\n1,a,1,2\n2,b,2,\n": "'new'",
+        "x,c,k\noops,a,1\n": "'oops' is not a number",
+        "x,c,k\n1,zz,3\n,a,4\n": "'zz', which the model has never seen; --unknown missing",
+    }
+    for text, expected in cases.items():
+        Path("t.csv").write_text(text)
+        assert expected in refused(capsys, "t.csv", "new.csv", "--model", "m.hbn")
+    assert run(["impute", "t.csv", "new.csv", "--model", "m.hbn", "--unknown", "missing"]) == 0
+    assert "warning: column 'c' holds 'zz'" in capsys.readouterr().err
+    assert Path("new.csv").read_text().splitlines()[1] == "1,zz,3"
+
+
+def told(capsys: pytest.CaptureFixture[str], text: str, *options: str) -> tuple[list[str], str]:
+    """Return the warnings and the output for a table that is odd, but can be completed."""
+    Path("t.csv").write_text(text)
+    assert run(["impute", "t.csv", "out.csv", *options]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert all(line.startswith("hybridbn: warning: ") for line in lines)
+    return lines, Path("out.csv").read_text()
+
+
+def test_one_clear_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    warned, out = told(capsys, "x,c\n1,a\n2,b\n,\n3,a\n4,\n")
+    assert len(warned) == 1
+    assert "without any observed cell (1)" in warned[0]
+    assert out.count("\n") == 6
+    ids = "id,x\n" + "".join(f"p{i},{i % 7 if i % 3 else ''}\n" for i in range(30)) + ",3\n"
+    warned, out = told(capsys, ids)
+    assert len(warned) == 1
+    assert "'id'" in warned[0]
+    assert "missing there (1) stays" in warned[0]
+    assert out.endswith("\n,3\n")
+    assert told(capsys, ids, "--keep", "id")[0] == []
+    warned, out = told(capsys, ids, "--include", "id")
+    assert warned == []
+    assert not out.endswith("\n,3\n")
+    warned, out = told(capsys, "x,c\n1,a\n1,a\n,a\n1,a\n1,\n")
+    assert len(warned) == 1
+    assert "same value" in warned[0]
+    assert out == "x,c\n1,a\n1,a\n1,a\n1,a\n1,a\n"
+    warned, out = told(capsys, "x,c\n1,a\nnan,b\n2,NA\n3,?\n4,a\n")
+    assert len(warned) == 1
+    assert "'?'" in warned[0]
+    assert "--missing" in warned[0]
+    warned, _ = told(capsys, GOOD, "--strategy", "mean")
+    assert len(warned) == 1
+    assert "variances too small" in warned[0]
+    assert told(capsys, GOOD, "--strategy", "mean", "--quiet")[0] == []
+    assert told(capsys, "x,c\n1,a\n2,b\n3,a\n") == ([], "x,c\n1,a\n2,b\n3,a\n")
+    assert told(capsys, "x,c\n,a\n,b\n", "--keep", "x") == ([], "x,c\n,a\n,b\n")
+
+
+def test_types_that_are_no_data_can_be_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.DataFrame({"when": pd.date_range("2020", periods=5), "x": [1, 2, None, 4, 5.0]})
+    frame.to_parquet("t.parquet")
+    assert "--keep" in refused(capsys, "t.parquet", "out.csv")
+    assert run(["impute", "t.parquet", "out.csv", "--keep", "when"]) == 0
+    assert hb.read_table("out.csv").missing == {"when": 0, "x": 0}
+
+
+def test_a_folder_that_can_not_be_written_to(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if os.name == "posix" and os.geteuid():
+        (tmp_path / "sealed").mkdir(mode=0o500)
+        assert "sealed" in refused(capsys, "good.csv", "sealed/out.csv", code=73)
+
+    def sealed(path: object, *_: object) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(workspace.os, "open", sealed)
+    said = refused(capsys, "good.csv", "out.csv", code=73)
+    assert "out.csv.lock: Permission denied" in said
+
+
+def test_a_fault_of_the_program_is_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import hybridbn.commands.impute as command
+
+    def faulty(*_: object) -> None:
+        raise ZeroDivisionError("no\nway")
+
+    monkeypatch.setattr(command, "_look", faulty)
+    with pytest.raises(ZeroDivisionError):
+        run(["impute", "good.csv", "out.csv"])
+    monkeypatch.delenv("HYBRIDBN_TRACEBACK")
+    assert "please report it" in refused(capsys, "good.csv", "out.csv", code=70)
