@@ -35,6 +35,9 @@ FORMATS: dict[str, NetworkFormat] = {
     ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
     ".bif": _BIF,
     ".bif.gz": _BIF,
+    ".elv": NetworkFormat(
+        "Elvira", "hybridbn.formats.elvira:read_elvira", "hybridbn.formats.elvira_writer:write_elvira"
+    ),
 }
 """The formats by suffix (lower case); a longer suffix that fits goes first."""
 

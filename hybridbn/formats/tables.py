@@ -11,6 +11,7 @@ Parquet                ``.parquet``, ``.pq``              null, or NaN in a numb
 Feather                ``.feather``, ``.arrow``           null, or NaN in a number column
 JSON lines             ``.jsonl``, ``.ndjson``            null, or absent from its line
 SQLite                 ``sqlite:///file.db?table=t``      NULL
+Elvira                 ``.dbc`` (read only)               ``?``
 =====================  =================================  ==========================================================
 
 Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
@@ -48,6 +49,7 @@ _SUFFIXES = {
     ".arrow": "columnar",
     ".jsonl": "jsonlines",
     ".ndjson": "jsonlines",
+    ".dbc": "dbc",
 }
 
 
