@@ -7,7 +7,6 @@ dip below zero, and cells of the parents for which a relation gives no density. 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import warnings
@@ -20,6 +19,7 @@ import numpy as np
 from hybridbn.errors import FormatError, HybridBNError
 from hybridbn.formats.elvira_repair import repaired
 from hybridbn.formats.elvira_text import Case, Density, Node, Relation, Syntax, Tree, parse
+from hybridbn.formats.tabular import typed_states
 from hybridbn.formats.text import NUMBER, Rows, Source, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import Piece
@@ -126,12 +126,10 @@ def discrete_of(node: Node, source: Source, default: list[str] | None) -> Discre
     try:
         given: Sequence[Any] = states
         if "states" in kept:
-            given = json.loads(unquote(kept["states"]))
-            if not isinstance(given, list) or len(given) != len(states):
-                raise ValueError("their number differs")
+            given = typed_states(unquote(kept["states"]), len(states))
         cuts = tuple(map(float, kept["cuts"].split(","))) if "cuts" in kept else None
         return Discrete(node.name, tuple(given), cuts)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         source.fail(node.at, f"{node.name!r}: {error}")
 
 

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 
-from hybridbn.errors import FormatError
+from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.binning import discretize
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.variables import Continuous, Discrete
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.formats.pgmpy import Bins
     from hybridbn.network import Network
 
-__all__ = ["binned", "labels", "listed", "plain_states", "reserved", "table_of", "tables"]
+__all__ = [
+    "binned",
+    "kept",
+    "labels",
+    "listed",
+    "network_of",
+    "plain_states",
+    "reserved",
+    "restored",
+    "table_of",
+    "tables",
+    "typed_states",
+]
 
 _PLAIN = (str, int, float, bool)
 
 
-def binned(network: Network, bins: Bins | None, name: str) -> Network:
+def binned(network: Network, bins: Bins | None, name: str, stacklevel: int = 5) -> Network:
     """Return a network with its continuous variables cut into bins if that is asked for, warning what it costs."""
     network.check()
     if bins is None or not any(isinstance(network.variable(node), Continuous) for node in network):
@@ -34,7 +48,7 @@ def binned(network: Network, bins: Bins | None, name: str) -> Network:
         f"{name}: {len(binning.cuts)} continuous variables were cut into bins; no event has a probability further than about "
         f"{binning.total:.2g} from the network's",
         UserWarning,
-        stacklevel=5,
+        stacklevel=stacklevel,
     )
     return found
 
@@ -131,3 +145,74 @@ def reserved(words: str) -> frozenset[str]:
     ['net', 'node']
     """
     return frozenset(words.split())
+
+
+def kept(variable: Variable, written: Sequence[str], name: str) -> dict[str, str]:
+    """Return what the words of a file don't say about a variable, as properties without spaces, quotes and equals signs.
+
+    Parameters
+    ----------
+    variable : Variable
+    written : the states as they stand in the file
+    name : the variable's name as it stands in the file
+
+    Examples
+    --------
+    >>> kept(Discrete("my c", states=(1, "b")), ["1", "b"], "my_c")
+    {'hybridbn_name': 'my%20c', 'hybridbn_states': '%5B1%2C%22b%22%5D'}
+    """
+    found = {}
+    if variable.name != name:
+        found["hybridbn_name"] = quote(variable.name, safe="")
+    if isinstance(variable, Discrete):
+        if list(variable.states) != list(written) or any(type(state) is not str for state in variable.states):
+            found["hybridbn_states"] = quote(json.dumps(list(variable.states), separators=(",", ":")), safe="")
+        if variable.cuts is not None:
+            found["hybridbn_cuts"] = ",".join(map(repr, variable.cuts))
+    return found
+
+
+def restored(name: str, written: Sequence[str], properties: Mapping[str, str]) -> Discrete:
+    """Return a discrete variable from a file, with what `kept` kept; a `ValueError` says what does not fit.
+
+    Examples
+    --------
+    >>> restored("my_c", ["1", "b"], {"hybridbn_name": "my%20c", "hybridbn_states": "%5B1%2C%22b%22%5D"}).states
+    (1, 'b')
+    """
+    states: list[Any] = list(written)
+    if "hybridbn_states" in properties:
+        states = typed_states(unquote(properties["hybridbn_states"]), len(written))
+    cuts = properties.get("hybridbn_cuts")
+    return Discrete(
+        unquote(properties.get("hybridbn_name", "")) or name,
+        tuple(states),
+        None if cuts is None else tuple(map(float, cuts.split(","))),
+    )
+
+
+def typed_states(text: str, count: int) -> list[Any]:
+    """Return states from JSON, refusing with a `ValueError` what is no list of `count` of them."""
+    try:
+        states = json.loads(text)
+    except RecursionError:
+        raise ValueError("its states are nested") from None
+    if not isinstance(states, list) or len(states) != count or not all(isinstance(s, _PLAIN) for s in states):
+        raise ValueError(f"its states {text[:60]!r} are not {count} texts or numbers")
+    return states
+
+
+def network_of(potentials: Mapping[str, Potential], names: Iterable[str], source: str) -> Network:
+    """Return the network of a file, refusing nodes without a potential, and cycles."""
+    from hybridbn.network import Network
+
+    listed_names = list(names)
+    if not listed_names:
+        raise FormatError(f"{source}: there are no variables; is the file complete?")
+    missing = [name for name in listed_names if name not in potentials]
+    if missing:
+        raise FormatError(f"{source}: no probabilities for {shorten(missing)}; is the file complete?")
+    try:
+        return Network([potentials[name] for name in listed_names])
+    except NetworkError as error:
+        raise FormatError(f"{source}: {error}") from None

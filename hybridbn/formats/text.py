@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -199,6 +199,19 @@ class Rows:
             flat = flat.copy()
             flat[rounded] /= flat[rounded].sum(axis=1, keepdims=True)
         return flat.reshape(table.shape)
+
+    def arranged(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
+        """Return numbers as a table (parents, states), the states running fastest.
+
+        Some programs let the states run slowest; that is taken where the rows sum to 1 then, and only then.
+        """
+        table = values.reshape(sizes)
+        off = np.abs(table.sum(axis=-1) - 1.0).max()
+        if len(sizes) > 1 and not off <= _SUM_REFUSED:
+            other = np.moveaxis(values.reshape([sizes[-1], *sizes[:-1]]), 0, -1)
+            if np.abs(other.sum(axis=-1) - 1.0).max() <= _SUM_REFUSED:
+                table = np.ascontiguousarray(other)
+        return self.checked(table, owner, fail)
 
     def report(self, stacklevel: int = 4) -> None:
         """Warn if a row was further off than printed digits explain."""
