@@ -153,7 +153,7 @@ HOSTILE = {
     "exponent": HEAD + "1*exp(" + "1*X+" * MANY,
     "exponents": HEAD + "1*exp(1*X)+" * (MANY // 10),
     "cuts": HEAD + "case X(" + ",".join(map(str, range(MANY))) + ") { 0 = 1; }",
-    "branches": HEAD + "case X(0,1) {" + "0=1;" * MANY + "} ); } }",
+    "branches": HEAD + "case X(0,1) {" + "0=1;" * (MANY // 2) + "} ); } }",
     "quotes": "bnet b {" + '"' * (MANY | 1),
     "quoted": "bnet b {" + ' "a" ' * MANY,
     "comments": "bnet b {" + "/*" * MANY,

@@ -19,7 +19,7 @@ import numpy as np
 from hybridbn.errors import FormatError, HybridBNError
 from hybridbn.formats.elvira_repair import repaired
 from hybridbn.formats.elvira_text import Case, Density, Node, Relation, Syntax, Tree, parse
-from hybridbn.formats.tabular import typed_states
+from hybridbn.formats.tabular import told, typed_states
 from hybridbn.formats.text import NUMBER, Rows, Source, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import Piece
@@ -130,7 +130,7 @@ def discrete_of(node: Node, source: Source, default: list[str] | None) -> Discre
         cuts = tuple(map(float, kept["cuts"].split(","))) if "cuts" in kept else None
         return Discrete(node.name, tuple(given), cuts)
     except ValueError as error:
-        source.fail(node.at, f"{node.name!r}: {error}")
+        source.fail(node.at, told(node.name, error))
 
 
 class _Reader:
@@ -221,7 +221,7 @@ class _Reader:
                 low, high = map(float, kept["domain"].split(","))
                 return Continuous(node.name, (low, high))
         except ValueError as error:
-            self.source.fail(node.at, f"{node.name!r}: {error}")
+            self.source.fail(node.at, told(node.name, error))
         ends = dict[str, float]()
         for key, text in node.ends.items():
             if not NUMBER.fullmatch(text):

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.formats.tabular import network_of, restored
+from hybridbn.formats.tabular import network_of, restored, told
 from hybridbn.formats.text import Rows, Source, Token, Tokens, decoded, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -283,7 +283,7 @@ class _Parser:
         try:
             return restored(node.name, node.states, node.properties)
         except ValueError as error:
-            self.source.fail(node.at, f"{node.name!r}: {error}")
+            self.source.fail(node.at, told(node.name, error))
 
     def distribution(self, potential: _Potential, child: Variable, parents: Sequence[Variable]) -> Potential:
         discrete = [v for v in parents if isinstance(v, Discrete)]

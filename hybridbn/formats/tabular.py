@@ -32,6 +32,7 @@ __all__ = [
     "restored",
     "table_of",
     "tables",
+    "told",
     "typed_states",
 ]
 
@@ -189,6 +190,18 @@ def restored(name: str, written: Sequence[str], properties: Mapping[str, str]) -
         tuple(states),
         None if cuts is None else tuple(map(float, cuts.split(","))),
     )
+
+
+def told(name: str, error: Exception) -> str:
+    """Return an error's message with the name before it, once.
+
+    Examples
+    --------
+    >>> told("a", ValueError("'a' is odd")), told("a", ValueError("odd"))
+    ("'a' is odd", "'a': odd")
+    """
+    text = str(error)
+    return text if text.startswith(repr(name)) else f"{name[:60]!r}: {text}"
 
 
 def typed_states(text: str, count: int) -> list[Any]:

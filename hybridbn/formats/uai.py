@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["format_uai", "parse_uai", "read_uai", "write_uai"]
 
 _WORD = re.compile(r"(?:\s+|#[^\n]*)*+([^\s#]+)")
-_MOST = 1_000_000  # variables
+_MOST = 50_000  # variables
 _NAMES = "hybridbn names"
 
 

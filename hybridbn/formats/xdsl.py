@@ -18,7 +18,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.equations import Linear, Rule, State
-from hybridbn.formats.tabular import network_of, restored
+from hybridbn.formats.tabular import network_of, restored, told
 from hybridbn.formats.text import Rows, numbers
 from hybridbn.formats.xml_tree import Element, parse_xml
 from hybridbn.potentials.base import Potential
@@ -151,7 +151,7 @@ class _Reader:
         try:
             return restored(name, states, properties)
         except ValueError as error:
-            self.fail(element, f"{name!r}: {error}")
+            self.fail(element, told(name, error))
 
     # -- potentials ------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class _Reader:
                     slopes[(*cell, place)] = found.slopes.get(parent, 0.0)
             return _checked(self.variables, name, parents, intercept, slopes, variance)
         except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
-            self.fail(definition, f"{name!r}: {error}")
+            self.fail(definition, told(name, error))
 
 
 def _checked(

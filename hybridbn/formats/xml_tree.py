@@ -120,7 +120,7 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
     except (LookupError, ValueError, UnicodeError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"{source}: the text can't be decoded: {error}") from None
+        raise FormatError(f"{source}, line {parser.ErrorLineNumber}: the text can't be decoded: {error}") from None
     if builder.root is None:
         raise FormatError(f"{source}: there is no element")
     return builder.root

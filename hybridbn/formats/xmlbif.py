@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.atomic import write_atomically
-from hybridbn.formats.tabular import binned, kept, network_of, plain_states, restored, tables
+from hybridbn.formats.tabular import binned, kept, network_of, plain_states, restored, tables, told
 from hybridbn.formats.text import Rows, numbers
 from hybridbn.formats.xml_tree import Element, parse_xml
 from hybridbn.potentials.base import Potential
@@ -86,7 +86,7 @@ def parse_xmlbif(
                 name.text, states, {key.strip(): text.strip() for key, _, text in properties}
             )
         except ValueError as error:
-            fail(element, f"{name.text[:60]!r}: {error}")
+            fail(element, told(name.text, error))
     rows = Rows(source, normalize)
     potentials: dict[str, Potential] = {}
     for element in network.all("definition", "probability"):
