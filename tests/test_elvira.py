@@ -171,6 +171,26 @@ def test_negative_densities_are_lifted():
         parse_elvira(text, normalize=False)
 
 
+def test_configurations_without_mass_become_uniform():
+    text = MIXED.replace(
+        "1 = case D { mid = 0.125; lo = 0.75; hi = 0.125; }", "1 = case D { mid = 0.0; lo = 0; hi = 0.0; }"
+    )
+    with pytest.warns(UserWarning, match=r"'D' had no mass at all for some values of its parents; a uniform one"):
+        net = parse_elvira(text)
+    assert net.potential("D")(X=1.0, D="lo") == pytest.approx(1 / 3)
+    assert net.potential("D")(X=0.0, D="lo") == 0.25
+
+
+def test_signs_hyphens_and_links_with_properties_are_read():
+    text = MIXED.replace("0 = 0.4;", "0 = - -0.4 + -0.0*exp(- -1*X);").replace(
+        "link X D;", "link X D { directed = true; }"
+    )
+    text = text.replace("version = 1.0;", "version = 1.0; some-new-thing = 3;").replace(
+        "pos_x", "a-new-thing = 1; pos_x"
+    )
+    same(quietly(parse_elvira, text), mixed())
+
+
 def test_an_exponent_without_coefficient_is_asked_about():
     text = "bnet b { node x(continuous) { min = 0; max = 1; } relation x { values = continuous-tree (case x(0, 1) { 0 = exp(x); }); } }"
     with pytest.warns(

@@ -24,7 +24,7 @@ def repaired(
 ) -> tuple[MTE, list[str]]:
     """Return pieces as an MTE of mass 1, and what had to be done for it.
 
-    Pieces that are negative somewhere are lifted by a constant until they are not; then each configuration of the parents
+    Where the child has no mass at all it becomes uniform. Pieces that are negative somewhere are lifted by a constant until they are not; then each configuration of the parents
     is divided by its mass.
 
     Examples
@@ -38,6 +38,10 @@ def repaired(
     told: list[str] = []
     if not normalize:
         return MTE(child, parents=parents, pieces=pieces, normalize=None), told
+    empty = _without_mass(child, pieces)
+    if empty:
+        told.append(f"{child.name!r} had no mass at all for some values of its parents; a uniform one was taken there")
+        pieces = [replace(piece, constant=1.0, terms=()) if p in empty else piece for p, piece in enumerate(pieces)]
     try:
         found = MTE(child, parents=parents, pieces=pieces, normalize=None)
     except NetworkError as error:
@@ -58,6 +62,21 @@ def repaired(
     told.append(f"the mass of {child.name!r} was {off} and was made 1")
     # From its terms, so that the error that it tells is its own, not that of the file.
     return MTE._of(normal.variables, normal._blocks), told
+
+
+def _without_mass(child: Variable, pieces: Sequence[Piece]) -> set[int]:
+    """Return the pieces of the configurations of the parents for which all pieces are zero."""
+    groups: dict[object, list[int]] = {}
+    alive = set()
+    for p, piece in enumerate(pieces):
+        parts = [(n, v) for part in (piece.given, piece.box) for n, v in part.items() if n != child.name]
+        key = tuple(sorted(parts, key=lambda item: item[0]))
+        groups.setdefault(key, []).append(p)
+        # By its digits, as a coefficient may be too small for a float.
+        sizes = (str(size).lower().partition("e")[0] for size in (piece.constant, *(term[0] for term in piece.terms)))
+        if any(size.strip("+-0.") for size in sizes):
+            alive.add(key)
+    return {p for key, members in groups.items() if key not in alive for p in members}
 
 
 def _lifted(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece]) -> tuple[list[Piece], float]:

@@ -117,6 +117,13 @@ class _Parser:
             self.source.fail(token.at, f"expected {what}, found an empty text")
         return Token(token.kind, text, token.at)
 
+    def key(self, what: str) -> Token:
+        """Take the name of a property, whose words may be joined by hyphens."""
+        token = self.name(what)
+        while self.tokens.skip("-"):
+            token = token._replace(text=f"{token.text}-{self.name('a word after the hyphen').text}")
+        return token
+
     def number(self, what: str, sign: str = "") -> str:
         if self.tokens.now.kind != "number":
             self.tokens.fail(what)
@@ -126,9 +133,7 @@ class _Parser:
         return sign + token.text
 
     def signed(self, what: str) -> str:
-        sign = "-" if self.tokens.now.text == "-" else ""
-        self.tokens.skip("-", "+")
-        return self.number(what, sign)
+        return self.number(what, self.sign())
 
     def value(self) -> str:
         """Return what stands up to the next ``;`` as text, and go behind it."""
@@ -183,7 +188,7 @@ class _Parser:
 
     def property(self, token: Token, syntax: Syntax) -> None:
         words = [token.text]
-        while self.tokens.now.kind == "word":
+        while self.tokens.now.kind == "word" or self.tokens.now.text == "-":
             words.append(self.tokens.take().text)
         self.tokens.expect("=", after=f"after {' '.join(words)!r}")
         if words == ["default", "node", "states"]:
@@ -201,7 +206,7 @@ class _Parser:
             self.tokens.expect(")")
         self.tokens.expect("{", after=f"after the name of the node {name.text!r}")
         while not self.tokens.skip("}"):
-            key = self.name("a property of the node, or `}`")
+            key = self.key("a property of the node, or `}`")
             self.tokens.expect("=", after=f"after {key.text!r}")
             if key.text == "states":
                 node.states = self.states()
@@ -228,9 +233,11 @@ class _Parser:
 
     def link(self, syntax: Syntax) -> None:
         parent, child = self.name("a link's parent"), self.name("a link's child")
-        if self.tokens.now.text == "{":
+        if self.tokens.now.text != "{":
+            self.tokens.expect(";", after="after a link")
+        else:
             self.body()
-        self.tokens.expect(";", after="after a link")
+            self.tokens.skip(";")
         syntax.links.append((parent.text, child.text, parent.at))
 
     def body(self) -> None:
@@ -250,7 +257,7 @@ class _Parser:
         self.tokens.take()
         active, table, tree, mixed, found = True, None, None, False, False
         while not self.tokens.skip("}"):
-            key = self.name("a property of the relation, or `}`")
+            key = self.key("a property of the relation, or `}`")
             self.tokens.expect("=", after=f"after {key.text!r}")
             if key.text != "values":
                 value = self.value()
@@ -318,16 +325,21 @@ class _Parser:
         self.tokens.skip(";")
         return Case(name, cuts, branches, at)
 
+    def sign(self) -> str:
+        """Take the signs before a number or a variable, and return a minus or nothing."""
+        minus = False
+        while self.tokens.now.text in ("-", "+"):
+            minus ^= self.tokens.take().text == "-"
+        return "-" if minus else ""
+
     def density(self) -> Density:
         at = self.tokens.now.at
-        terms: list[tuple[str, dict[str, str]]] = []
-        sign = "-" if self.tokens.now.text == "-" else ""
-        self.tokens.skip("-", "+")
-        while True:
-            terms.append(self.term(sign))
-            if self.tokens.skip(";"):
-                return Density(terms, at)
-            sign = "-" if self.tokens.expect("+", "-", ";", after="in a density").text == "-" else ""
+        terms = [self.term(self.sign())]
+        while not self.tokens.skip(";"):
+            if self.tokens.now.text not in ("+", "-"):
+                self.tokens.expect("+", "-", ";", after="in a density")
+            terms.append(self.term(self.sign()))
+        return Density(terms, at)
 
     def term(self, sign: str) -> tuple[str, dict[str, str]]:
         coefficient = f"{sign}1"
@@ -350,10 +362,9 @@ class _Parser:
         return coefficient, rates
 
     def rate(self, rates: dict[str, str], first: bool) -> None:
-        sign = "-" if self.tokens.now.text == "-" else ""
-        if not self.tokens.skip("+", "-") and not first:
+        if self.tokens.now.text not in ("+", "-") and not first:
             self.tokens.fail("`+`, `-` or `)` in an exponent")
-        size = ""
+        sign, size = self.sign(), ""
         if self.tokens.now.kind == "number":
             size = self.number("a number")
             if not self.tokens.skip("*") and self.tokens.now.text == ")":
@@ -391,7 +402,7 @@ def parse_head(source: Source) -> tuple[Syntax, int]:
         parser.name("`{` after relation")
     parser.tokens.take()
     while True:
-        key = parser.name("a property of the relation, or cases")
+        key = parser.key("a property of the relation, or cases")
         parser.tokens.expect("=", after=f"after {key.text!r}")
         if key.text != "cases":
             parser.value()
