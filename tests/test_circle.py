@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_elvira import CASES, mixed, quietly, shared
 from test_exchange import gaussian_network, plain_network
 
@@ -132,3 +134,47 @@ def test_learned_mixtures(tmp_path):
     again = around(net, (".elv", ".hbn", ".elv"), tmp_path)
     for evidence in ({}, {"y": 0.5}, {"d": "up"}, {"c": "b", "y": -2.0}):
         same_posteriors(net, again, evidence)
+
+
+STATE = st.one_of(
+    st.text(max_size=5),
+    st.integers(-5, 5),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    st.sampled_from(["a b", "1", "-1", "exp", "node", "é", "1e5"]),
+)
+NAMES = st.one_of(
+    st.text(min_size=1, max_size=6),
+    st.sampled_from(["x", "node", "If", "e", "a b", "a-b", "1", "nb,", "x;", "<&>", "%", "°"]),
+)
+
+
+@pytest.mark.parametrize("suffix", DISCRETE)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_discrete_network_is_kept_or_refused(suffix, data, tmp_path):
+    names = data.draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    potentials, variables = [], []
+    for name in names:
+        states = data.draw(st.lists(STATE, min_size=1, max_size=4, unique=True))
+        try:
+            variable = hb.Discrete(name, states=tuple(states))
+        except hb.NetworkError:  # 1 and True are equal
+            variable = hb.Discrete(name, states=("u", "v"))
+        parents = [v for v in variables if rng.random() < 0.6]
+        shape = [len(v) for v in parents]
+        potentials.append(
+            hb.Multinomial(variable, parents=parents, table=rng.dirichlet(np.full(len(variable), 0.2), shape))
+        )
+        variables.append(variable)
+    net = hb.Network(potentials)
+    path = tmp_path / f"n{suffix}"
+    try:
+        hb.write_network(net, path)
+    except hb.FormatError:
+        return
+    again = hb.read_network(path)
+    same_tables(net, again)
+    for variable in variables:
+        assert list(map(type, again.variable(variable.name).states)) == list(map(type, variable.states))

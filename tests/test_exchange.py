@@ -132,7 +132,7 @@ def test_pgmpy_reads_what_we_write(suffix, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("suffix", [".xmlbif"])  # its NET reader takes no states with spaces
+@pytest.mark.parametrize("suffix", [".xmlbif", ".net", ".xdsl"])
 def test_pgmpy_reads_what_we_write_of_odd_networks(suffix, tmp_path):
     """The properties that keep types and names are no hindrance."""
     net = odd_network().rename({"my class": "a", "node": "b", "données <&>": "c", "my_class": "e"})
@@ -168,6 +168,22 @@ def agrum_table(bn, net, node, names, backwards=False):
         flat = found.transpose([*reversed(range(len(sizes) - 1)), len(sizes) - 1]).ravel()
         found = flat.reshape(sizes)
     return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("suffix", [".bifxml", ".net", ".xdsl"])
+def test_peers_open_binned_networks(suffix, tmp_path):
+    net = gaussian_network()
+    path = tmp_path / f"n{suffix}"
+    hb.write_network(net, path, bins=4)
+    again = hb.read_network(path)
+    assert again.variable("x").states[0].startswith("< -")
+    bn = pytest.importorskip("pyagrum").loadBN(str(path))
+    assert sorted(bn.variable(name).domainSize() for name in bn.names()) == [2, 3, 4, 4, 4]
+    assert all(all(bn.variable(name).labels()) for name in bn.names())
+    model = pgmpy_reader(suffix.replace(".bifxml", ".xmlbif"))(str(path)).get_model()
+    assert model.check_model()
+    assert sorted(map(len, (model.get_cpds(node).state_names[node] for node in model))) == [2, 3, 4, 4, 4]
 
 
 @pytest.mark.parametrize("suffix", [".bifxml", ".net", ".xdsl", ".uai"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["format_net", "write_net"]
 
+_AWKWARD = re.compile(r"[ (),]|[^\x20-\x7e]")
 _KEYWORDS = reserved(
     "net class node potential data states label position discrete continuous decision utility normal function instance name "
     "inputs outputs subtype state_values model_nodes samples_per_interval node_size experience fading title"
@@ -29,7 +31,8 @@ _KEYWORDS = reserved(
 def write_net(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a network of tables and `LinearGaussian` potentials to a file of Hugin, every number as it is.
 
-    Names that are no plain words are replaced by such; the name itself is the node's label, and `read_net` restores it.
+    Names that are no plain words, and spaces, commas and parentheses in states, are replaced by such as all programs read; the
+    name itself is the node's label, and `read_net` restores both.
 
     Parameters
     ----------
@@ -89,10 +92,22 @@ def _node(variable: Variable, word: str) -> list[str]:
         if word != variable.name:
             label += [f'  {key} = "{text}";' for key, text in kept(variable, (), word).items()]
         return [f"continuous node {word}", "{", *label, "}"]
-    texts = plain_states(variable, "NET")
+    texts = _simple(plain_states(variable, "NET"))
     states = " ".join(_quoted(text, f"{variable.name!r}: the state") for text in texts)
     properties = [f'  {key} = "{text}";' for key, text in kept(variable, texts, word).items()]
     return [f"node {word}", "{", f"  states = ({states});", *label, *properties, "}"]
+
+
+def _simple(texts: list[str]) -> list[str]:
+    """Return states without spaces, parentheses, commas and signs beyond ASCII, at which pgmpy or pyAgrum stumble."""
+    found: list[str] = []
+    kept_texts = {text for text in texts if not _AWKWARD.search(text)}
+    for text in texts:
+        simple, number = _AWKWARD.sub("_", text), 2
+        while simple != text and (simple in kept_texts or simple in found):
+            simple, number = f"{_AWKWARD.sub('_', text)}_{number}", number + 1
+        found.append(simple)
+    return found
 
 
 def _quoted(text: str, what: str) -> str:

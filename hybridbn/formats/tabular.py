@@ -37,6 +37,15 @@ __all__ = [
 ]
 
 _PLAIN = (str, int, float, bool)
+_READABLE = (
+    ("<=", "le"),
+    (">=", "ge"),
+    ("<", "lt"),
+    (">", "gt"),
+    (r"-(?=[0-9])", "m"),
+    (r"(?<=[0-9])\.(?=[0-9])", "p"),
+)
+"""What stands for signs in words, so that names of bins stay readable."""
 
 
 def binned(network: Network, bins: Bins | None, name: str, stacklevel: int = 5) -> Network:
@@ -118,6 +127,8 @@ def labels(names: Iterable[Hashable], taken: Collection[str] = (), start: str = 
     --------
     >>> labels(["yes", "no way", 1, "no_way", ""])
     {'yes': 'yes', 'no way': 'no_way_2', 1: 's1', 'no_way': 'no_way', '': 's'}
+    >>> list(labels(["< -0.5", "-0.5 to 0.5", ">= 0.5"]).values())
+    ['lt_m0p5', 'm0p5_to_0p5', 'ge_0p5']
     """
     listed_names = list(names)
     word = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -127,7 +138,10 @@ def labels(names: Iterable[Hashable], taken: Collection[str] = (), start: str = 
         if isinstance(name, str) and word.fullmatch(name) and name not in taken:
             found[name] = name
             continue
-        base = re.sub(r"[^A-Za-z0-9_]", "_", str(name))[:60]
+        base = str(name)
+        for pattern, readable in _READABLE:
+            base = re.sub(pattern, readable, base)
+        base = re.sub(r"[^A-Za-z0-9_]+", "_", base)[:60]
         base = base if word.fullmatch(base) else start + base
         label, number = base, 2
         while label in used:
