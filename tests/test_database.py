@@ -335,3 +335,45 @@ def test_without_sqlalchemy_the_extra_is_named(monkeypatch):
 def test_passwords_are_never_shown():
     assert shown("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
     assert shown("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
+
+
+# -- Arrow batches ----------------------------------------------------------------------------------------------------
+
+
+def test_arrow_batches_from_a_driver(tmp_path):
+    pytest.importorskip(
+        "adbc_driver_sqlite", reason="the ADBC driver is not installed (pip install adbc-driver-sqlite)"
+    )
+    table = hb.Table({"x": [1.5, None, -2.0], "k": [1, None, 3], 'c "q"': ["a", None, "b"]})
+    table.write(f"sqlite:///{tmp_path / 'd.db'}?table=my%20t")
+    url = f"adbc+sqlite:///{tmp_path / 'd.db'}"
+    again = hb.read_table(f"{url}?table=my%20t")
+    np.testing.assert_array_equal(again["x"], table["x"])
+    np.testing.assert_array_equal(again["k"], table["k"])
+    assert again.raw('c "q"').tolist() == ["a", None, "b"]
+    assert list(hb.read_table(f"{url}?table=my%20t", columns=["k", "x"]).names) == ["k", "x"]
+    assert len(hb.read_table(f'{url}?query=SELECT * FROM "my t" WHERE x > 0')) == 1
+    with pytest.raises(hb.FormatError, match=r"the database refuses.*absent"):
+        hb.read_table(f"{url}?table=absent")
+    with pytest.raises(hb.TableError, match="is not one SELECT"):
+        hb.read_table(f"{url}?query=DELETE FROM t")
+    with pytest.raises(hb.FormatError, match="read through ADBC only"):
+        table.write(f"{url}?table=other")
+    with pytest.raises(hb.HybridBNError, match=r"no ADBC driver 'nowhere'.*pip install adbc-driver-nowhere"):
+        hb.read_table("adbc+nowhere://me:secret@host/base?table=t")
+
+
+@pytest.mark.slow
+def test_arrow_batches_from_postgresql(server, alchemy):
+    pytest.importorskip("adbc_driver_postgresql", reason="the ADBC driver is not installed")
+    with opened(alchemy, server) as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS batches")
+        connection.exec_driver_sql("CREATE TABLE batches (n numeric(8, 3), s smallint, v text, f float8, b boolean)")
+        connection.exec_driver_sql(
+            "INSERT INTO batches VALUES (1.125, 3, 'a', 0.5, true), (NULL, NULL, NULL, NULL, NULL)"
+        )
+    table = hb.read_table("adbc+" + server.replace("+psycopg", "") + "?table=batches")
+    for name, value in {"n": 1.125, "s": 3.0, "f": 0.5}.items():
+        np.testing.assert_array_equal(table[name], [value, np.nan])
+    assert table.raw("v").tolist() == ["a", None]
+    assert table.raw("b").tolist() == [True, None]

@@ -19,7 +19,7 @@ from hybridbn.formats.reading import Read, Wanted
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["read", "shown", "write"]
+__all__ = ["Address", "address_of", "read", "refuse_statements", "shown", "write"]
 
 _CHUNK = 10_000
 _PLACE = re.compile(r"([?&])(table|query)=")
@@ -28,7 +28,9 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
 
-class _Address(NamedTuple):
+class Address(NamedTuple):
+    """A database's address, what is asked of it, and the address without its password."""
+
     url: str
     what: Literal["table", "query"]
     name: str
@@ -47,7 +49,14 @@ def shown(url: str) -> str:
     return _SECRET.sub(r"\1***@", url)
 
 
-def _address(url: str) -> _Address:
+def address_of(url: str) -> Address:
+    """Take an address apart.
+
+    Examples
+    --------
+    >>> address_of("postgresql://host/base?schema=s&table=my%20t")[:4]
+    ('postgresql://host/base', 'table', 'my t', 's')
+    """
     found = _PLACE.search(url)
     if found is None or not url[found.end() :]:
         raise FormatError(
@@ -60,10 +69,10 @@ def _address(url: str) -> _Address:
     if schema is not None:
         base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
     what: Literal["table", "query"] = "table" if found[2] == "table" else "query"
-    return _Address(base, what, rest, unquote(schema[1]) if schema else None, shown(url))
+    return Address(base, what, rest, unquote(schema[1]) if schema else None, shown(url))
 
 
-def _sqlalchemy(address: _Address) -> Any:
+def _sqlalchemy(address: Address) -> Any:
     try:
         import sqlalchemy
     except ImportError as error:
@@ -75,7 +84,7 @@ def _sqlalchemy(address: _Address) -> Any:
 
 
 @contextlib.contextmanager
-def _connected(address: _Address, *, reading: bool) -> Iterator[tuple[Any, Any]]:
+def _connected(address: Address, *, reading: bool) -> Iterator[tuple[Any, Any]]:
     """Open a connection with one transaction, which is rolled back after reading and on any error."""
     sqlalchemy = _sqlalchemy(address)
     try:
@@ -125,9 +134,9 @@ def _begin_by_hand(sqlalchemy: Any, engine: Any) -> None:
 
 def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
     """Read a table or the result of one query."""
-    address = _address(url)
+    address = address_of(url)
     if address.what == "query":
-        _refuse_statements(address.name)
+        refuse_statements(address.name)
     with _connected(address, reading=True) as (sqlalchemy, connection):
         if address.what == "table":
             types = _columns_of(sqlalchemy, connection, address)
@@ -155,14 +164,15 @@ def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
     return typed_objects(values, wanted)
 
 
-def _refuse_statements(query: str) -> None:
+def refuse_statements(query: str) -> None:
+    """Refuse what is not one statement that only reads."""
     plain = _QUOTED.sub(" ", query).strip().rstrip(";")
     word = plain.split(None, 1)[0].strip("(").upper() if plain else ""
     if ";" in plain or word not in ("SELECT", "WITH", "VALUES", "TABLE"):
         raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
 
 
-def _columns_of(sqlalchemy: Any, connection: Any, address: _Address) -> dict[str, Any]:
+def _columns_of(sqlalchemy: Any, connection: Any, address: Address) -> dict[str, Any]:
     """Return the columns of a table with their types."""
     inspector = sqlalchemy.inspect(connection)
     try:
@@ -181,7 +191,7 @@ def _columns_of(sqlalchemy: Any, connection: Any, address: _Address) -> dict[str
 
 def write(table: Table, url: str, *, overwrite: bool = False) -> None:
     """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
-    address = _address(url)
+    address = address_of(url)
     if address.what != "table":
         raise FormatError(f"{address.shown!r}: a table is written to dialect://user@host/base?table=name")
     with _connected(address, reading=False) as (sqlalchemy, connection):
@@ -205,7 +215,7 @@ def write(table: Table, url: str, *, overwrite: bool = False) -> None:
 
 
 def _make_room(
-    sqlalchemy: Any, connection: Any, target: Any, address: _Address, *, overwrite: bool, transactional: bool
+    sqlalchemy: Any, connection: Any, target: Any, address: Address, *, overwrite: bool, transactional: bool
 ) -> None:
     from hybridbn.formats.tables import OutputExists
 

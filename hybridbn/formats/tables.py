@@ -18,7 +18,8 @@ Elvira                 ``.dbc`` (read only)               ``?``
 Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
 types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
 SQLite does not keep the sign of -0.0. Other databases are reached through SQLAlchemy (``pip install 'hybridbn[sql]'``), by its
-URLs with ``?table=name`` (and ``&schema=name`` before it) or ``?query=SELECT ...`` behind.
+URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind; ``adbc+postgresql://...`` reads
+Arrow batches where the ADBC driver is installed.
 """
 
 from __future__ import annotations
@@ -207,7 +208,8 @@ def _format_of(place: Path | str) -> str:
 
 def _module(place: Path | str) -> Any:
     if isinstance(place, str):
-        return import_module("hybridbn.formats.sqlite" if place.startswith("sqlite:") else "hybridbn.formats.database")
+        module = "sqlite" if place.startswith("sqlite:") else "adbc" if place.startswith("adbc+") else "database"
+        return import_module(f"hybridbn.formats.{module}")
     name = _SUFFIXES.get(_format_of(place))
     if name is None:
         known = ", ".join(_SUFFIXES)
