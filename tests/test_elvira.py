@@ -418,6 +418,7 @@ def test_data_bases_are_tables(tmp_path):
     ("old", "new", "reason"),
     [
         ("2.5E1, ?", "2.5E1 ", r"line 6: 2 values in a case, but 3 nodes"),
+        ("number-of-cases = 3", "number-of-cases = 4", r"4 cases are announced \(number-of-cases\), but there are 3"),
         ("2.5E1", "2,5E1", r"line 6: 4 values"),
         ("2.5E1", "lots", r"line 6: 'period': 'lots' is not a number"),
         ("2.5E1", "1e999", r"line 6: 'period': '1e999' is beyond"),

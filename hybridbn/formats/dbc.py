@@ -35,6 +35,10 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".dbc", *, encodi
     if not nodes:
         raise FormatError(f"{text.name}: no node is declared")
     rows, places = _rows(text, start, len(nodes))
+    if syntax.cases is not None and syntax.cases != str(len(rows)):
+        raise FormatError(
+            f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the file complete?"
+        )
     names = wanted.names([node.name for node in nodes])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
     cells: dict[str, Cells] = {}

@@ -93,6 +93,7 @@ class Syntax:
     relations: list[Relation] = field(default_factory=list)
     states: list[str] | None = None
     comment: str = ""
+    cases: str | None = None
 
 
 def unquoted(text: str) -> str:
@@ -193,6 +194,8 @@ class _Parser:
         self.tokens.expect("=", after=f"after {' '.join(words)!r}")
         if words == ["default", "node", "states"]:
             syntax.states = self.states()
+        elif words == ["number-of-cases"]:
+            syntax.cases = self.value()
         elif words == ["comment"]:
             syntax.comment = unquoted(self.value())
         else:

@@ -13,7 +13,7 @@ from hybridbn.errors import FormatError
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["FORMATS", "NetworkFormat", "read_network", "write_network"]
+__all__ = ["FORMATS", "NetworkFormat", "is_network", "read_network", "write_network"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,18 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     (1, 2)
     """
     _function(_format(path).write)(network, path, **options)
+
+
+def is_network(path: str | os.PathLike[str]) -> bool:
+    """Tell by its suffix whether a file is one of a network.
+
+    Examples
+    --------
+    >>> is_network("alarm.bif.gz"), is_network("clouds.dbc"), is_network("sqlite:///f.db?table=t")
+    (True, False, False)
+    """
+    text = os.fspath(path)
+    return "?" not in text and any(text.lower().endswith(suffix) for suffix in FORMATS)
 
 
 def _format(path: str | os.PathLike[str]) -> NetworkFormat:
