@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.tabular import binned
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
 
 if TYPE_CHECKING:
+    from hybridbn.formats.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_bif", "properties", "write_bif"]
@@ -25,13 +27,20 @@ _KEYWORDS = frozenset({"network", "variable", "probability", "property", "type",
 _PLAIN = (str, int, float, bool)
 
 
-def write_bif(network: Network, path: str | os.PathLike[str]) -> None:
+def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a network of `Multinomial` potentials to a BIF file, compressed if the name ends with ``.gz``.
 
     Every number is written so that it is read back as the same double, and the same network gives the same bytes. An
     existing file is replaced at once, or not at all. Names that are not plain words are quoted: hybridbn reads these and
     pgmpy takes the quotes for spaces (so it fails on a variable with a space and no parents); pyAgrum reads plain words
     only. States that are not text are written as text, with their types in a property that `read_bif` restores them from.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or path
+    bins : int or mapping, optional
+        Cut continuous variables into bins; see `hybridbn.formats.binning.discretize`. A warning tells what that costs.
 
     Raises
     ------
@@ -48,7 +57,7 @@ def write_bif(network: Network, path: str | os.PathLike[str]) -> None:
     ...     print(pathlib.Path(folder, "coin.bif").read_text().splitlines()[-2])
       table 0.25, 0.75;
     """
-    data = format_bif(network).encode("utf-8")
+    data = format_bif(binned(network, bins, "BIF", stacklevel=4)).encode("utf-8")
     if Path(path).suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # no time stamp: the same network gives the same bytes
     write_atomically(path, data)
@@ -113,7 +122,7 @@ def _tables(network: Network) -> list[Multinomial]:
     if continuous:
         raise FormatError(
             f"BIF holds discrete variables only; {shorten(continuous)} {'is' if len(continuous) == 1 else 'are'} continuous. "
-            "Save the network as .hbn, or discretize it with net.to_pgmpy(bins=...)"
+            "Save the network as .hbn, or cut these into bins, for example write_network(net, path, bins=10)"
         )
     tables = [p for p in potentials if isinstance(p, Multinomial)]
     if len(tables) < len(potentials):

@@ -16,7 +16,7 @@ from hybridbn.frames import arrow_labels, cells_of
 from hybridbn.table import Table
 from hybridbn.variables import Discrete
 
-__all__ = ["read", "write"]
+__all__ = ["arrow_read", "read", "write"]
 
 _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
@@ -40,7 +40,15 @@ def read(file: Path, wanted: Wanted, suffix: str) -> Read:
         if isinstance(error, TableError):
             raise
         raise FormatError(f"not a whole {'Parquet' if suffix in _PARQUET else 'Feather'} file: {error}") from error
-    noted = _noted(original.metadata)
+    return _typed(pyarrow, table, original, wanted, _noted(original.metadata))
+
+
+def arrow_read(table: Any, wanted: Wanted) -> Read:
+    """Return the wanted columns of an Arrow table from anywhere."""
+    return _typed(_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
+
+
+def _typed(pyarrow: Any, table: Any, original: Any, wanted: Wanted, noted: Mapping[str, Mapping[str, Any]]) -> Read:
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):

@@ -13,7 +13,7 @@ from hybridbn.errors import FormatError
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["FORMATS", "NetworkFormat", "read_network", "write_network"]
+__all__ = ["FORMATS", "NetworkFormat", "is_network", "read_network", "write_network"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,26 @@ class NetworkFormat:
     write: str
 
 
+def _format_of(name: str, module: str) -> NetworkFormat:
+    return NetworkFormat(
+        name, f"hybridbn.formats.{module}:read_{module}", f"hybridbn.formats.{module}_writer:write_{module}"
+    )
+
+
+_XMLBIF = NetworkFormat("XMLBIF", "hybridbn.formats.xmlbif:read_xmlbif", "hybridbn.formats.xmlbif:write_xmlbif")
 _BIF = NetworkFormat("BIF", "hybridbn.formats.bif:read_bif", "hybridbn.formats.bif_writer:write_bif")
 
 FORMATS: dict[str, NetworkFormat] = {
     ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
     ".bif": _BIF,
     ".bif.gz": _BIF,
+    ".elv": _format_of("Elvira", "elvira"),
+    ".xmlbif": _XMLBIF,
+    ".bifxml": _XMLBIF,
+    ".xml": _XMLBIF,
+    ".xdsl": _format_of("XDSL", "xdsl"),
+    ".net": _format_of("NET", "net"),
+    ".uai": NetworkFormat("UAI", "hybridbn.formats.uai:read_uai", "hybridbn.formats.uai:write_uai"),
 }
 """The formats by suffix (lower case); a longer suffix that fits goes first."""
 
@@ -45,10 +59,12 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     Parameters
     ----------
     path : str or path
-        ``.hbn`` (hybridbn's own files, exact), ``.bif`` or ``.bif.gz``.
+        ``.hbn`` (hybridbn's own files, exact), ``.bif`` or ``.bif.gz``, ``.elv`` (Elvira), ``.xmlbif``, ``.bifxml`` or ``.xml``
+        (XMLBIF), ``.xdsl`` (GeNIe), ``.net`` (Hugin), ``.uai``.
     **options
-        Options of the format's reader. BIF: ``normalize`` (default True: rows are divided by their sums, because
-        published files carry rounded numbers) and ``encoding`` (default UTF-8); see `hybridbn.formats.bif.read_bif`.
+        Options of the format's reader, such as ``normalize`` (default True: rows are divided by their sums, because
+        published files carry rounded numbers) and ``encoding``; see `hybridbn.formats.bif.read_bif` and its neighbors
+        ``elvira.read_elvira``, ``xmlbif.read_xmlbif``, ``xdsl.read_xdsl``, ``net.read_net``, ``uai.read_uai``.
 
     Raises
     ------
@@ -76,9 +92,11 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     ----------
     network : Network
     path : str or path
-        ``.hbn`` holds every network; ``.bif`` and ``.bif.gz`` hold discrete ones made of tables.
+        ``.hbn`` holds every network; ``.elv`` tables and mixtures of truncated exponentials; ``.xdsl`` and ``.net`` tables
+        and linear Gaussian nodes; ``.bif``, ``.bif.gz``, ``.xmlbif``, ``.bifxml``, ``.xml`` and ``.uai`` tables only.
     **options
-        Options of the format's writer.
+        Options of the format's writer. All but ``.hbn`` have ``bins``, which cuts continuous variables into bins and warns
+        how far that is from the network; see `hybridbn.formats.binning.discretize`.
 
     Raises
     ------
@@ -96,6 +114,18 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     (1, 2)
     """
     _function(_format(path).write)(network, path, **options)
+
+
+def is_network(path: str | os.PathLike[str]) -> bool:
+    """Tell by its suffix whether a file is one of a network.
+
+    Examples
+    --------
+    >>> is_network("alarm.bif.gz"), is_network("clouds.dbc"), is_network("sqlite:///f.db?table=t")
+    (True, False, False)
+    """
+    text = os.fspath(path)
+    return "?" not in text and any(text.lower().endswith(suffix) for suffix in FORMATS)
 
 
 def _format(path: str | os.PathLike[str]) -> NetworkFormat:

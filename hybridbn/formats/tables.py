@@ -11,11 +11,15 @@ Parquet                ``.parquet``, ``.pq``              null, or NaN in a numb
 Feather                ``.feather``, ``.arrow``           null, or NaN in a number column
 JSON lines             ``.jsonl``, ``.ndjson``            null, or absent from its line
 SQLite                 ``sqlite:///file.db?table=t``      NULL
+other databases        ``postgresql://h/b?table=t`` ...   NULL
+Elvira                 ``.dbc`` (read only)               ``?``
 =====================  =================================  ==========================================================
 
 Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
 types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
-SQLite does not keep the sign of -0.0.
+SQLite does not keep the sign of -0.0. Other databases are reached through SQLAlchemy (``pip install 'hybridbn[sql]'``), by its
+URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind; ``adbc+postgresql://...`` reads
+Arrow batches where the ADBC driver is installed.
 """
 
 from __future__ import annotations
@@ -48,7 +52,11 @@ _SUFFIXES = {
     ".arrow": "columnar",
     ".jsonl": "jsonlines",
     ".ndjson": "jsonlines",
+    ".dbc": "dbc",
 }
+
+
+_WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
 
 
 class OutputExists(FormatError, FileExistsError):
@@ -112,16 +120,16 @@ def read_table(
             read: Read = module.read(file, wanted, _format_of(place), **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
-        if str(place) in str(error):
+        if _shown(place) in str(error):
             raise
-        raise type(error)(f"{place}: {error}") from error.__cause__
+        raise type(error)(f"{_shown(place)}: {error}") from error.__cause__
     if weights is not None:
         held = table.select([weights])
         table = table.drop(weights)
         try:
             table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
         except TableError as error:
-            raise TableError(f"{place}, column {weights!r}: {error}") from None
+            raise TableError(f"{_shown(place)}, column {weights!r}: {error}") from None
     return table if listed is None else Table(table, variables=listed, unknown=unknown)
 
 
@@ -173,9 +181,20 @@ def _place(path: str | os.PathLike[str]) -> Path | str:
         return text
     if text.startswith("file://"):
         return Path(unquote(urlsplit(text).path))
-    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+://", text):
-        raise FormatError(f"{text!r}: only files and sqlite:///file.db?table=t can be read; download it first")
+    if found := re.match(r"([a-zA-Z][a-zA-Z0-9+._-]+)://", text):
+        if found[1].lower() in _WEB:
+            raise FormatError(f"{text!r}: only files and sqlite:///file.db?table=t can be read; download it first")
+        return text
     return Path(text)
+
+
+def _shown(place: Path | str) -> str:
+    """Return what messages call a place: an address without its password."""
+    if isinstance(place, Path) or place.startswith("sqlite:"):
+        return str(place)
+    from hybridbn.formats.database import shown
+
+    return shown(place)
 
 
 def _format_of(place: Path | str) -> str:
@@ -189,7 +208,8 @@ def _format_of(place: Path | str) -> str:
 
 def _module(place: Path | str) -> Any:
     if isinstance(place, str):
-        return import_module("hybridbn.formats.sqlite")
+        module = "sqlite" if place.startswith("sqlite:") else "adbc" if place.startswith("adbc+") else "database"
+        return import_module(f"hybridbn.formats.{module}")
     name = _SUFFIXES.get(_format_of(place))
     if name is None:
         known = ", ".join(_SUFFIXES)

@@ -1,0 +1,113 @@
+"""Tables in Elvira's data bases (``.dbc``): declared variables, then one bracket of values for each case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.columns import Cells, Source, labels, numbers
+from hybridbn.errors import FormatError
+from hybridbn.formats.elvira import discrete_of
+from hybridbn.formats.elvira_text import Node, parse_head, unquoted
+from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.text import NUMBER, decoded
+from hybridbn.formats.text import Source as Text
+from hybridbn.table import Table
+from hybridbn.variables import shorten
+
+__all__ = ["read", "write"]
+
+_ROW = re.compile(r"\s*\[([^\[\]]*)\]\s*,?")
+_CELL = re.compile(r'"[^"]*"|[^,\s]+')
+
+
+def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".dbc", *, encoding: str | None = None) -> Read:
+    """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their indices."""
+    raw = file.read_bytes() if isinstance(file, Path) else file.read()
+    text = decoded(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
+    syntax, start = parse_head(text)
+    nodes = list(syntax.nodes.values())
+    if not nodes:
+        raise FormatError(f"{text.name}: no node is declared")
+    rows, places = _rows(text, start, len(nodes))
+    if syntax.cases is not None and syntax.cases != str(len(rows)):
+        raise FormatError(
+            f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the file complete?"
+        )
+    names = wanted.names([node.name for node in nodes])
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
+    cells: dict[str, Cells] = {}
+    sources: dict[str, Source] = {}
+    for node, column in zip(nodes, columns, strict=True):
+        if node.name not in names:
+            continue
+
+        def fail(row: int, reason: str) -> NoReturn:
+            text.fail(places[row], reason)
+
+        if node.continuous:
+            if wanted.kind(node.name) == "discrete":
+                raise FormatError(f"{text.name}: {node.name!r} is declared continuous; it can't be read as discrete")
+            values = np.empty(len(column))
+            for row, cell in enumerate(column):
+                if cell != "?" and not NUMBER.fullmatch(cell):
+                    fail(row, f"{node.name!r}: {cell[:40]!r} is not a number; write ? for a missing value")
+                values[row] = np.nan if cell == "?" else float(cell)
+                if np.isinf(values[row]):
+                    fail(row, f"{node.name!r}: {cell[:40]!r} is beyond the range of numbers")
+            cells[node.name] = numbers(node.name, values)
+        else:
+            if wanted.kind(node.name) == "continuous":
+                raise FormatError(
+                    f"{text.name}: {node.name!r} is declared finite-states; it can't be read as continuous"
+                )
+            cells[node.name] = _states(node, column, text, syntax.states, fail)
+    return Read({name: cells[name] for name in names}, sources)
+
+
+def _states(
+    node: Node, column: tuple[str, ...], text: Text, default: list[str] | None, fail: Callable[[int, str], NoReturn]
+) -> Cells:
+    variable = discrete_of(node, text, default)
+    codes_of = {str(code): code for code in range(len(variable))}
+    codes_of |= {unquoted(label): code for code, label in enumerate(node.states or default or ())}
+    codes_of["?"] = -1
+    codes: NDArray[np.intp] = np.empty(len(column), dtype=np.intp)
+    for row, cell in enumerate(column):
+        code = codes_of.get(cell)
+        if code is None:
+            fail(row, f"{node.name!r} has no state {cell[:40]!r}; its states are {shorten(node.states or ())}")
+        codes[row] = code
+    return labels(node.name, codes, list(variable.states), declared=True)
+
+
+def _rows(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int]]:
+    """Return the cells of each case, and where it starts."""
+    rows: list[list[str]] = []
+    places: list[int] = []
+    at = start
+    while match := _ROW.match(text.text, at):
+        inner = match[1]
+        row = [unquoted(cell) for cell in _CELL.findall(inner)] if '"' in inner else inner.replace(",", " ").split()
+        if len(row) != width:
+            text.fail(match.start(1), f"{len(row)} values in a case, but {width} nodes are declared")
+        rows.append(row)
+        places.append(match.start(1))
+        at = match.end()
+    rest = re.compile(r"\s*\)\s*;?").match(text.text, at)
+    if rest is None:
+        found = text.text[at : at + 40].strip().split("\n")[0]
+        text.fail(
+            min(at, len(text.text.rstrip())), f"expected a case [ ... ] or `)`, found {found!r}; is the file truncated?"
+        )
+    return rows, places
+
+
+def write(table: Table, file: IO[bytes], suffix: str = ".dbc") -> None:
+    """Refuse to write: Elvira reads comma-separated files too."""
+    raise FormatError("tables are not written as .dbc; write .csv, which Elvira imports, or .arff")

@@ -1,0 +1,415 @@
+"""The grammar of Elvira's text formats: networks (``.elv``) and the head of data bases (``.dbc``).
+
+What is found is returned as it is written, numbers as text, with positions for messages. The trees of a relation::
+
+    tree    := case VARIABLE ( c0 , ... , cn ) { 0 = tree ... n-1 = tree }
+             | case VARIABLE { state = tree ... }
+             | density ;
+    density := [sign] term (sign term)*
+    term    := NUMBER | [NUMBER [*]] exp ( [sign] [NUMBER [*]] VARIABLE (sign [NUMBER [*]] VARIABLE)* )
+
+Elvira's own parser takes a missing coefficient inside ``exp()`` for 2. Here it is marked by an empty text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from hybridbn.formats.text import Source, Token, Tokens
+
+__all__ = ["Case", "Density", "Node", "Relation", "Syntax", "Tree", "parse", "parse_head", "unquoted"]
+
+_DEEPEST = 150  # cases inside each other
+_LONGEST = 400  # characters of a number
+
+_KEYWORDS = (
+    "kind-of-node|type-of-variable|num-states|finite-states|kind-of-relation|continuous-tree|data-base|number-of-cases"
+    "|name-of-relation|infinite-discrete|utility-combination"
+)
+_TOKEN = re.compile(
+    rf"""(?:\s++|//[^\n]*+|/\*[\s\S]*?\*/)*+
+    (?:(?P<quoted>"[^"]*+")
+    |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?:(?=exp\s*\()|(?![^\s+\-*/=,;|()\[\]{{}}"^])))
+    |(?P<word>(?:{_KEYWORDS})(?![^\s+\-*/=,;|()\[\]{{}}"^])|[^\s+\-*/=,;|()\[\]{{}}"^]+)
+    |(?P<sign>[-+*=,;|()\[\]{{}}^])
+    |(?P<odd>[\s\S]))?""",
+    re.VERBOSE,
+)
+_BRANCH = re.compile(r"\s*([A-Za-z0-9_.]+)\s*=\s*(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*;", re.ASCII)
+_NUMBERS = re.compile(r"[^()\[\]{};\"=]*")
+
+
+class Density(NamedTuple):
+    """A sum of terms (coefficient, rates), coefficient and rates as text; a constant has no rates."""
+
+    terms: list[tuple[str, dict[str, str]]]
+    at: int
+
+
+class Case(NamedTuple):
+    """A branching: cells between `cuts` (as text), or states."""
+
+    name: str
+    cuts: list[str] | None
+    branches: list[tuple[str, Tree]]
+    at: int
+
+
+Tree: TypeAlias = Case | Density
+
+
+@dataclass
+class Node:
+    """A node as declared: `states` is None for a continuous one."""
+
+    name: str
+    at: int
+    kind: str = "chance"
+    continuous: bool = False
+    states: list[str] | None = None
+    count: str | None = None
+    ends: dict[str, str] = field(default_factory=dict)
+    comment: str = ""
+
+
+class Relation(NamedTuple):
+    """The names that a relation mentions, child first, and its values: a table's numbers, or a tree."""
+
+    names: list[str]
+    table: str | None
+    tree: Tree | None
+    mixed: bool
+    at: int
+
+
+@dataclass
+class Syntax:
+    """A whole network as written."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    links: list[tuple[str, str, int]] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
+    states: list[str] | None = None
+    comment: str = ""
+    cases: str | None = None
+
+
+def unquoted(text: str) -> str:
+    """Return a word, or what stands between its quotes."""
+    return text[1:-1] if text[:1] == '"' else text
+
+
+class _Parser:
+    def __init__(self, source: Source, at: int = 0) -> None:
+        self.source = source
+        self.tokens = Tokens(source, _TOKEN, at)
+
+    # -- small parts -----------------------------------------------------------------------------------------------
+
+    def name(self, what: str) -> Token:
+        """Take a word, a number (as a name) or a quoted text."""
+        if self.tokens.now.kind not in ("word", "quoted", "number"):
+            self.tokens.fail(what)
+        token = self.tokens.take()
+        text = unquoted(token.text)
+        if not text:
+            self.source.fail(token.at, f"expected {what}, found an empty text")
+        return Token(token.kind, text, token.at)
+
+    def key(self, what: str) -> Token:
+        """Take the name of a property, whose words may be joined by hyphens."""
+        token = self.name(what)
+        while self.tokens.skip("-"):
+            token = token._replace(text=f"{token.text}-{self.name('a word after the hyphen').text}")
+        return token
+
+    def number(self, what: str, sign: str = "") -> str:
+        if self.tokens.now.kind != "number":
+            self.tokens.fail(what)
+        token = self.tokens.take()
+        if len(token.text) > _LONGEST:
+            self.source.fail(token.at, f"a number of {len(token.text)} characters")
+        return sign + token.text
+
+    def signed(self, what: str) -> str:
+        return self.number(what, self.sign())
+
+    def value(self) -> str:
+        """Return what stands up to the next ``;`` as text, and go behind it."""
+        start = end = self.tokens.now.at
+        while not self.tokens.skip(";"):
+            if self.tokens.now.kind == "end" or self.tokens.now.text in "{}":
+                self.tokens.fail("`;`")
+            token = self.tokens.take()
+            end = token.at + len(token.text)
+        return self.source.text[start:end]
+
+    def states(self) -> list[str]:
+        self.tokens.expect("(", after="before the states")
+        found: list[str] = []
+        while not self.tokens.skip(")"):
+            found.append(self.name("a state, or `)`").text)
+            self.tokens.skip(",")
+        self.tokens.expect(";", after="after the states")
+        return found
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def opening(self, word: str) -> None:
+        if self.tokens.now.text != word:
+            self.source.fail(
+                self.tokens.now.at, f"expected `{word}`, found {self.tokens.now.text[:40]!r}; is this a file of Elvira?"
+            )
+        self.tokens.take()
+        if self.tokens.now.kind in ("word", "quoted", "number"):
+            self.tokens.take()
+        self.tokens.expect("{")
+
+    def network(self) -> Syntax:
+        syntax = Syntax()
+        self.opening("bnet")
+        while not self.tokens.skip("}"):
+            token = self.tokens.now
+            if token.kind != "word":
+                self.tokens.fail("node, link, relation, a property or `}`")
+            self.tokens.take()
+            if token.text == "node":
+                self.node(syntax)
+            elif token.text == "link":
+                self.link(syntax)
+            elif token.text == "relation":
+                syntax.relations += self.relation(token.at)
+            else:
+                self.property(token, syntax)
+        if self.tokens.now.kind != "end":
+            self.tokens.fail("the end of the file after the network")
+        return syntax
+
+    def property(self, token: Token, syntax: Syntax) -> None:
+        words = [token.text]
+        while self.tokens.now.kind == "word" or self.tokens.now.text == "-":
+            words.append(self.tokens.take().text)
+        self.tokens.expect("=", after=f"after {' '.join(words)!r}")
+        if words == ["default", "node", "states"]:
+            syntax.states = self.states()
+        elif words == ["number-of-cases"]:
+            syntax.cases = self.value()
+        elif words == ["comment"]:
+            syntax.comment = unquoted(self.value())
+        else:
+            self.value()
+
+    def node(self, syntax: Syntax) -> None:
+        name = self.name("a node's name")
+        node = Node(name.text, name.at)
+        if self.tokens.skip("("):
+            node.continuous = self.variable_type(self.name("a type"))
+            self.tokens.expect(")")
+        self.tokens.expect("{", after=f"after the name of the node {name.text!r}")
+        while not self.tokens.skip("}"):
+            key = self.key("a property of the node, or `}`")
+            self.tokens.expect("=", after=f"after {key.text!r}")
+            if key.text == "states":
+                node.states = self.states()
+                continue
+            value = self.value()
+            if key.text == "type-of-variable":
+                node.continuous = self.variable_type(Token("word", value, key.at))
+            elif key.text == "kind-of-node":
+                node.kind = value
+            elif key.text == "num-states":
+                node.count = value
+            elif key.text == "comment":
+                node.comment = unquoted(value)
+            elif key.text in ("min", "max"):
+                node.ends[key.text] = value
+        if node.name in syntax.nodes:
+            self.source.fail(node.at, f"a second node named {node.name!r}")
+        syntax.nodes[node.name] = node
+
+    def variable_type(self, token: Token) -> bool:
+        if token.text not in ("continuous", "finite-states"):
+            self.source.fail(token.at, f"a variable is continuous or finite-states here, not {token.text[:40]!r}")
+        return token.text == "continuous"
+
+    def link(self, syntax: Syntax) -> None:
+        parent, child = self.name("a link's parent"), self.name("a link's child")
+        if self.tokens.now.text != "{":
+            self.tokens.expect(";", after="after a link")
+        else:
+            self.body()
+            self.tokens.skip(";")
+        syntax.links.append((parent.text, child.text, parent.at))
+
+    def body(self) -> None:
+        """Go behind a block in braces that means nothing here."""
+        depth = 0
+        while True:
+            if self.tokens.now.kind == "end":
+                self.tokens.fail("`}`")
+            depth += {"{": 1, "}": -1}.get(self.tokens.take().text, 0)
+            if not depth:
+                return
+
+    def relation(self, at: int) -> list[Relation]:
+        names: list[str] = []
+        while self.tokens.now.text != "{":
+            names.append(self.name("a name, or `{`").text)
+        self.tokens.take()
+        active, table, tree, mixed, found = True, None, None, False, False
+        while not self.tokens.skip("}"):
+            key = self.key("a property of the relation, or `}`")
+            self.tokens.expect("=", after=f"after {key.text!r}")
+            if key.text != "values":
+                value = self.value()
+                active = active and (key.text, value) != ("active", "false")
+                if key.text == "kind-of-relation" and value not in ("potential", "conditional-prob"):
+                    self.source.fail(
+                        key.at, f"a relation of the kind {value[:40]!r}; only conditional distributions can be read"
+                    )
+                continue
+            if found:
+                self.source.fail(key.at, "a second `values` in one relation")
+            found = True
+            form = self.name("table, tree or continuous-tree")
+            if form.text not in ("table", "tree", "continuous-tree"):
+                self.source.fail(
+                    form.at, f"values of the form {form.text[:40]!r}; only table, tree and continuous-tree can be read"
+                )
+            self.tokens.expect("(")
+            if form.text == "table":
+                table = self.table()
+            else:
+                tree, mixed = self.tree(0), form.text == "continuous-tree"
+                self.tokens.expect(")", after="after the values")
+            self.tokens.expect(";", after="after the values")
+        return [Relation(names, table, tree, mixed, at)] if active else []
+
+    def table(self) -> str:
+        match = _NUMBERS.match(self.source.text, self.tokens.now.at)
+        end = self.tokens.now.at if match is None else match.end()
+        text = self.source.text[self.tokens.now.at : end]
+        if "/" in text:  # comments among the numbers
+            text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", lambda comment: "\n" * comment[0].count("\n") or " ", text)
+        self.tokens.jump(end)
+        self.tokens.expect(")", after="after the numbers of a table")
+        return text
+
+    # -- trees -----------------------------------------------------------------------------------------------------
+
+    def tree(self, depth: int) -> Tree:
+        if self.tokens.now.text != "case":
+            return self.density()
+        at = self.tokens.take().at
+        if depth == _DEEPEST:
+            self.source.fail(at, f"more than {_DEEPEST} cases inside each other")
+        name = self.name("a variable after `case`").text
+        cuts: list[str] | None = None
+        if self.tokens.skip("("):
+            cuts = [self.signed("a cut point")]
+            while self.tokens.skip(","):
+                cuts.append(self.signed("a cut point"))
+            self.tokens.expect(")", ",")
+        self.tokens.expect("{", after="after the variable of a case")
+        branches: list[tuple[str, Tree]] = []
+        text, start = self.source.text, self.tokens.now.at
+        while plain := _BRANCH.match(text, start):  # most branches are one number
+            if len(plain[2]) > _LONGEST:
+                break
+            branches.append((plain[1], Density([(plain[2], {})], plain.start(2))))
+            start = plain.end()
+        self.tokens.jump(start)
+        while not self.tokens.skip("}"):
+            label = self.name("a branch, or `}`").text
+            self.tokens.expect("=", after="after the name of a branch")
+            branches.append((label, self.tree(depth + 1)))
+        self.tokens.skip(";")
+        return Case(name, cuts, branches, at)
+
+    def sign(self) -> str:
+        """Take the signs before a number or a variable, and return a minus or nothing."""
+        minus = False
+        while self.tokens.now.text in ("-", "+"):
+            minus ^= self.tokens.take().text == "-"
+        return "-" if minus else ""
+
+    def density(self) -> Density:
+        at = self.tokens.now.at
+        terms = [self.term(self.sign())]
+        while not self.tokens.skip(";"):
+            if self.tokens.now.text not in ("+", "-"):
+                self.tokens.expect("+", "-", ";", after="in a density")
+            terms.append(self.term(self.sign()))
+        return Density(terms, at)
+
+    def term(self, sign: str) -> tuple[str, dict[str, str]]:
+        coefficient = f"{sign}1"
+        if self.tokens.now.kind == "number":
+            coefficient = self.number("a number", sign)
+            if not self.tokens.skip("*") and self.tokens.now.text not in ("exp", "gauss"):
+                return coefficient, {}
+        if self.tokens.now.text == "gauss":
+            self.source.fail(self.tokens.now.at, "a term gauss( ... ); only sums of exponentials (MTE) can be read")
+        if self.tokens.now.text != "exp":
+            self.tokens.fail("a number or exp( ... )")
+        self.tokens.take()
+        self.tokens.expect("(", after="after exp")
+        rates: dict[str, str] = {}
+        first = True
+        while not (self.tokens.now.text == ")" and not first):
+            self.rate(rates, first)
+            first = False
+        self.tokens.take()
+        return coefficient, rates
+
+    def rate(self, rates: dict[str, str], first: bool) -> None:
+        if self.tokens.now.text not in ("+", "-") and not first:
+            self.tokens.fail("`+`, `-` or `)` in an exponent")
+        sign, size = self.sign(), ""
+        if self.tokens.now.kind == "number":
+            size = self.number("a number")
+            if not self.tokens.skip("*") and self.tokens.now.text == ")":
+                self.tokens.fail("a variable after the number in an exponent, where no constant may stand")
+        variable = self.name("a variable in an exponent")
+        if self.tokens.now.text in ("*", "^") or self.tokens.now.kind in ("word", "quoted", "number"):
+            self.tokens.fail("a linear exponent; squares and products of variables are not those of an MTE;")
+        if variable.text in rates:
+            self.source.fail(variable.at, f"{variable.text!r} occurs twice in an exponent")
+        # A bare sign stands for a coefficient that is not written.
+        rates[variable.text] = sign + size
+
+
+def parse(source: Source) -> Syntax:
+    """Return the parts of a network."""
+    return _Parser(source).network()
+
+
+def parse_head(source: Source) -> tuple[Syntax, int]:
+    """Return the nodes of a data base, and the position behind the opening of its cases."""
+    parser, syntax = _Parser(source), Syntax()
+    parser.opening("data-base")
+    while True:
+        token = parser.tokens.now
+        if token.kind != "word":
+            parser.tokens.fail("node, relation or a property")
+        parser.tokens.take()
+        if token.text == "node":
+            parser.node(syntax)
+        elif token.text != "relation":
+            parser.property(token, syntax)
+        else:
+            break
+    while parser.tokens.now.text != "{":
+        parser.name("`{` after relation")
+    parser.tokens.take()
+    while True:
+        key = parser.key("a property of the relation, or cases")
+        parser.tokens.expect("=", after=f"after {key.text!r}")
+        if key.text != "cases":
+            parser.value()
+            continue
+        if parser.tokens.now.text != "(":
+            parser.tokens.fail("`(` before the cases")
+        return syntax, parser.tokens.now.at + 1

@@ -1,0 +1,223 @@
+"""What the readers of text formats share: a file's text within limits, and faults told by their line."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from hybridbn.errors import FormatError
+from hybridbn.variables import Values
+
+__all__ = ["NUMBER", "Rows", "Source", "Token", "Tokens", "decoded", "numbers", "read_source"]
+
+NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_PLAIN = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
+_SUM_KEPT = 1e-6  # how far rows may be from 1 without a word: printed digits
+_SUM_REFUSED = 1e-2  # and from where on they aren't distributions at all
+
+_LARGEST = 256 << 20  # bytes; the largest network of the public collections has 10 MB
+
+
+class Source(NamedTuple):
+    """A text and what messages call it."""
+
+    text: str
+    name: str
+
+    def fail(self, position: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of this position."""
+        raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
+
+
+def decoded(data: bytes, source: str, encoding: str | None) -> Source:
+    r"""Return bytes as text with plain line ends; without an `encoding`, UTF-8 where it is that, else Latin-1.
+
+    Examples
+    --------
+    >>> decoded("né\r\n".encode("latin-1"), "f", None).text
+    'né\n'
+    """
+    if len(data) > _LARGEST:
+        raise FormatError(
+            f"{source}: the file has {len(data) >> 20} MB; networks of more than {_LARGEST >> 20} MB are refused"
+        )
+    chosen = "utf-8-sig" if encoding is None or encoding.lower() in {"utf-8", "utf8"} else encoding
+    try:
+        text = data.decode(chosen)
+    except LookupError:
+        raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+    except UnicodeDecodeError as error:
+        if encoding is None and data[:2] not in (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b"):
+            text = data.decode("latin-1")
+        else:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise FormatError(
+                f"{source}, line {line}: the text is not {encoding or 'utf-8'}; if it was written in another encoding, "
+                "name it, for example encoding='latin-1'"
+            ) from None
+    found = Source(text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text, source)
+    if not text.strip():
+        raise FormatError(f"{source}: the file is empty")
+    if "\0" in text:
+        found.fail(found.text.index("\0"), "there is a NUL character; this is not a text file")
+    return found
+
+
+def read_source(path: str | os.PathLike[str], encoding: str | None) -> Source:
+    """Return a file's text; see `decoded`."""
+    if os.path.getsize(path) > _LARGEST:
+        raise FormatError(f"{path}: networks of more than {_LARGEST >> 20} MB are refused")
+    return decoded(Path(path).read_bytes(), str(path), encoding)
+
+
+class Token(NamedTuple):
+    """A piece of text: `kind` is the name of the group of the pattern that it matched."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class Tokens:
+    """The tokens of a text, one at a time.
+
+    Parameters
+    ----------
+    source : Source
+    pattern : compiled pattern of named groups
+        What is left out stands before the groups; the group ``odd`` holds what is refused.
+    """
+
+    def __init__(self, source: Source, pattern: re.Pattern[str], at: int = 0) -> None:
+        self.source, self._match = source, pattern.match
+        self.jump(at)
+
+    def _refuse(self, at: int) -> NoReturn:
+        if self.source.text[at] == '"':
+            self.source.fail(at, "the quoted text that starts here is not closed")
+        if self.source.text.startswith("/*", at):
+            self.source.fail(at, "the comment that starts here is not closed")
+        self.source.fail(at, f"can't read {self.source.text[at : at + 20]!r}")
+
+    def jump(self, at: int) -> None:
+        """Go on from a position."""
+        match = self._match(self.source.text, at)
+        kind = match.lastgroup if match is not None else None
+        if match is None or kind is None:
+            self._end, self.now = len(self.source.text), Token("end", "", len(self.source.text))
+            return
+        if kind == "odd":
+            self._refuse(match.start("odd"))
+        self._end = match.end()
+        self.now = Token(kind, match[kind], match.start(kind))
+
+    def fail(self, wanted: str) -> NoReturn:
+        """Refuse the file: something else was wanted than what stands here."""
+        found = "the end of the file; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
+        self.source.fail(min(self.now.at, len(self.source.text.rstrip())), f"expected {wanted}, found {found}")
+
+    def take(self) -> Token:
+        """Return this token and go on."""
+        token = self.now
+        self.jump(self._end)
+        return token
+
+    def skip(self, *texts: str) -> bool:
+        """Go on if the token is one of these, and tell so."""
+        if self.now.text in texts and self.now.kind != "quoted":
+            self.take()
+            return True
+        return False
+
+    def expect(self, *texts: str, after: str = "") -> Token:
+        """Take one of these tokens, or refuse the file."""
+        if self.now.text not in texts or self.now.kind == "quoted":
+            self.fail(" or ".join(f"`{text}`" for text in texts) + (f" {after}" if after else ""))
+        return self.take()
+
+
+def numbers(text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str) -> Values:
+    """Return probabilities from a text, separated by white space or commas.
+
+    Parameters
+    ----------
+    text : str
+    wanted : int
+        How many there must be.
+    fail : function of an offset in the text and a reason
+    owner : str
+        Whose they are, for messages.
+
+    Examples
+    --------
+    >>> numbers("0.25, 0.75", 2, print, "c")
+    array([0.25, 0.75])
+    """
+    words = text.replace(",", " ").split()
+    try:
+        if not _PLAIN.fullmatch(text.replace(",", " ")):
+            raise ValueError
+        found = np.array(words, dtype=np.float64)
+    except ValueError:
+        bad = next((word for word in words if not NUMBER.fullmatch(word)), "?")
+        fail(text.find(bad), f"{bad[:40]!r} is not a number (in the probabilities of {owner!r})")
+    wrong = ~((found >= 0) & (found <= 1.0 + _SUM_REFUSED))
+    if wrong.any():
+        bad = words[int(wrong.argmax())]
+        fail(text.find(bad), f"{bad[:40]!r} is not a probability (of {owner!r})")
+    if len(found) != wanted:
+        fail(0, f"{len(found)} numbers where {wanted} are wanted for {owner!r}")
+    return found
+
+
+class Rows:
+    """Normalizes the rows of a file's tables, and says once how far off the worst was."""
+
+    def __init__(self, source: str, normalize: bool) -> None:
+        self.source, self.normalize = source, normalize
+        self.worst: tuple[float, str] = (0.0, "")
+
+    def checked(self, table: Values, owner: str, fail: Callable[[str], NoReturn]) -> Values:
+        """Return a table (..., states) whose rows sum to 1; one that does within rounding stays as it is, bit for bit."""
+        flat = table.reshape(-1, table.shape[-1])
+        off = np.abs(flat.sum(axis=1) - 1.0)
+        row = int(off.argmax())
+        worst = float(off[row])
+        if not worst <= (_SUM_REFUSED if self.normalize else _SUM_KEPT):
+            fail(f"the probabilities of {owner!r} sum to {flat[row].sum():.6g}, not 1, in row {row + 1} of its table")
+        if not self.normalize:
+            return table
+        self.worst = max(self.worst, (worst, repr(owner)))
+        rounded = off > table.shape[-1] * np.finfo(float).eps
+        if rounded.any():
+            flat = flat.copy()
+            flat[rounded] /= flat[rounded].sum(axis=1, keepdims=True)
+        return flat.reshape(table.shape)
+
+    def arranged(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
+        """Return numbers as a table (parents, states), the states running fastest.
+
+        Some programs let the states run slowest; that is taken where the rows sum to 1 then, and only then.
+        """
+        table = values.reshape(sizes)
+        off = np.abs(table.sum(axis=-1) - 1.0).max()
+        if len(sizes) > 1 and not off <= _SUM_REFUSED:
+            other = np.moveaxis(values.reshape([sizes[-1], *sizes[:-1]]), 0, -1)
+            if np.abs(other.sum(axis=-1) - 1.0).max() <= _SUM_REFUSED:
+                table = np.ascontiguousarray(other)
+        return self.checked(table, owner, fail)
+
+    def report(self, stacklevel: int = 4) -> None:
+        """Warn if a row was further off than printed digits explain."""
+        if self.worst[0] > _SUM_KEPT:
+            warnings.warn(
+                f"{self.source}: rows were normalized; the worst, of {self.worst[1]}, was off by {self.worst[0]:.3g}",
+                UserWarning,
+                stacklevel=stacklevel,
+            )

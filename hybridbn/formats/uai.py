@@ -1,0 +1,262 @@
+"""Networks in the format of the UAI competitions: numbers only, and a file of names beside them.
+
+A scope lists the parents and then the child; in its table the last variable runs fastest. The format has no names, so
+`write_uai` keeps them, with the states, in a file of the same name with ``.names.json`` behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from hybridbn.errors import FormatError
+from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.tabular import binned, network_of, plain_states, tables, typed_states
+from hybridbn.formats.text import Rows, Source, decoded, numbers, read_source
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Discrete, Values
+
+if TYPE_CHECKING:
+    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.network import Network
+
+__all__ = ["format_uai", "parse_uai", "read_uai", "write_uai"]
+
+_WORD = re.compile(r"(?:\s+|#[^\n]*)*+([^\s#]+)")
+_MOST = 50_000  # variables
+_NAMES = "hybridbn names"
+
+
+def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_backwards: bool = False) -> Network:
+    """Read a Bayesian network from a UAI file, with the names of the file beside it if there is one.
+
+    Parameters
+    ----------
+    path : str or path
+        Without ``<path>.names.json`` the variables are called ``var_0``, ``var_1``, ... and their states 0, 1, ...
+    normalize : bool, optional
+        As in `hybridbn.formats.bif.read_bif`.
+    parents_backwards : bool, optional
+        True reads tables whose first parent runs faster than the others, as pyAgrum (3.3.1) writes them. Nothing in the
+        file tells. Tables whose child runs slowest, as pgmpy (1.1) writes them with the parents listed backwards, are told by
+        the sums of their rows.
+
+    Raises
+    ------
+    FormatError
+        Naming the file, the line and the reason.
+    """
+    source = read_source(path, None)
+    beside = Path(f"{os.fspath(path)}.names.json")
+    named = _names(beside, source) if beside.exists() else None
+    return _Reader(source, normalize, parents_backwards, named).network()
+
+
+def parse_uai(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
+    """Make a network from text; see `read_uai`.
+
+    Examples
+    --------
+    >>> net = parse_uai("BAYES 2  2 3  2  1 0  2 0 1  2 0.25 0.75  6 .1 .2 .7 .5 .5 0")
+    >>> net.potential("var_1").table
+    array([[0.1, 0.2, 0.7],
+           [0.5, 0.5, 0. ]])
+    """
+    return _Reader(decoded(text.encode(), source, None), normalize, False, None).network()
+
+
+class _Reader:
+    def __init__(self, source: Source, normalize: bool, backwards: bool, named: list[Discrete] | None) -> None:
+        self.source, self.backwards, self.named, self.at = source, backwards, named, 0
+        self.rows = Rows(source.name, normalize)
+
+    def word(self, what: str) -> tuple[str, int]:
+        match = _WORD.match(self.source.text, self.at)
+        if match is None:
+            self.source.fail(
+                len(self.source.text.rstrip()), f"expected {what}, found the end of the file; is it truncated?"
+            )
+        self.at = match.end()
+        return match[1], match.start(1)
+
+    def count(self, what: str, most: int) -> int:
+        text, at = self.word(what)
+        if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) > most:
+            self.source.fail(at, f"expected {what}, a whole number of {most} at most, found {text[:40]!r}")
+        return int(text)
+
+    def network(self) -> Network:
+        kind, at = self.word("BAYES")
+        if kind != "BAYES":
+            self.source.fail(
+                at, f"expected BAYES, found {kind[:40]!r}; only Bayesian networks can be read, not Markov networks"
+            )
+        most = min(_MOST, len(self.source.text))
+        sizes = [
+            self.count("the number of states of a variable", most)
+            for _ in range(self.count("the number of variables", most))
+        ]
+        variables = self._variables(sizes)
+        scopes: list[list[int]] = []
+        places: dict[int, int] = {}
+        for _ in range(self.count("the number of functions", most)):
+            width = self.count("the number of variables of a function", len(sizes))
+            place = self.at
+            scope = [self.count("the number of a variable", len(sizes) - 1) for _ in range(width)]
+            if not scope or len(set(scope)) < len(scope):
+                self.source.fail(place, "a function without variables, or with one twice")
+            if scope[-1] in places:
+                self.source.fail(
+                    place, f"a second function for {variables[scope[-1]].name!r}, the last of its variables"
+                )
+            places[scope[-1]] = place
+            scopes.append(scope)
+        potentials: dict[str, Potential] = {}
+        for scope in scopes:
+            potentials[variables[scope[-1]].name] = self._table(scope, [sizes[i] for i in scope], variables)
+        match = _WORD.match(self.source.text, self.at)
+        if match is not None:
+            self.source.fail(match.start(1), f"expected the end of the file, found {match[1][:40]!r}")
+        result = network_of(potentials, [variable.name for variable in variables], self.source.name)
+        self.rows.report()
+        return result
+
+    def _variables(self, sizes: list[int]) -> list[Discrete]:
+        if sum(sizes) > 4 * len(self.source.text) or 0 in sizes:
+            self.source.fail(self.at, "the numbers of states don't fit the file")
+        if self.named is None:
+            return [Discrete(f"var_{i}", tuple(range(size))) for i, size in enumerate(sizes)]
+        if [len(variable) for variable in self.named] != sizes:
+            self.source.fail(
+                0, "the file of names beside it belongs to another network; delete it to read without names"
+            )
+        return self.named
+
+    def _table(self, scope: list[int], sizes: list[int], variables: list[Discrete]) -> Multinomial:
+        owner = variables[scope[-1]]
+        count = self.count(f"the number of numbers of {owner.name!r}", len(self.source.text))
+        if count != math.prod(sizes):
+            self.source.fail(
+                self.at, f"{count} numbers are announced where {math.prod(sizes)} are wanted for {owner.name!r}"
+            )
+        start = self.at
+        words = [self.word(f"a number of {owner.name!r}")[0] for _ in range(count)]
+
+        def fail(offset: int, reason: str) -> NoReturn:
+            bad = re.search(r"'([^']*)' is not", reason)
+            self.source.fail(max(self.source.text.find(bad[1], start) if bad else start, start), reason)
+
+        def refuse(reason: str) -> NoReturn:
+            self.source.fail(start, reason)
+
+        values = numbers(" ".join(words), count, fail, owner.name)
+        if self.backwards:
+            shaped = values.reshape([*sizes[-2::-1], sizes[-1]])
+            values = shaped.transpose([*reversed(range(len(sizes) - 1)), len(sizes) - 1]).ravel()
+        elif len(sizes) > 1 and not _sums_to_one(values.reshape(-1, sizes[-1])):
+            # pgmpy lets the child run slowest, and lists the parents backwards.
+            other = values.reshape([sizes[-1], *sizes[-2::-1]])
+            values = other.transpose().ravel() if _sums_to_one(other.reshape(sizes[-1], -1).T) else values
+        table = self.rows.arranged(values, sizes, owner.name, refuse)
+        return Multinomial(owner, parents=[variables[i] for i in scope[:-1]], table=table)
+
+
+def _sums_to_one(rows: Values) -> bool:
+    return bool((np.abs(rows.sum(axis=1) - 1.0) < 1e-2).all())
+
+
+def _names(path: Path, source: Source) -> list[Discrete]:
+    """Return the variables that a file of names lists."""
+    try:
+        if path.stat().st_size > 64 << 20:
+            raise ValueError("it is too large")
+        listed: Any = json.loads(path.read_bytes())
+        if not isinstance(listed, dict) or listed.get("format") != _NAMES:
+            raise ValueError("it is no file of names")
+        variables = []
+        for entry in listed["variables"]:
+            states = typed_states(json.dumps(entry["states"]), len(entry["states"]))
+            variables.append(Discrete(entry["name"], tuple(states), entry["cuts"] and tuple(entry["cuts"])))
+        if len({variable.name for variable in variables}) < len(variables):
+            raise ValueError("a name occurs twice")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError(
+            f"{path}: the names can't be read: {error}; delete the file to read the network without names"
+        ) from None
+    if listed.get("sha256") != _digest(source.text):
+        warnings.warn(f"{path}: the network has changed since its names were written", UserWarning, stacklevel=4)
+    return variables
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
+    """Write a discrete network to a UAI file, and its names to ``<path>.names.json`` beside it.
+
+    pgmpy (1.1) takes tables for ones whose child runs slowest, pyAgrum (3.3) for ones whose first parent runs faster than
+    the others, so both misread networks with several parents; the file is as the format says.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or path
+    bins : int or mapping, optional
+        Cut continuous variables into bins; see `hybridbn.formats.binning.discretize`. A warning tells what that costs.
+
+    Raises
+    ------
+    FormatError
+        Naming the nodes that can't be written, and the remedy.
+    """
+    text, names = format_uai(network, bins=bins)
+    write_atomically(f"{os.fspath(path)}.names.json", names.encode("utf-8"))
+    write_atomically(path, text.encode("utf-8"))
+
+
+def format_uai(network: Network, *, bins: Bins | None = None) -> tuple[str, str]:
+    """Return a network as UAI text, and its names as JSON; see `write_uai`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> print(format_uai(hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.25, 0.75])]))[0])
+    BAYES
+    1
+    2
+    1
+    1 0
+    <BLANKLINE>
+    2
+    0.25 0.75
+    <BLANKLINE>
+    """
+    network = binned(network, bins, "UAI")
+    listed = tables(network, "UAI")
+    place = {table.child.name: i for i, table in enumerate(listed)}
+    lines = ["BAYES", str(len(listed)), " ".join(str(len(table.child)) for table in listed), str(len(listed))]
+    for table in listed:
+        scope = [place[variable.name] for variable in (*table.parents, table.child)]
+        lines.append(" ".join(map(str, [len(scope), *scope])))
+    for table in listed:
+        lines += ["", str(table.table.size)]
+        # Without exponents, which pgmpy can't read.
+        rows = table.table.reshape(-1, len(table.child)).tolist()
+        lines += [" ".join(np.format_float_positional(value, trim="0") for value in row) for row in rows]
+    text = "\n".join([*lines, ""])
+    variables = []
+    for table in listed:
+        plain_states(table.child, "UAI")
+        variables.append({"name": table.child.name, "states": list(table.child.states), "cuts": table.child.cuts})
+    names = {"format": _NAMES, "version": 1, "sha256": _digest(text), "variables": variables}
+    return text, json.dumps(names, indent=1, ensure_ascii=False) + "\n"

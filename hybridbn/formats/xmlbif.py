@@ -1,0 +1,185 @@
+"""Networks in the XMLBIF format (version 0.3), which Weka, JavaBayes, GeNIe, pgmpy and pyAgrum read.
+
+In a ``TABLE`` the states of the child run fastest, then those of the last parent. Types of states and the cuts of
+discretized numbers are kept as properties, which other programs skip.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+from xml.sax.saxutils import escape
+
+from hybridbn.errors import FormatError
+from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.tabular import binned, kept, network_of, plain_states, restored, tables, told
+from hybridbn.formats.text import Rows, numbers
+from hybridbn.formats.xml_tree import Element, parse_xml
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Discrete
+
+if TYPE_CHECKING:
+    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.network import Network
+
+__all__ = ["format_xmlbif", "parse_xmlbif", "read_xmlbif", "write_xmlbif"]
+
+
+def read_xmlbif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
+    """Read a network from an XMLBIF file.
+
+    Parameters
+    ----------
+    path : str or path
+    normalize : bool, optional
+        As in `hybridbn.formats.bif.read_bif`.
+    encoding : str, optional
+        By default what the file declares.
+
+    Raises
+    ------
+    FormatError
+        Naming the file, the line and the reason.
+    """
+    return parse_xmlbif(Path(path).read_bytes(), normalize=normalize, source=str(path), encoding=encoding)
+
+
+def parse_xmlbif(
+    data: bytes, *, normalize: bool = True, source: str = "<text>", encoding: str | None = None
+) -> Network:
+    """Make a network from the bytes of an XMLBIF file; see `read_xmlbif`.
+
+    Examples
+    --------
+    >>> parse_xmlbif(b'''<BIF VERSION="0.3"><NETWORK>
+    ...   <VARIABLE TYPE="nature"><NAME>c</NAME><OUTCOME>yes</OUTCOME><OUTCOME>no</OUTCOME></VARIABLE>
+    ...   <DEFINITION><FOR>c</FOR><TABLE>0.25 0.75</TABLE></DEFINITION></NETWORK></BIF>''').potential("c").table
+    array([0.25, 0.75])
+    """
+    root = parse_xml(data, source, encoding)
+    network = root.first("network") if root.tag.lower() == "bif" else None
+    if network is None:
+        raise FormatError(
+            f"{source}, line {root.line}: expected <BIF> with a <NETWORK> inside, found <{root.tag[:40]}>"
+        )
+
+    def fail(element: Element, reason: str) -> NoReturn:
+        raise FormatError(f"{source}, line {element.line}: {reason}")
+
+    variables: dict[str, Discrete] = {}
+    for element in network.all("variable"):
+        name = element.first("name")
+        if name is None or not name.text:
+            fail(element, "a variable without a name")
+        if name.text in variables:
+            fail(element, f"a second variable named {name.text[:60]!r}")
+        kind = element.attributes.get("TYPE", "nature")
+        if kind != "nature":
+            fail(element, f"{name.text[:60]!r} is of the type {kind[:20]!r}; only chance nodes (nature) can be read")
+        properties = [p.text.partition("=") for p in element.all("property")]
+        try:
+            states = [outcome.text for outcome in element.all("outcome", "value")]
+            variables[name.text] = restored(
+                name.text, states, {key.strip(): text.strip() for key, _, text in properties}
+            )
+        except ValueError as error:
+            fail(element, told(name.text, error))
+    rows = Rows(source, normalize)
+    potentials: dict[str, Potential] = {}
+    for element in network.all("definition", "probability"):
+        owners = [child.text for child in element.all("for")]
+        scope = [*(child.text for child in element.all("given")), *owners]
+        if len(owners) != 1:
+            fail(element, f"a definition for {len(owners)} variables; expected one <FOR>")
+        for name_ in scope:
+            if name_ not in variables:
+                fail(element, f"a definition mentions {name_[:60]!r}, which is not declared")
+        owner = owners[0]
+        if owner in potentials:
+            fail(element, f"a second definition for {owner!r}")
+        if len(set(scope)) < len(scope):
+            fail(element, f"the definition of {owner!r} mentions a variable twice")
+        table = element.first("table")
+        if table is None:
+            fail(element, f"the definition of {owner!r} has no <TABLE>")
+        sizes = [len(variables[name_]) for name_ in scope]
+        at = _Place(source, table)
+        found = rows.arranged(numbers(table.text, math.prod(sizes), at.fail, owner), sizes, owner, at.refuse)
+        potentials[owner] = Multinomial(variables[owner], parents=[variables[p] for p in scope[:-1]], table=found)
+    result = network_of(potentials, variables, source)
+    rows.report(stacklevel=5)
+    return result
+
+
+class _Place:
+    """Refuses with the line of an element, or of a place in its text."""
+
+    def __init__(self, source: str, element: Element) -> None:
+        self.source, self.element = source, element
+
+    def fail(self, offset: int, reason: str) -> NoReturn:
+        text = "".join(self.element.parts)
+        before = text[: len(text) - len(text.lstrip()) + max(offset, 0)] if offset > 0 else ""
+        raise FormatError(f"{self.source}, line {self.element.line + before.count(chr(10))}: {reason}")
+
+    def refuse(self, reason: str) -> NoReturn:
+        self.fail(0, reason)
+
+
+def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
+    """Write a discrete network to an XMLBIF file, every number as it is.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or path
+    bins : int or mapping, optional
+        Cut continuous variables into bins; see `hybridbn.formats.binning.discretize`. A warning tells what that costs.
+
+    Raises
+    ------
+    FormatError
+        Naming the nodes that can't be written, and the remedy.
+    """
+    write_atomically(path, format_xmlbif(network, bins=bins).encode("utf-8"))
+
+
+def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
+    """Return a network as XMLBIF; see `write_xmlbif`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=(1, 2)), table=[0.25, 0.75])])
+    >>> parse_xmlbif(format_xmlbif(net).encode()).variable("c").states
+    (1, 2)
+    """
+    network = binned(network, bins, "XMLBIF")
+    listed = tables(network, "XMLBIF")
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>hybridbn</NAME>"]
+    for variable in (table.child for table in listed):
+        texts = plain_states(variable, "XMLBIF")
+        lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{_text(variable.name, 'the name')}</NAME>"]
+        lines += [f"  <OUTCOME>{_text(text, f'{variable.name!r}: the state')}</OUTCOME>" for text in texts]
+        lines += [
+            f"  <PROPERTY>{key} = {text}</PROPERTY>" for key, text in kept(variable, texts, variable.name).items()
+        ]
+        lines += ["</VARIABLE>"]
+    for table in listed:
+        lines += ["<DEFINITION>", f"  <FOR>{escape(table.child.name)}</FOR>"]
+        lines += [f"  <GIVEN>{escape(parent.name)}</GIVEN>" for parent in table.parents]
+        rows = table.table.reshape(-1, len(table.child)).tolist()
+        lines += ["  <TABLE>", *("    " + " ".join(map(repr, row)) for row in rows), "  </TABLE>", "</DEFINITION>"]
+    return "\n".join([*lines, "</NETWORK>", "</BIF>", ""])
+
+
+def _text(text: str, what: str) -> str:
+    if not text or text != text.strip() or not text.isprintable():
+        raise FormatError(
+            f"{what} {text!r} can't be written to XMLBIF: it is empty, starts or ends with a space, or holds a character that "
+            "can't be printed. Rename it (net.rename), or save the network as .hbn"
+        )
+    return escape(text)

@@ -1,0 +1,379 @@
+"""Tables in databases through SQLAlchemy: SQLite here, and a real PostgreSQL server in the slow test."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hybridbn as hb
+from hybridbn.formats.database import shown
+from hybridbn.formats.tables import OutputExists
+
+needs = pytest.mark.usefixtures("alchemy")
+
+
+@pytest.fixture(scope="session")
+def alchemy():
+    return pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (pip install 'hybridbn[sql]')")
+
+
+def awkward():
+    """Every type with holes, integers that no float holds, names that must be quoted."""
+    return hb.Table(
+        {
+            "x": [1.5, None, -0.1, 1e-300],
+            "big": [2**53 + 1, None, -(2**62), 0],
+            'say "hi"; --': ["a", None, "O'Reilly %s :x", "é\n☃"],
+            "select": [True, None, False, True],
+            "%(k)s": ["u", "v", "u", None],
+            "état (1)": [1.0, 2.0, None, 4.0],
+        },
+        discrete=['say "hi"; --', "select", "%(k)s"],
+    )
+
+
+def same(left, right):
+    assert list(left.names) == list(right.names)
+    for name in left.names:
+        assert left.is_discrete(name) == right.is_discrete(name)
+        if left.is_discrete(name):
+            assert left.raw(name).tolist() == right.raw(name).tolist()
+        else:
+            np.testing.assert_array_equal(left[name], right[name])
+    for table in (left, right):  # integers that no float holds
+        assert [int(value) for value in table.to_pandas()["big"].dropna()] == [2**53 + 1, -(2**62), 0]
+
+
+@pytest.fixture
+def base(tmp_path, alchemy):
+    return f"sqlite+pysqlite:///{tmp_path / 'd.db'}"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL server of the test's own, on loopback."""
+    homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not homes:
+        pytest.skip("PostgreSQL is not installed (no /usr/lib/postgresql/*/bin/initdb)")
+    pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (pip install 'hybridbn[sql]')")
+    pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'psycopg[binary]')")
+    bin_folder, options = homes[-1].parent, {}
+    folder = Path(tempfile.mkdtemp(prefix="hybridbn-postgresql-"))
+    if os.getuid() == 0:  # PostgreSQL refuses to run as root
+        known = {user.pw_name for user in pwd.getpwall()}
+        user = pwd.getpwnam("postgres" if "postgres" in known else "nobody")
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        options = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+    def run(program, *arguments):
+        log = folder / "commands.log"
+        with open(log, "ab") as out:
+            subprocess.run(
+                [bin_folder / program, *arguments], check=True, stdout=out, stderr=out, cwd="/", timeout=60, **options
+            )
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = str(folder / "data")
+    try:
+        run("initdb", "-D", data, "-U", "tester", "-A", "trust", "--encoding", "UTF8", "--locale", "C")
+        run(
+            "pg_ctl",
+            "-D",
+            data,
+            "-w",
+            "-o",
+            f"-h 127.0.0.1 -p {port} -k {folder} -c fsync=off",
+            "start",
+            "-l",
+            str(folder / "log"),
+        )
+        yield f"postgresql+psycopg://tester:secret@127.0.0.1:{port}/postgres"
+    finally:
+        with contextlib.suppress(subprocess.SubprocessError):
+            run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["base", pytest.param("server", marks=pytest.mark.slow)])
+def place(request, alchemy):
+    """An empty database."""
+    url = request.getfixturevalue(request.param)
+    if request.param == "server":
+        with opened(alchemy, url) as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
+    return url
+
+
+@contextlib.contextmanager
+def opened(alchemy, url):
+    engine = alchemy.create_engine(url, poolclass=alchemy.pool.NullPool)
+    with engine.begin() as connection:
+        yield connection
+
+
+def tables(alchemy, url):
+    with opened(alchemy, url) as connection:
+        return sorted(alchemy.inspect(connection).get_table_names())
+
+
+# -- round trips ------------------------------------------------------------------------------------------------------
+
+
+def test_every_type_makes_the_trip(place):
+    table = awkward()
+    table.write(f"{place}?table=t")
+    again = hb.read_table(f"{place}?table=t")
+    same(table, again)
+    assert again.raw("select").tolist() == [True, None, False, True]
+    queried = hb.read_table(
+        f"{place}?query=SELECT * FROM t", discrete=["select"]
+    )  # SQLite gives its truth values as numbers
+    same(table.drop("select"), queried.drop("select"))
+
+
+def test_types_are_those_of_the_database(place, alchemy):
+    awkward().write(f"{place}?table=t")
+    with opened(alchemy, place) as connection:
+        found = {c["name"]: type(c["type"]).__name__.upper() for c in alchemy.inspect(connection).get_columns("t")}
+    assert found["x"].startswith("DOUBLE")
+    assert found["big"] == "BIGINT"
+    assert found["select"] == "BOOLEAN"
+    assert found["%(k)s"] == "TEXT"
+
+
+@pytest.mark.parametrize("name", ['My "table"; DROP', "select", "été", "50%"])
+def test_tables_names_are_quoted(name, place):
+    from urllib.parse import quote
+
+    table = hb.Table({"x": [1.0, 2.0]})
+    table.write(f"{place}?table={quote(name)}")
+    assert hb.read_table(f"{place}?table={quote(name)}")["x"].tolist() == [1.0, 2.0]
+
+
+def test_holes_are_filled_and_written_to_a_new_table(place, alchemy):
+    """The everyday use: read with NULLs, complete from a network, write beside it; the source stays as it is."""
+    rng = np.random.default_rng(1)
+    c = rng.integers(0, 2, 200)
+    x = np.where(rng.random(200) < 0.2, np.nan, rng.normal(3.0 * c, 1))
+    labels = [None if hole else "ab"[code] for code, hole in zip(c, rng.random(200) < 0.2, strict=True)]
+    hb.Table({"c": labels, "x": x}).write(f"{place}?table=incomplete")
+    table = hb.read_table(f"{place}?table=incomplete")
+    net = hb.fit([("c", "x")], table, potentials={"x": "gaussian"})
+    net.most_probable(table)
+    frame = table.to_pandas()
+    frame["c"] = [str(value) for value in net.posterior("c", table).mode()] if frame["c"].isna().any() else frame["c"]
+    frame["x"] = frame["x"].fillna(float(net.posterior("x", {}).mean()))
+    hb.Table(frame).write(f"{place}?table=complete")
+    again = hb.read_table(f"{place}?table=complete")
+    assert len(again) == 200
+    assert not np.isnan(again["x"]).any()
+    assert tables(alchemy, place) == ["complete", "incomplete"]
+    np.testing.assert_array_equal(hb.read_table(f"{place}?table=incomplete")["x"], x)
+
+
+def test_columns_and_kinds_may_be_chosen(place):
+    hb.Table({"x": [1.0, None], "k": [1, 2], "c": ["a", "b"]}).write(f"{place}?table=t")
+    table = hb.read_table(f"{place}?table=t", columns=["k", "c"], discrete=["k"])
+    assert list(table.names) == ["k", "c"]
+    assert table.raw("k").tolist() == [1, 2]
+    with pytest.raises(hb.TableError, match="there is no column 'q'; the columns are 'x', 'k', 'c'"):
+        hb.read_table(f"{place}?table=t", columns=["q"])
+
+
+def test_empty_tables_and_many_rows(place):
+    hb.Table({"x": np.arange(25_000.0)}).write(f"{place}?table=many")
+    assert hb.read_table(f"{place}?table=many")["x"].sum() == 25_000 * 24_999 / 2
+    assert len(hb.read_table(f"{place}?query=SELECT x FROM many WHERE x < 0", continuous=["x"])) == 0
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_there_stays_unless_it_may_be_replaced(place, alchemy):
+    hb.Table({"x": [1.0]}).write(f"{place}?table=t")
+    with pytest.raises(OutputExists, match="there is a table 't' already; overwrite=True would replace it"):
+        hb.Table({"y": [2.0]}).write(f"{place}?table=t")
+    hb.Table({"y": [2.0, 3.0]}).write(f"{place}?table=t", overwrite=True)
+    assert list(hb.read_table(f"{place}?table=t").names) == ["y"]
+    with opened(alchemy, place) as connection:
+        connection.exec_driver_sql("CREATE VIEW v AS SELECT * FROM t")
+    with pytest.raises(OutputExists, match="there is a view 'v' already"):
+        hb.Table({"y": [2.0]}).write(f"{place}?table=v", overwrite=True)
+    assert len(hb.read_table(f"{place}?table=v")) == 2
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nothing_is_written_on_failure(overwrite, place, alchemy, monkeypatch):
+    if overwrite:
+        hb.Table({"old": [1.0]}).write(f"{place}?table=t")
+    before = tables(alchemy, place)
+
+    from hybridbn.formats import database
+
+    calls = []
+    original = database.cell_values
+
+    def breaking(table, name):
+        calls.append(name)
+        if len(calls) > 4:
+            raise RuntimeError("halfway")
+        return original(table, name)
+
+    monkeypatch.setattr(database, "_CHUNK", 2)
+    monkeypatch.setattr(database, "cell_values", breaking)
+    with pytest.raises(RuntimeError, match="halfway"):
+        hb.Table({"x": np.arange(10.0), "y": np.arange(10.0)}).write(f"{place}?table=t", overwrite=overwrite)
+    assert len(calls) >= 4  # some rows had gone out
+    assert tables(alchemy, place) == before
+    if overwrite:
+        assert list(hb.read_table(f"{place}?table=t").names) == ["old"]
+
+
+@pytest.mark.slow
+def test_text_that_postgresql_refuses_leaves_nothing(server, alchemy):
+    table = hb.Table({"c": ["fine"] * 15_000 + ["nul \0 inside"]})
+    with pytest.raises(hb.FormatError, match="the database refuses") as caught:
+        table.write(f"{server}?table=nul")
+    assert "secret" not in str(caught.value)
+    assert "nul" not in tables(alchemy, server)
+
+
+@pytest.mark.slow
+def test_postgresql_reads_schemas_numerics_and_only_reads(server, alchemy):
+    with opened(alchemy, server) as connection:
+        connection.exec_driver_sql('CREATE SCHEMA IF NOT EXISTS "My Schema"')
+        connection.exec_driver_sql('DROP TABLE IF EXISTS "My Schema".t')
+        connection.exec_driver_sql('CREATE TABLE "My Schema".t (n numeric(8, 3), s smallint, v varchar(9), f real)')
+        connection.exec_driver_sql(
+            """INSERT INTO "My Schema".t VALUES (1.125, 3, 'a', 0.5), (NULL, NULL, NULL, 'NaN')"""
+        )
+    table = hb.read_table(f"{server}?schema=My%20Schema&table=t")
+    np.testing.assert_array_equal(table["n"], [1.125, np.nan])
+    np.testing.assert_array_equal(table["f"], [0.5, np.nan])
+    assert table.raw("v").tolist() == ["a", None]
+    hb.Table({"x": [1.0]}).write(f"{server}?schema=My%20Schema&table=u", overwrite=True)
+    assert len(hb.read_table(f"{server}?schema=My%20Schema&table=u")) == 1
+    with pytest.raises(hb.FormatError, match="read-only transaction"):
+        hb.read_table(f'{server}?query=WITH gone AS (DELETE FROM "My Schema".t RETURNING n) SELECT * FROM gone')
+    assert len(hb.read_table(f"{server}?schema=My%20Schema&table=t")) == 2
+    with pytest.raises(hb.FormatError, match=r"postgresql.*the database refuses") as caught:
+        hb.read_table(server.replace("/postgres", "/absent") + "?table=t")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(hb.TableError, match="has 66 bytes, and postgresql allows 63"):
+        hb.Table({"é" * 33: [1.0]}).write(f"{server}?table=long")
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ("?table=absent", "there is no table 'absent'; the tables are 't'"),
+        ("?query=SELECT * FROM absent", "the database refuses"),
+        ("?query=DROP TABLE t", "is not one SELECT statement"),
+        ("?query=SELECT 1; DROP TABLE t", "is not one SELECT statement"),
+        ("?query=", "is no address of a table"),
+        ("", "is no address of a table"),
+        ("?table=", "is no address of a table"),
+    ],
+)
+def test_bad_addresses_and_queries_are_refused(rest, reason, base):
+    hb.Table({"x": [1.0]}).write(f"{base}?table=t")
+    with pytest.raises(hb.HybridBNError, match=reason):
+        hb.read_table(base + rest)
+    assert len(hb.read_table(f"{base}?query=SELECT x, ';' AS c FROM t; ")) == 1
+
+
+@needs
+def test_unknown_databases_and_drivers(tmp_path):
+    with pytest.raises(
+        hb.FormatError, match=r"only files, sqlite:///file\.db.table=t and databases that SQLAlchemy knows"
+    ):
+        hb.read_table("gopher://me:secret@host/base?table=t")
+    with pytest.raises(hb.HybridBNError, match=r"oracle.*driver is missing") as caught:
+        hb.read_table("oracle+cx_oracle://me:secret@host/base?table=t")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(hb.FormatError, match="sqlite"):
+        hb.read_table(f"sqlite+pysqlite:///{tmp_path}/no/such/folder.db?table=t")
+
+
+def test_binary_data_is_refused(base, alchemy):
+    with opened(alchemy, base) as connection:
+        connection.exec_driver_sql("CREATE TABLE t (b BLOB)")
+        connection.exec_driver_sql("INSERT INTO t VALUES (NULL), (x'00ff')")
+    with pytest.raises(hb.TableError, match="column 'b', row 1: binary data"):
+        hb.read_table(f"{base}?table=t")
+
+
+def test_databases_that_create_tables_outside_of_transactions(base, alchemy, monkeypatch):
+    from hybridbn.formats import database
+
+    monkeypatch.setattr(database, "_TRANSACTIONAL", ())
+    table = hb.Table({"x": [1.0, 2.0]})
+    table.write(f"{base}?table=t")
+    with pytest.raises(OutputExists, match="sqlite can't replace it in one transaction; write to a new name"):
+        table.write(f"{base}?table=t", overwrite=True)
+    assert tables(alchemy, base) == ["t"]
+
+
+def test_without_sqlalchemy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(hb.HybridBNError, match=r"install it with: pip install 'hybridbn\[sql\]'") as caught:
+        hb.read_table("postgresql://me:secret@host/base?table=t")
+    assert "secret" not in str(caught.value)
+
+
+def test_passwords_are_never_shown():
+    assert shown("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
+    assert shown("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
+
+
+# -- Arrow batches ----------------------------------------------------------------------------------------------------
+
+
+def test_arrow_batches_from_a_driver(tmp_path):
+    pytest.importorskip(
+        "adbc_driver_sqlite", reason="the ADBC driver is not installed (pip install adbc-driver-sqlite)"
+    )
+    table = hb.Table({"x": [1.5, None, -2.0], "k": [1, None, 3], 'c "q"': ["a", None, "b"]})
+    table.write(f"sqlite:///{tmp_path / 'd.db'}?table=my%20t")
+    url = f"adbc+sqlite:///{tmp_path / 'd.db'}"
+    again = hb.read_table(f"{url}?table=my%20t")
+    np.testing.assert_array_equal(again["x"], table["x"])
+    np.testing.assert_array_equal(again["k"], table["k"])
+    assert again.raw('c "q"').tolist() == ["a", None, "b"]
+    assert list(hb.read_table(f"{url}?table=my%20t", columns=["k", "x"]).names) == ["k", "x"]
+    assert len(hb.read_table(f'{url}?query=SELECT * FROM "my t" WHERE x > 0')) == 1
+    with pytest.raises(hb.FormatError, match=r"the database refuses.*absent"):
+        hb.read_table(f"{url}?table=absent")
+    with pytest.raises(hb.TableError, match="is not one SELECT"):
+        hb.read_table(f"{url}?query=DELETE FROM t")
+    with pytest.raises(hb.FormatError, match="read through ADBC only"):
+        table.write(f"{url}?table=other")
+    with pytest.raises(hb.HybridBNError, match=r"no ADBC driver 'nowhere'.*pip install adbc-driver-nowhere"):
+        hb.read_table("adbc+nowhere://me:secret@host/base?table=t")
+
+
+@pytest.mark.slow
+def test_arrow_batches_from_postgresql(server, alchemy):
+    pytest.importorskip("adbc_driver_postgresql", reason="the ADBC driver is not installed")
+    with opened(alchemy, server) as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS batches")
+        connection.exec_driver_sql("CREATE TABLE batches (n numeric(8, 3), s smallint, v text, f float8, b boolean)")
+        connection.exec_driver_sql(
+            "INSERT INTO batches VALUES (1.125, 3, 'a', 0.5, true), (NULL, NULL, NULL, NULL, NULL)"
+        )
+    table = hb.read_table("adbc+" + server.replace("+psycopg", "") + "?table=batches")
+    for name, value in {"n": 1.125, "s": 3.0, "f": 0.5}.items():
+        np.testing.assert_array_equal(table[name], [value, np.nan])
+    assert table.raw("v").tolist() == ["a", None]
+    assert table.raw("b").tolist() == [True, None]
