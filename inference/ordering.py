@@ -15,6 +15,8 @@ HOPELESS = 1e13
 MOST_TRIES = 300
 WORTH_A_TRY = 2e4
 """Cells, for each vertex, that pay for one more try: about the time it takes to eliminate them."""
+PATIENCE = 40
+"""So many tries in a row may bring nothing."""
 NOISE = 0.3
 
 
@@ -96,9 +98,14 @@ def best_order(
             best = min(best, _greedy(score, list(around), logs, names, kept), key=_total)
     tries = int(min(MOST_TRIES, best.total / (WORTH_A_TRY * max(len(names), 1)))) if best.total < HOPELESS else 0
     generator = random.Random(0)
+    found = 0
     for number in range(tries):
         shaken = _shaken(_weight if number % 3 else _fill, generator)
-        best = min(best, _greedy(shaken, list(around), logs, names, kept), key=_total)
+        order = _greedy(shaken, list(around), logs, names, kept)
+        if order.total < best.total:
+            best, found = order, number
+        elif number - found >= PATIENCE:
+            break
     return best
 
 
