@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import CellAxis, NodeAxis, StateAxis
@@ -105,8 +106,7 @@ class PotentialSource:
         array = self._arranged(array)
         if self.masked:
             known = evidence.findings[child].observed
-            array = np.where(known, array, 1.0)
-            scale = np.where(known, scale, 0.0)
+            array, scale = _or(array, known, 1.0), np.where(known, scale, 0.0)
         if any(isinstance(variable, Continuous) for variable in self.potential.variables):
             return rescaled(array, scale, self.rows)
         return array, scale
@@ -160,6 +160,14 @@ class PotentialSource:
 
     def _shape_with_rows(self, array: Values, known: Any) -> tuple[int, ...]:
         return (*array.shape[: len(self.potential.scope)], len(known))
+
+
+def _or(array: Values, known: NDArray[np.bool_], value: float) -> Values:
+    """Return an array with a value in the rows (last) that are not known, itself changed where it is nobody else's."""
+    if array.shape[-1] != len(known) or not array.flags.writeable:
+        return np.where(known, array, value)
+    array[..., ~known] = value
+    return array
 
 
 def _filled(finding: Finding) -> Values:

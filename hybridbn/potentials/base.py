@@ -121,7 +121,8 @@ class Potential(ABC):
         Returns
         -------
         values : ndarray
-            One dimension for each name of `scope`, and the rows last where an axis is per row.
+            One dimension for each name of `scope`, and the rows last where an axis is per row. It may be changed by the
+            caller unless it is read-only.
         log_scale : float or ndarray (rows,)
             The density is ``values * exp(log_scale)``.
         """

@@ -82,15 +82,24 @@ class Multinomial(Potential):
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Look the points up; a read-only view of the table where each axis is all states in order, or one state."""
         places: list[slice] = []
-        for name, states in zip(self.scope, self.table.shape, strict=True):
+        moving: list[int] = []
+        for place, (name, states) in enumerate(zip(self.scope, self.table.shape, strict=True)):
             axis = axes[name]
             if axis is all_states(states):
                 places.append(slice(None))
             elif axis.shape == (1,):
                 places.append(slice(axis[0], axis[0] + 1))
+            elif axis.ndim == 2 and len(axis) == 1 and not moving:
+                places.append(slice(None))
+                moving.append(place)
             else:
                 return self.table[tuple(spread(axes, self.scope))], 0.0
-        return self.table[tuple(places)], 0.0
+        if not moving:
+            return self.table[tuple(places)], 0.0
+        # the state of one variable in each row: several times faster than general indexing
+        place = moving[0]
+        rows = np.moveaxis(self.table[tuple(places)], place, -1).take(axes[self.scope[place]][0], axis=-1, mode="clip")
+        return np.expand_dims(rows, place), 0.0
 
     @cached_property
     def has_zeros(self) -> bool:
