@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.atomic import write_atomically
-from hybridbn.formats.tabular import binned
+from hybridbn.formats.tabular import binned, plain_states
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
 
@@ -151,18 +151,7 @@ def _word(text: str, plain: re.Pattern[str], what: str) -> str:
 
 
 def _states(variable: Discrete) -> list[str]:
-    wrong = [state for state in variable.states if type(state) not in _PLAIN]
-    if wrong:
-        raise FormatError(
-            f"{variable.name!r}: the state {wrong[0]!r} is a {type(wrong[0]).__name__}; "
-            "files hold only text, integers, floats and booleans as states"
-        )
-    texts = [state if isinstance(state, str) else repr(state) for state in variable.states]
-    if len(set(texts)) < len(texts):
-        twice = next(text for text in texts if texts.count(text) > 1)
-        raise FormatError(
-            f"{variable.name!r}: two states would both be written as {twice!r} in BIF; save the network as .hbn"
-        )
+    texts = plain_states(variable, "BIF")
     return [_word(text, _STATE, f"{variable.name!r}: the state {text!r}") for text in texts]
 
 
