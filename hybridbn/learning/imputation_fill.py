@@ -93,10 +93,12 @@ class Filler:
         cells: Cells = {name: table.column(name) for name in table.names}
         holes = {name: holes_of(table, name) for name in table.names}
         found = self._within(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
+        binned = any(isinstance(self.network.variable(name), Discrete) for name in self.donors if name in self.network)
+        level = levels(-1, rows) if binned else {}
         for name in table.names:
             if holes[name].any():
-                level = levels(-1, rows)[name] if name in self.donors else np.zeros(0)
-                cells[name] = np.where(holes[name], self._own(table, name, found[name], level), cells[name])
+                own = self._own(table, name, found[name], level.get(name, np.zeros(0)))
+                cells[name] = np.where(holes[name], own, cells[name])
         if self.matching is not None:
             level_of = levels(-2, rows).__getitem__
             for name, values in self.matching.matched(cells, holes, level_of).items():
