@@ -186,8 +186,8 @@ class ConditionalGaussian:
                 own = concerned[start : start + step]
                 # impossible rows are marked, and named together with those of other parts
                 logs = self._prior([names[place] for place in places], known, own, replace(options, impossible="nan"))
-                row, place = np.nonzero(np.isfinite(logs))
-                logs[row, place] += self._solved(values[own[row]], result[own[row]] + steps[place])[1]
+                row, possible = np.nonzero(np.isfinite(logs))
+                logs[row, possible] += self._solved(values[own[row]], result[own[row]] + steps[possible])[1]
                 best = logs.max(axis=1)
                 impossible.extend(own[~np.isfinite(best)].tolist())
                 with np.errstate(invalid="ignore"):

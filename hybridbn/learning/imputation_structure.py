@@ -183,21 +183,37 @@ class _Design:
     def of(
         cls, table: Table, numbers: Sequence[str], discrete: Sequence[str], observed: Mapping[str, float]
     ) -> _Design:
-        columns: list[Values] = []
-        places = {}
+        columns = []
         for name in numbers:
             values = table.column(name) - table.column(name).mean()
             deviation = float(np.sqrt(np.square(values).mean()))
-            places[name] = np.array([len(columns)])
             columns.append(values / (deviation or 1.0))
+        stacked, rows = np.array(columns).reshape(len(columns), len(table)), len(table)
+        places = {name: np.array([i]) for i, name in enumerate(numbers)}
+        codes, sizes, total = {}, {}, len(numbers)
         for name in discrete:
-            codes, size = table.column(name), _states(table, name)
+            size = _states(table, name)
             # a state of few rows would get whatever effect these have
-            if numbers and size * _ROWS_A_STATE <= len(table):
-                places[name] = np.arange(len(columns), len(columns) + size)
-                columns.extend((codes == code) - np.mean(codes == code) for code in range(size))
-        stacked = np.array(columns).reshape(len(columns), len(table))
-        return cls(stacked @ stacked.T, places, {name: observed.get(name, float(len(table))) for name in numbers})
+            if numbers and size * _ROWS_A_STATE <= rows:
+                codes[name], sizes[name] = table.column(name), size
+                places[name] = np.arange(total, total + size)
+                total += size
+        products = np.zeros((total, total))
+        products[: len(numbers), : len(numbers)] = stacked @ stacked.T
+        # indicators are counted, as arrays of them would be large
+        counts = {name: np.bincount(codes[name], minlength=size) for name, size in sizes.items()}
+        for position, name in enumerate(sizes):
+            for number in range(len(numbers)):
+                sums = np.bincount(codes[name], stacked[number], sizes[name])
+                products[number, places[name]] = products[places[name], number] = sums
+            products[places[name], places[name]] = counts[name]
+            products[np.ix_(places[name], places[name])] -= np.outer(counts[name], counts[name]) / rows
+            for other in list(sizes)[:position]:
+                both = joint_counts([codes[name], codes[other]], [sizes[name], sizes[other]])
+                both = both.reshape(sizes[name], sizes[other]) - np.outer(counts[name], counts[other]) / rows
+                products[np.ix_(places[name], places[other])] = both
+                products[np.ix_(places[other], places[name])] = both.T
+        return cls(products, places, {name: observed.get(name, float(rows)) for name in numbers})
 
 
 class _Search:
