@@ -362,26 +362,6 @@ def test_a_learned_network_serves_new_rows() -> None:
 # -- constraints -----------------------------------------------------------------------------------------------------
 
 
-def test_a_learned_network_brings_along_what_it_was_learned_with() -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.exponential(size=200), "y": rng.normal(size=200).round(1), "one": "a"})
-    frame["x"] += frame["y"] ** 2
-    frame = frame.mask(rng.random(frame.shape) < 0.2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = hb.impute(frame, bounds={"x": (0, None)}, details=True, random_state=1)
-        again = hb.impute(frame, network=found.network, random_state=1)
-    pd.testing.assert_frame_equal(again, found.table)
-    with pytest.raises(hb.TableError, match="bounds of its own"):
-        hb.impute(frame, network=found.network, bounds={"x": (0, 1)})
-    with pytest.raises(hb.TableError, match="has the columns"):
-        hb.impute(frame[["x"]], network=found.network)
-    changed = found.network.copy()
-    changed.remove_node("y")
-    with pytest.raises(hb.NetworkError, match=r"del network\.graph\['imputation'\]"):
-        hb.impute(frame, network=changed)
-
-
 def test_bounds_hold_in_learned_networks() -> None:
     frame = mixed()[["x", "y", "count", "kind"]]
     filled = hb.impute(frame, bounds={"x": (-1, 1), "count": (3, 6), "y": "observed"}, random_state=0)
@@ -407,43 +387,6 @@ def test_skipped_columns_are_not_even_read() -> None:
     filled = hb.impute(frame, skip="strange", random_state=0)
     assert filled["strange"].tolist() == frame["strange"].tolist()
     assert not filled[["x", "y"]].isna().any().any()
-
-
-def test_numbers_have_as_many_decimals_as_those_of_their_column() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(10, 3, size=200)
-    frame = pd.DataFrame(
-        {"one": x.round(1), "three": (x + rng.normal(size=200)).round(3), "all": x + rng.normal(size=200)}
-    ).mask(rng.random((200, 3)) < 0.3)
-    frame["few"] = [1.5] * 5 + [2.5] * 14 + [np.nan] * 181
-
-    def whole(filled: pd.DataFrame, name: str, decimals: int) -> bool:
-        return bool((filled[name] == filled[name].round(decimals)).all())
-
-    for filled in hb.impute(frame, draws=2, donors=False, random_state=0):
-        assert whole(filled, "one", 1)
-        assert whole(filled, "three", 3)
-        assert not whole(filled, "all", 6)
-        assert not whole(filled, "few", 6)
-        assert filled["one"].max() > frame["one"].max() or filled["one"].nunique() > frame["one"].nunique()
-    exact = hb.impute(frame, full_precision=True, donors=False, random_state=0)
-    rounded = hb.impute(frame, donors=False, random_state=0)
-    assert not whole(exact, "one", 6)
-    np.testing.assert_array_equal(exact["one"].round(1), rounded["one"])
-    np.testing.assert_array_equal(exact["all"], rounded["all"])
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.05, 2.0), (0.0, 0.31), (0.11, 0.19)])
-def test_bounds_hold_for_rounded_numbers(low: float, high: float) -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.uniform(0, high + 0.3, size=2000).round(1)}).mask(rng.random((2000, 1)) < 0.5)
-    filled = hb.impute(frame.assign(y=rng.normal(size=2000)), bounds={"x": (low, high)}, donors=False, random_state=0)
-    drawn = filled.loc[frame["x"].isna(), "x"]
-    assert drawn.between(low, high).all()
-    # where there is no such number between the bounds, they come first
-    if high > 0.2:
-        assert set(drawn) == set((np.arange(np.ceil(low * 10), np.floor(high * 10) + 1) / 10).round(1))
-    assert not np.signbit(drawn).any()
 
 
 def test_whole_numbers_stay_whole() -> None:
