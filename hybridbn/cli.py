@@ -136,6 +136,12 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         help="limits of a column (either may be left out), or 'observed' for the observed range of all columns",
     )
 
+    what.add_argument(
+        "--full-precision",
+        action="store_true",
+        help="leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their column (six at most)",
+    )
+
     model = impute.add_argument_group("the model")
     model.add_argument(
         "--structure",
@@ -302,6 +308,7 @@ def _impute(options: argparse.Namespace) -> int:
             ("target", None),
             ("potentials", "auto"),
             ("rounds", None),
+            ("full_precision", False),
             ("donors", True),
             ("save_model", None),
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +15,9 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from hybridbn.errors import TableError
 from hybridbn.estimator_input import column_names, opened_features, read_features
 from hybridbn.fitting.choice import Potentials
-from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_frames import Original, holes_of
-from hybridbn.learning.imputation_keys import given_keys, row_keys, seed_of
-from hybridbn.learning.imputation_learning import learned
+from hybridbn.learning.imputation_keys import given_keys, row_keys
+from hybridbn.learning.imputation_learning import Settings, fit_imputation
 from hybridbn.learning.imputation_model import Model, rows_of
 from hybridbn.network import Network
 
@@ -33,7 +33,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other rows, so
         that a transformed batch has the rows of its parts; rows with the very same cells get different draws, in
         their order.
-    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, donors, rounds
+    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, full_precision, donors, rounds
         As in `impute`; the columns of an array are called x0, x1, ...
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes in `fit`.
@@ -92,6 +92,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         include: str | Iterable[str] = (),
         bounds: Mapping[str, Any] | str | None = None,
         integers: str | Iterable[str] | None = None,
+        full_precision: bool = False,
         donors: bool = True,
         indicators: bool = False,
         handle_unknown: str = "missing",
@@ -110,6 +111,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.include = include
         self.bounds = bounds
         self.integers = integers
+        self.full_precision = full_precision
         self.donors = donors
         self.indicators = indicators
         self.handle_unknown = handle_unknown
@@ -140,24 +142,14 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if isinstance(features, np.ndarray):
                 read_features(features)  # says which cell is neither text nor a number
             raise
-        self._seed = seed_of(self.random_state)
-        model, chain = learned(
-            table,
-            self.structure,
-            self.target,
-            self.potentials,
-            self.include,
-            self.bounds,
-            self.integers,
-            self.donors,
-            self.rounds,
-            np.random.default_rng(self._seed),
-            Options(self.tolerance, "raise", self.max_bytes),
-            original.ranges(),
+        settings = Settings(
+            **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)}
         )
-        self.model_ = model
-        self.network_ = None if model.filler is None else model.filler.network
-        self.history_ = [] if chain is None else chain.history
+        fitted = fit_imputation(table, settings, original.ranges())
+        model = self.model_ = fitted.model
+        self._seed = fitted.seed
+        self.network_ = None if model.filler is None else model.network
+        self.history_ = fitted.history
         self._indicated = tuple(n for n in original.names if n in model.columns.variables and holes_of(table, n).any())
         return self
 
@@ -175,10 +167,10 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         unknown = "error" if self.handle_unknown == "error" else "missing"
         rows = rows_of(original, self.model_, unknown)
         keys = row_keys(rows.working) if rows.working.names else given_keys(range(original.rows), original.rows)
-        filled = self.model_.completed(rows, self.strategy, keys, self._seed)
+        fills = self.model_.fill(rows, self.strategy, keys, self._seed)
         nowhere = np.zeros(original.rows, dtype=bool)
         added = {f"{n}_imputed": rows.holes.get(n, nowhere) for n in self._indicated} if self.indicators else {}
-        completed = original.completed(filled, added)
+        completed = original.completed(self.model_.completed(rows, fills), added)
         return _as_it_came(features, completed, names)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

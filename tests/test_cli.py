@@ -186,6 +186,24 @@ def test_saved_model_gives_the_same_cells_and_knows_constants() -> None:
     completed("t.csv", "c.csv", "--model", "m.hbn", "--draws", "2")
 
 
+@pytest.mark.filterwarnings("ignore:columns 'one' have the same value")
+@pytest.mark.parametrize("draws", [None, 2])
+def test_python_gives_what_the_command_gives(draws: int | None) -> None:
+    made = frame().assign(skewed=lambda f: np.round(np.exp(f["x"]), 2), one=1.5).drop(columns=["id", "code"])
+    made.loc[5:60:5, ["skewed", "one"]] = None
+    made.to_csv("t.csv", index=False)
+    options = () if draws is None else ("--draws", str(draws))
+    assert run(["impute", "t.csv", "a.csv", *options, "--save-model", "m.hbn", "--seed", "3", "--quiet"]) == 0
+    table, given = hb.read_table("t.csv"), {"random_state": 3, "keys": range(len(made))}
+    found = hb.impute(table, draws=draws, **given)
+    found = [found] if draws is None else found
+    expected = hb.read_table("a.csv").to_pandas().drop(columns="draw", errors="ignore")
+    pd.testing.assert_frame_equal(pd.concat([t.to_pandas() for t in found], ignore_index=True), expected)
+    # what goes along with the network is honored too: constants, donors, decimals
+    again = hb.impute(table, network=hb.load("m.hbn"), **given)
+    pd.testing.assert_frame_equal(again.to_pandas(), found[0].to_pandas())
+
+
 def test_a_network_of_ones_own() -> None:
     c, x = hb.Discrete("c", states=("a", "b")), hb.Continuous("x")
     network = hb.Network(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -101,3 +103,34 @@ def test_arcs_follow_what_depends_on_what() -> None:
     # no category depends on a number
     assert not any(child in "abd" for parent, child in arcs if parent in "xy")
     assert len(conditional_gaussian_arcs(table, most_parents=1)) <= 4
+
+
+def test_the_search_for_arcs_does_not_grow_with_rows_times_states() -> None:
+    rng = np.random.default_rng(0)
+    c = rng.integers(300, size=30_000)
+    table = hb.Table({"c": [f"s{i}" for i in c], "x": c % 7 + rng.normal(size=len(c))})
+    tracemalloc.start()
+    try:
+        assert conditional_gaussian_arcs(table) == [("c", "x")]
+        # an indicator for each row and state would take 72 MB
+        assert tracemalloc.get_traced_memory()[1] < 2e7
+    finally:
+        tracemalloc.stop()
+
+
+def test_hidden_numbers_are_drawn_from_their_conditional_normal_distribution() -> None:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(4, 4))
+    z = pd.DataFrame(rng.normal(size=(400, 4)) @ root.T, columns=list("abcd"))
+    closed = conditional_gaussian(hb.fit([("a", "b"), ("a", "c"), ("b", "c"), ("c", "d"), ("a", "d")], z, "gaussian"))
+    assert closed is not None
+    values = z[list(closed.numbers)].to_numpy()[:50].copy()
+    values[rng.random(values.shape) < 0.5] = np.nan
+    expected, density = closed._solved(values, np.zeros(50, dtype=np.intp))
+    mean, covariance = closed.means[0], np.linalg.inv(closed.precisions[0])
+    for row, given in enumerate(values):
+        o, h = np.flatnonzero(~np.isnan(given)), np.flatnonzero(np.isnan(given))
+        pull = np.linalg.solve(covariance[np.ix_(o, o)], given[o] - mean[o])
+        np.testing.assert_allclose(expected[row, h], mean[h] + covariance[np.ix_(h, o)] @ pull)
+        seen = stats.multivariate_normal(mean[o], covariance[np.ix_(o, o)]).logpdf(given[o]) if len(o) else 0.0
+        np.testing.assert_allclose(density[row], seen, atol=1e-9)

@@ -20,7 +20,7 @@ from typing import Any
 import hybridbn
 from hybridbn.commands.assembling import assembled
 from hybridbn.commands.checking import modeled, refuse_unknown
-from hybridbn.commands.filling import Filling, given, learn, network_of, of_networks, wishes_of
+from hybridbn.commands.filling import Filling, given, learn, of_networks, wishes_of
 from hybridbn.commands.places import Place, Taken, opened_source, place_of, refuse_taken, spooled
 from hybridbn.commands.profile import Profile, profiled
 from hybridbn.commands.request import Request, refuse_clashes, refuse_contradictions, refuse_present, refuse_strangers
@@ -33,6 +33,7 @@ from hybridbn.commands.writing import Writer
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.hbn import load, save
+from hybridbn.learning.imputation_learning import Settings
 from hybridbn.network import Network
 from hybridbn.table import Table
 
@@ -183,44 +184,43 @@ def _learn(run: _Run, model: Network | None) -> None:
         with _named(run):
             names = modeled(profile, model, request, run.terminal)
         table = profile.table(names)
+        settings = _settings(run, names)
         if model is not None:
-            whole = [name for name in names if profile.columns[name].kind == "number" and profile.columns[name].integer]
-            run.filling = given(
-                model,
-                table,
-                strategy=request.strategy,
-                bounds=request.bounds,
-                whole=whole,
-                draws=request.draws,
-                seed=request.seed,
-            )
+            run.filling = given(model, table, settings, strategy=request.strategy, draws=request.draws)
             refuse_unknown(profile, run.filling, request, run.terminal)
             return
         history = work.json("history.json")
         count = request.draws or 1
         if history is not None:
             networks = [load(work.path(f"model-{draw}.hbn")) for draw in range(count)]
-            run.filling = of_networks(networks, request.strategy, request.seed, history)
+            run.filling = of_networks(networks, settings, strategy=request.strategy, history=history)
             return
         run.terminal.step("learning")
-        run.filling = learn(
-            table,
-            draws=request.draws,
-            strategy=request.strategy,
-            structure=request.structure,
-            target=request.target,
-            potentials=request.potentials,
-            include=[name for name in request.include if name in names],
-            bounds=request.bounds,
-            whole=[name for name in names if profile.columns[name].kind == "number" and profile.columns[name].whole],
-            donors=request.donors,
-            rounds=request.rounds,
-            seed=request.seed,
-            ranges=getattr(run.source, "ranges", {}),
-        )
+        ranges = getattr(run.source, "ranges", {})
+        run.filling = learn(table, settings, ranges, strategy=request.strategy, draws=request.draws)
     for draw in range(count):
-        save(network_of(run.filling.models[draw]), work.path(f"model-{draw}.hbn"))
+        save(run.filling.models[draw].network, work.path(f"model-{draw}.hbn"))
     work.put_json("history.json", run.filling.history)
+
+
+def _settings(run: _Run, names: list[str]) -> Settings:
+    request = run.request
+    numbers = {name: run.profile.columns[name] for name in names if run.profile.columns[name].kind == "number"}
+    return Settings(
+        structure=request.structure,
+        target=request.target,
+        potentials=request.potentials,
+        include=[name for name in request.include if name in names],
+        bounds=request.bounds,
+        integers=[name for name, column in numbers.items() if column.integer],
+        # of the whole table, though only a sample is learned from
+        decimals={
+            name: d for name, c in numbers.items() if (d := c.imputed_decimals(request.full_precision)) is not None
+        },
+        donors=request.donors,
+        rounds=request.rounds,
+        random_state=request.seed,
+    )
 
 
 @contextmanager
@@ -317,7 +317,7 @@ def _finishing(run: _Run) -> None:
     """Write what goes with the output, and note that only its name is missing."""
     request = run.request
     if request.save_model is not None:
-        save(network_of(run.filling.models[0]), request.save_model)
+        save(run.filling.models[0].network, request.save_model)
     if request.report is not None:
         from hybridbn.commands.report import page
 
@@ -337,8 +337,7 @@ def _finishing(run: _Run) -> None:
 
 def _facts(run: _Run) -> list[tuple[str, str]]:
     request, profile = run.request, run.profile
-    model = run.filling.models[0]
-    network = None if model.filler is None else model.filler.network
+    network = run.filling.models[0].network
     columns = f"{len(run.source.names)} columns, {len(run.filling.names)} of them in the model"
     learned = (
         f"{len(profile.sample_rows):,} of {profile.rows:,} rows"
@@ -350,7 +349,7 @@ def _facts(run: _Run) -> list[tuple[str, str]]:
     else:
         origin = f"learned from {learned}, structure {request.structure}, {len(run.filling.history)} rounds"
     arcs = (
-        "nothing depends on anything" if network is None else f"{len(network)} nodes, {network.number_of_edges()} arcs"
+        "nothing depends on anything" if not len(network) else f"{len(network)} nodes, {network.number_of_edges()} arcs"
     )
     return [
         ("output", request.output),

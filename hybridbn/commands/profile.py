@@ -16,6 +16,7 @@ from hybridbn.columns import Cells, state_kind
 from hybridbn.commands.sources import Block, Kinds, Source
 from hybridbn.errors import TableError
 from hybridbn.formats.reading import Wish, relocated, typed
+from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
@@ -44,8 +45,10 @@ class ColumnProfile:
     ----------
     kind : "number", "states" or None
         None where no cell is observed.
-    integer, whole : bool
-        Whether all numbers are of an integer type; whether all are whole.
+    integer : bool
+        Whether all numbers are of an integer type.
+    decimals : int or None
+        How many all numbers have at most; None where there are more than six.
     low, high : float
     observed, missing : int
     codes : mapping from state to int
@@ -63,7 +66,7 @@ class ColumnProfile:
     name: str
     kind: str | None = None
     integer: bool = True
-    whole: bool = True
+    decimals: int | None = 0
     low: float = math.inf
     high: float = -math.inf
     observed: int = 0
@@ -79,6 +82,16 @@ class ColumnProfile:
     def identifier(self) -> bool:
         """Whether all of many states differ, or there are too many to be anything else."""
         return self.overflowing or (self.kind == "states" and _IDENTIFIER_ROWS <= len(self.first) == self.observed)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all numbers are whole."""
+        return self.decimals == 0
+
+    def imputed_decimals(self, full_precision: bool) -> int | None:
+        """Return how many decimals imputed numbers get, None for all of them."""
+        few = self.observed < ROUNDED_ROWS or full_precision
+        return self.decimals if self.whole or not few else None
 
     def taken(self, cells: Cells, start: int) -> NDArray[Any]:
         """Take some cells in; return them as numbers, or as codes of the states so far, NaN where one is missing."""
@@ -99,7 +112,7 @@ class ColumnProfile:
             return self._states(cells, start, holes)
         seen = cells.array[~holes]
         self.integer = self.integer and cells.integer
-        self.whole = self.whole and bool((seen == np.floor(seen)).all())
+        self.decimals = None if self.decimals is None else decimals_of(seen, self.decimals)
         self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
         return np.asarray(cells.array, dtype=np.float64)
 

@@ -35,6 +35,7 @@ class Request:
     include: tuple[str, ...] = ()
     bounds: Any = None
     unknown: str = "error"
+    full_precision: bool = False
     donors: bool = True
     rounds: int | None = None
     report: str | None = None

@@ -205,6 +205,15 @@ def _moments(values: list[Values], cells: Codes, size: int, weights: Values | No
         means[:, j] = np.where(n > 0, mean, 0.0)
         centered.append(column - mean[cells])
     products = np.empty((size, len(values), len(values)))
+    if size <= len(values):
+        # few cells of many columns: a product of matrices for each
+        stacked = np.array(centered)
+        scaled = stacked if weights is None else stacked * weights
+        for cell in range(size):
+            rows = slice(None) if size == 1 else cells == cell
+            within = scaled[:, rows] @ stacked[:, rows].T
+            products[cell] = (within + within.T) / 2
+        return n, means, products
     for i, first in enumerate(centered):
         for j, second in enumerate(centered[: i + 1]):
             products[:, i, j] = products[:, j, i] = sums(first * second)

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_frames import Original
-from hybridbn.learning.imputation_keys import Keys, given_keys, row_keys, seed_of
-from hybridbn.learning.imputation_learning import learned
-from hybridbn.learning.imputation_model import Model, Rows, model_of_network, rows_of
-from hybridbn.learning.imputation_rounds import Chain
+from hybridbn.learning.imputation_keys import Keys, given_keys, row_keys
+from hybridbn.learning.imputation_learning import Fitted, Settings, fit_imputation, use_network
+from hybridbn.learning.imputation_model import Rows, rows_of
 from hybridbn.network import Network
 from hybridbn.variables import shorten
 
@@ -42,6 +40,7 @@ def impute(
     include: str | Iterable[str] = (),
     bounds: Mapping[str, Any] | str | None = None,
     integers: str | Iterable[str] | None = None,
+    full_precision: bool = False,
     donors: bool = True,
     indicators: bool = False,
     details: bool = False,
@@ -71,7 +70,9 @@ def impute(
         variances shrink, correlations grow and every interval computed from the result is too short; it warns.
         "most_probable": the most probable combination of a row's cells, with the same disadvantage.
     network : Network, optional
-        Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped.
+        Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped. One that imputation
+        learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings its bounds, decimals, donors and
+        constants along.
     structure : "auto", name or builder of `hybridbn.structures`, list of arcs, or Network whose arcs are used
         "auto": discrete columns depend on each other, numbers on discrete columns and on other numbers, by linear
         regressions with normal errors. "tan", "chow_liu", "naive_bayes", ... are mixed networks of mixtures of truncated
@@ -92,6 +93,9 @@ def impute(
     integers : str or iterable of str, optional
         Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type always.
         With `network`, where a few rows must not decide that, only these last and those named.
+    full_precision : bool
+        Leave imputed numbers unrounded. By default they get as many decimals as the observed ones of their column have, where that
+        are six at most and at least 20 are observed; whole numbers are a matter of `integers`.
     donors : bool
         With a learned network of linear regressions, numbers that are far from normal given the others (skewed, with spikes)
         get the observed number of a row in which the same is expected, instead of one from a normal distribution.
@@ -102,7 +106,8 @@ def impute(
     keys : str or sequence, optional
         A column's name, or an identifier for each row. A row's random numbers depend on its key and `random_state` alone. By
         default the key is made of the row's observed cells (and a count, where several rows have the same), so a given
-        network fills a row alike whichever other rows are there, and in whatever order.
+        network fills a row alike whichever other rows are there, and in whatever order. ``range(len(data))`` gives what
+        the command gives.
     unknown : {"error", "missing"}
         With `network`: refuse states that it doesn't know; or leave them as they are, and let them tell nothing about other cells, with a
         warning.
@@ -144,32 +149,30 @@ def impute(
     >>> pooled = pool(means, [table["age"].var() / len(table) for table in tables], complete_df=len(frame) - 1)
     """
     _check_options(draws, strategy, unknown)
-    options = Options(tolerance, "raise", max_bytes)
+    settings = Settings(
+        structure=structure,
+        target=target,
+        potentials=potentials,
+        include=include,
+        bounds=bounds,
+        integers=integers,
+        full_precision=full_precision,
+        donors=donors,
+        rounds=rounds,
+        random_state=random_state,
+        tolerance=tolerance,
+        max_bytes=max_bytes,
+    )
     key_column = keys if isinstance(keys, str) else None
     original = Original(data, skip)
-    seed = seed_of(random_state)
-    chain: Chain | None = None
     if network is not None:
         _refuse_learning(structure, target, rounds)
-        model = model_of_network(network, original, bounds, integers, options)
-        rows = rows_of(original, model, unknown)
+        fitted = use_network(network, original, settings)
+        rows = rows_of(original, fitted.model, unknown)
     else:
         table = original.table(discrete, continuous)
-        model, chain = learned(
-            table,
-            structure,
-            target,
-            potentials,
-            include,
-            bounds,
-            integers,
-            donors,
-            rounds,
-            np.random.default_rng(seed),
-            options,
-            original.ranges(),
-        )
-        rows = rows_of(original, model, "error", declared=table)
+        fitted = fit_imputation(table, settings, original.ranges())
+        rows = rows_of(original, fitted.model, "error", declared=table)
     row = _keys(rows, keys, key_column)
     if strategy == "mean" and rows.holes:
         warnings.warn(
@@ -177,24 +180,15 @@ def impute(
             "wrong for any estimate computed from the completed table; strategy='draw' with draws=20 and hb.pool are right",
             stacklevel=2,
         )
-    found = Imputation(model, rows, row, [] if chain is None else chain.history)
-    found.tables = [
-        original.completed(
-            one.completed(rows, strategy, row, seed + number), _indicators(rows, original) if indicators else {}
-        )
-        for number, one in enumerate(_models(model, chain, draws))
-    ]
+    added = _indicators(rows, original) if indicators else {}
+    tables = []
+    for number, model in enumerate(fitted.models(draws)):
+        fills = model.fill(rows, strategy, row, fitted.seed + number)
+        tables.append(original.completed(model.completed(rows, fills), added))
+    found = Imputation(fitted, rows, tables)
     if details:
         return found
     return found.table if draws is None else found.tables
-
-
-def _models(model: Model, chain: Chain | None, draws: int | None) -> Iterable[Model]:
-    """Return a model for each draw: with parameters drawn from their posterior, where they were learned."""
-    if draws is None or chain is None or model.filler is None:
-        return [model] * (draws or 1)
-    proper = chain.proper()
-    return (model.with_filler(chain.filler(next(proper))) for _ in range(draws))
 
 
 def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
@@ -244,16 +238,20 @@ class Imputation:
     Attributes
     ----------
     tables : list of frames
-    history : list of dict
-        For each round of learning and each column with holes, mean and standard deviation of the drawn numbers, or the
-        share of the state that was drawn most: what should look stable.
     """
 
-    _model: Model = field(repr=False)
+    _fitted: Fitted = field(repr=False)
     _rows: Rows = field(repr=False)
-    _keys: Keys = field(repr=False)
-    history: list[dict[str, Any]] = field(repr=False)
-    tables: list[Any] = field(default_factory=list, repr=False)
+    tables: list[Any] = field(repr=False)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What was drawn in each round of learning.
+
+        For each column with holes, mean and standard deviation of the drawn numbers, or the share of the state that was
+        drawn most: what should look stable.
+        """
+        return self._fitted.history
 
     @property
     def table(self) -> Any:
@@ -262,8 +260,12 @@ class Imputation:
 
     @property
     def network(self) -> Network | None:
-        """The network that the cells were drawn from; None where nothing depends on anything."""
-        return None if self._model.filler is None else self._model.filler.network
+        """The network that the cells were drawn from; None where nothing depends on anything.
+
+        It has a note on constants, bounds and the like, so that ``impute(rows, network=...)`` completes rows as here.
+        """
+        model = self._fitted.model
+        return None if model.filler is None else model.network
 
     @property
     def imputed(self) -> dict[str, NDArray[np.bool_]]:
@@ -289,13 +291,13 @@ class Imputation:
 
         if not 0 < level < 1:
             raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
-        filler = self._model.filler
+        filler = self._fitted.model.filler
         found = {} if filler is None else filler.posteriors(self._rows.working)
         parts = []
         for name, holes in self._rows.holes.items():
             places = np.flatnonzero(holes)
             part: dict[str, Any] = {"row": places, "column": name}
-            constants = self._model.columns.constants
+            constants = self._fitted.model.columns.constants
             if name in found:
                 part |= _described(found[name][places], level)
             elif name in constants:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.learning.imputation_frames import holes_of
+from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of, grid_ends
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values, Variable, shorten
 
@@ -19,6 +20,7 @@ __all__ = [
     "Bounds",
     "Columns",
     "checked_bounds",
+    "draw_bounds",
     "integer_type",
     "looks_like_identifier",
     "refuse_empty_bounds",
@@ -49,8 +51,8 @@ class Columns:
         Columns in which all observed cells are equal.
     alone : tuple of str
         Identifiers that are completed on request, from their own values.
-    whole : frozenset of str
-        Numbers that are whole in every observed cell, and stay so.
+    decimals : mapping from column to int
+        How many decimals all observed numbers of a column have at most, and imputed ones get; 0 for whole numbers.
     bounds : mapping from column to (low, high)
     ranges : mapping from column to (low, high)
         What integer types can hold; numbers beyond become the ends.
@@ -60,9 +62,19 @@ class Columns:
     modeled: tuple[str, ...]
     constants: Mapping[str, Any]
     alone: tuple[str, ...]
-    whole: frozenset[str]
+    decimals: Mapping[str, int]
     bounds: Bounds
     ranges: Bounds
+
+
+def draw_bounds(columns: Columns) -> dict[str, tuple[float, float]]:
+    """Return bounds as draws have to respect them: where they are rounded later, half a unit more at both ends."""
+    found = dict(columns.bounds)
+    for name in columns.bounds.keys() & columns.decimals.keys():
+        decimals = columns.decimals[name]
+        low, high = grid_ends(*columns.bounds[name], decimals)
+        found[name] = (low - 0.5 * 10.0**-decimals, high + 0.5 * 10.0**-decimals)
+    return found
 
 
 def sorted_out(
@@ -71,14 +83,18 @@ def sorted_out(
     integers: str | Iterable[str] | None = None,
     bounds: Any = None,
     ranges: Bounds | None = None,
+    full_precision: bool = False,
+    decimals: Mapping[str, int] | None = None,
 ) -> Columns:
     """Sort the columns of a table out, refusing those without any value and naming identifiers in one warning.
+
+    `decimals`, where they are known of a larger table, are not looked for in this one.
 
     Examples
     --------
     >>> columns = sorted_out(Table({"x": [1.0, None, 2.0], "c": ["a", "a", "a"], "y": [0.5, 1.0, 1.5]}))
-    >>> columns.modeled, dict(columns.constants), sorted(columns.whole)
-    (('x', 'y'), {'c': 'a'}, ['x'])
+    >>> columns.modeled, dict(columns.constants), columns.decimals
+    (('x', 'y'), {'c': 'a'}, {'x': 0})
     """
     table.require_rows(1).require_values()
     asked = _names("include", include, table)
@@ -118,9 +134,10 @@ def sorted_out(
             f"name them in skip to say so, or in include to complete them from their own values",
             stacklevel=4,
         )
-    whole = _whole(table, variables, integers)
-    refuse_empty_bounds(limits, whole)
-    return Columns(variables, tuple(modeled), constants, tuple(alone), whole, limits, ranges or {})
+    if decimals is None:
+        decimals = _decimals(table, variables, integers, full_precision)
+    decimals = refuse_empty_bounds(limits, decimals)
+    return Columns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
 
 
 def _refuse_sizes(name: str, seen: Values) -> None:
@@ -157,15 +174,20 @@ def _warn_of_marks(variables: Mapping[str, Variable]) -> None:
         )
 
 
-def refuse_empty_bounds(bounds: Bounds, whole: Iterable[str]) -> None:
-    """Refuse bounds of columns of whole numbers that have none between them."""
-    for name in whole:
-        low, high = bounds.get(name, (-math.inf, math.inf))
-        if math.isfinite(low) and math.isfinite(high) and math.ceil(low) > math.floor(high):
+def refuse_empty_bounds(bounds: Bounds, decimals: Mapping[str, int]) -> dict[str, int]:
+    """Refuse bounds without a whole number for columns of these; return what is rounded: nothing that bounds leave no room for."""
+    found = dict(decimals)
+    for name, (low, high) in bounds.items():
+        first, last = grid_ends(low, high, decimals.get(name, 0))
+        if name not in decimals or first <= last:
+            continue
+        if decimals[name] == 0:
             raise TableError(
                 f"bounds of {name!r}: there is no whole number between {low} and {high}, and the column holds whole numbers; "
                 "widen them, or say integers=()"
             )
+        del found[name]
+    return found
 
 
 def checked_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[float, float]]:
@@ -198,24 +220,31 @@ def checked_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[f
     return found
 
 
-def _whole(table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None) -> frozenset[str]:
-    numbers = [name for name in variables if not table.is_discrete(name)]
-    if integers is not None:
-        asked = _names("integers", integers, table)
-        for name in asked:
-            if table.is_discrete(name):
-                raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
-            column = table.column(name)
-            if not (column == np.floor(column))[~np.isnan(column)].all():
-                raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
-        # an integer type can't hold anything else
-        return frozenset(asked) | {name for name in numbers if integer_type(table, name)}
-    return frozenset(name for name in numbers if _all_whole(table.column(name)))
+def _decimals(
+    table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None, full_precision: bool
+) -> dict[str, int]:
+    numbers = {name: _seen(table, name) for name in variables if not table.is_discrete(name)}
+    asked = frozenset() if integers is None else _names("integers", integers, table)
+    for name in asked:
+        if table.is_discrete(name):
+            raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
+        if decimals_of(_seen(table, name)) != 0:
+            raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
+    found = {}
+    for name, seen in numbers.items():
+        decimals = decimals_of(seen)
+        if decimals == 0:
+            # an integer type can't hold anything else
+            if integers is None or name in asked or integer_type(table, name):
+                found[name] = 0
+        elif decimals is not None and len(seen) >= ROUNDED_ROWS and not full_precision:
+            found[name] = decimals
+    return found
 
 
-def _all_whole(column: Values) -> bool:
-    seen = column[~np.isnan(column)]
-    return bool((seen == np.floor(seen)).all())
+def _seen(table: Table, name: str) -> Values:
+    column = table.column(name)
+    return np.asarray(column[~np.isnan(column)])
 
 
 def looks_like_identifier(table: Table, name: str) -> bool:

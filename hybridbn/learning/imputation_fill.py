@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,17 +21,18 @@ from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_gaussian import ConditionalGaussian, conditional_gaussian
+from hybridbn.learning.imputation_keys import Keys, Levels, levels_of
 from hybridbn.network import Network
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Cells", "Filler", "Levels"]
-
-Levels = Callable[[int, NDArray[np.intp]], Mapping[str, Values]]
-"""From an attempt and row numbers to uniform numbers for each name and row."""
+__all__ = ["Cells", "Filler"]
 
 Cells = dict[str, NDArray[Any]]
-"""Whole columns, as codes or numbers of the table's own variables."""
+"""Columns, as codes or numbers of the table's own variables."""
+
+_NUMBERS = 2_000_000
+"""In the largest array: a number for each row and state."""
 
 _ATTEMPTS = 50
 """Draws of rows that break a bound, before the bound is made part of the evidence."""
@@ -64,41 +65,46 @@ class Filler:
         """The network in a form with faster draws, where it has one."""
         return conditional_gaussian(self.network)
 
-    def drawn(self, table: Table, levels: Levels) -> Cells:
-        """Draw all missing cells of each row together from their joint posterior given the observed ones."""
-        names = [name for name in table.names if name in self.network]
-        holes = {name: holes_of(table, name) for name in names}
-        rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
-        cells = {name: table.column(name) for name in names}
-        if not len(rows):
-            return cells
-        evidence = EvidenceReader(self.network, table).evidence(names).take(rows, len(rows))
-        found = self._within(evidence, rows, levels)
-        for name in names:
-            if holes[name].any():
-                filled = np.array(cells[name])
-                level = levels(-1, rows)[name] if name in self.donors else np.zeros(0)
-                own = self._own(table, name, found[name], level)
-                filled[rows] = np.where(holes[name][rows], own, filled[rows])
-                cells[name] = filled
-        return cells if self.matching is None else self._matched(self.matching, cells, holes, rows, levels)
+    def filled(self, table: Table, strategy: str, keys: Keys, seed: int) -> Cells:
+        """Return the network's columns without holes.
 
-    def _matched(
-        self,
-        found: Matching,
-        cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        rows: NDArray[np.intp],
-        levels: Levels,
-    ) -> Cells:
-        level = levels(-2, rows)
-        part = {name: cells[name][rows] for name in found.closed.names}
-        for name, values in found.matched(part, {n: holes[n][rows] for n in holes}, lambda n: level[n]).items():
-            low, high = self.bounds.get(name, (-np.inf, np.inf))
-            within = (values >= low) & (values <= high)
-            filled = np.array(cells[name])
-            filled[rows] = np.where(holes[name][rows] & within, values, filled[rows])
-            cells[name] = filled
+        Each row is filled by itself, so the blocks of rows that bound the memory don't matter.
+        """
+        table = table.select([name for name in table.names if name in self.network])
+        holes = {name: mask for name in table.names if (mask := holes_of(table, name)).any()}
+        rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
+        cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
+        levels = levels_of(keys, list(self.network), seed)
+        width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
+        step = max(_NUMBERS // width, 100)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            block = table.take(part)
+            if strategy == "draw":
+                found = self._drawn(block, part, levels)
+            else:
+                found = (self._expected if strategy == "mean" else self._most_probable)(block, part)
+            for name in holes.keys() & found.keys():
+                cells[name][part] = np.where(holes[name][part], found[name], cells[name][part])
+        return cells
+
+    def _drawn(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
+        """Draw all missing cells of each row together from their joint posterior given the observed ones."""
+        cells: Cells = {name: table.column(name) for name in table.names}
+        holes = {name: holes_of(table, name) for name in table.names}
+        found = self._within(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
+        binned = any(isinstance(self.network.variable(name), Discrete) for name in self.donors if name in self.network)
+        level = levels(-1, rows) if binned else {}
+        for name in table.names:
+            if holes[name].any():
+                own = self._own(table, name, found[name], level.get(name, np.zeros(0)))
+                cells[name] = np.where(holes[name], own, cells[name])
+        if self.matching is not None:
+            level_of = levels(-2, rows).__getitem__
+            for name, values in self.matching.matched(cells, holes, level_of).items():
+                low, high = self.bounds.get(name, (-np.inf, np.inf))
+                within = holes[name] & (values >= low) & (values <= high)
+                cells[name] = np.where(within, values, cells[name])
         return cells
 
     def _within(self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels) -> Cells:
@@ -165,10 +171,10 @@ class Filler:
 
     # -- one best value -------------------------------------------------------------------------------------------
 
-    def expected(self, table: Table) -> Cells:
+    def _expected(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         """Return the expectation of each missing number, and the most probable state of each missing discrete cell."""
         cells = {}
-        for name, posterior in self.posteriors(table).items():
+        for name, posterior in self.posteriors(table, rows).items():
             own = table.variable(name)
             if isinstance(posterior, DiscretePosterior):
                 codes = posterior.probabilities.argmax(axis=1)
@@ -178,39 +184,29 @@ class Filler:
                     cells[name] = posterior.probabilities @ self._numbers(posterior.variable).means()
             else:
                 cells[name] = np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
-        return self._merged(table, cells)
+        return cells
 
-    def posteriors(self, table: Table) -> dict[str, Posterior]:
-        """Return the posterior of each column of the network with holes, in every row."""
+    def posteriors(self, table: Table, rows: NDArray[np.intp] | None = None) -> dict[str, Posterior]:
+        """Return the posterior of each column of the network with holes, in every row; `rows` are their places for messages."""
         wanted = [name for name in table.names if name in self.network and holes_of(table, name).any()]
         try:
             return posteriors(self.network, self._evidence(table), None, self.options) if wanted else {}
         except ImpossibleEvidence as problem:
-            raise _impossible(list(problem.rows)) from None
+            raise _impossible([row if rows is None else int(rows[row]) for row in problem.rows]) from None
 
-    def most_probable(self, table: Table) -> Cells:
+    def _most_probable(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         """Return the most probable completion of each row, all its missing cells taken together."""
-        wanted = [name for name in table.names if name in self.network and holes_of(table, name).any()]
-        if not wanted:
-            return self._merged(table, {})
+        wanted = [name for name in table.names if holes_of(table, name).any()]
         try:
             found = most_probable(self.network, self._evidence(table), None, self.options)
         except ImpossibleEvidence as problem:
-            raise _impossible(list(problem.rows)) from None
+            raise _impossible([int(rows[row]) for row in problem.rows]) from None
         completed = found if isinstance(found, Table) else Table(found)
         cells = {}
         for name in wanted:
             values = completed.coded(self.network.variable(name))
             cells[name] = self._own(table, name, values, np.full(len(table), 0.5))
-        return self._merged(table, cells)
-
-    def _merged(self, table: Table, cells: Mapping[str, NDArray[Any]]) -> Cells:
-        merged = {}
-        for name in table.names:
-            if name in self.network:
-                column = table.column(name)
-                merged[name] = np.where(holes_of(table, name), cells[name], column) if name in cells else column
-        return merged
+        return cells
 
     def _evidence(self, table: Table) -> Any:
         """Return the table, with intervals in the missing cells of bounded columns."""

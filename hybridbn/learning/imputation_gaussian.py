@@ -9,8 +9,9 @@ drawing one variable after the other from its posterior, at a fraction of the co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -81,13 +82,8 @@ class ConditionalGaussian:
         rows, values = evidence.rows, self._values(evidence)
         known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
         configuration = self._configurations(known, values, levels, options)
-        drawn = np.empty_like(values)
         noise = ndtri(np.array([levels[name] for name in self.numbers]).reshape(len(self.numbers), rows).T)
-        for part in self._parts(rows):
-            hidden, shift, roots, which, _ = self._solved(values[part], configuration[part])
-            spread = np.einsum("rji,rj->ri", roots[which], np.where(hidden, noise[part], 0.0))
-            moved = self.means[configuration[part]] + shift + spread
-            drawn[part] = np.where(hidden, moved, values[part])
+        drawn, _ = self._solved(values, configuration, noise)
         return self._filled(known, configuration, drawn, levels, options)
 
     def draw_within(
@@ -185,12 +181,13 @@ class ConditionalGaussian:
             for place in places:
                 steps = (steps[:, None] + strides[place] * np.arange(sizes[place])).ravel()
             concerned = np.flatnonzero(pattern == missing)
-            for part in self._parts(len(concerned), len(steps)):
-                own = concerned[part]
+            step = max(_CHUNK // (len(steps) * (len(self.numbers) + 1)), 1)
+            for start in range(0, len(concerned), step):
+                own = concerned[start : start + step]
                 # impossible rows are marked, and named together with those of other parts
                 logs = self._prior([names[place] for place in places], known, own, replace(options, impossible="nan"))
-                row, step = np.nonzero(np.isfinite(logs))
-                logs[row, step] += self._solved(values[own[row]], result[own[row]] + steps[step])[4]
+                row, possible = np.nonzero(np.isfinite(logs))
+                logs[row, possible] += self._solved(values[own[row]], result[own[row]] + steps[possible])[1]
                 best = logs.max(axis=1)
                 impossible.extend(own[~np.isfinite(best)].tolist())
                 with np.errstate(invalid="ignore"):
@@ -218,37 +215,60 @@ class ConditionalGaussian:
         with np.errstate(divide="ignore"):
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 
-    def _parts(self, rows: int, repeated: int = 1) -> Iterator[slice]:
-        step = max(_CHUNK // ((len(self.numbers) ** 2 + 1) * repeated), 1)
-        return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+    def _solved(self, values: Values, configuration: Codes, noise: Values | None = None) -> tuple[Values, Values]:
+        """Return rows with their hidden numbers drawn (expected, without noise), and the log density of what is observed.
 
-    def _solved(
-        self, values: Values, configuration: Codes
-    ) -> tuple[NDArray[np.bool_], Values, Values, NDArray[np.intp], Values]:
-        """Return what is hidden, its expectation less the mean, and the log density of what is observed.
-
-        Between these stand the inverse Cholesky factors of the hidden numbers' precisions, of which equal patterns share
-        one, and which of them each row has.
+        Rows with equally many hidden numbers are solved together, in matrices that are no larger than that, whatever
+        other rows there are: not even rounding depends on them. Rows with the same pattern share a factor.
         """
+        hidden, kind = np.isnan(values), self.kinds[configuration]
+        drawn, density = np.empty_like(values), np.empty(len(values))
+        counts = hidden.sum(axis=1)
+        for count in np.unique(counts).tolist():
+            rows = np.flatnonzero(counts == count)
+            step = max(_CHUNK // (values.shape[1] ** 2 + 1), 1)
+            for start in range(0, len(rows), step):
+                own = rows[start : start + step]
+                given = None if noise is None else noise[own]
+                drawn[own], density[own] = self._block(values[own], configuration[own], kind[own], count, given)
+        return drawn, density
+
+    def _block(
+        self, values: Values, configuration: Codes, kind: Codes, count: int, noise: Values | None
+    ) -> tuple[Values, Values]:
+        """Solve some rows with equally many hidden numbers."""
         hidden = np.isnan(values)
-        kind = self.kinds[configuration]
-        pattern = np.concatenate([np.packbits(hidden, axis=1), kind[:, None].astype(np.uint16).view(np.uint8)], 1)
-        packed = np.ascontiguousarray(pattern).view(np.dtype((np.void, pattern.shape[1]))).ravel()
-        _, first, which = np.unique(packed, return_index=True, return_inverse=True)
-        mask = hidden[first]
-        inner = np.where(mask[:, :, None] & mask[:, None, :], self.precisions[kind[first]], 0.0)
-        inner[:, np.arange(len(self.numbers)), np.arange(len(self.numbers))] += ~mask
-        factors = np.linalg.cholesky(inner)
-        roots = np.linalg.inv(factors)
         residual = np.where(hidden, 0.0, values - self.means[configuration])
-        force = np.einsum("rij,rj->ri", self.precisions[kind], residual)
-        inside = np.einsum("rij,rj->ri", roots[which], np.where(hidden, -force, 0.0))
-        shift = np.einsum("rji,rj->ri", roots[which], inside)
+        force = np.empty_like(residual)
+        for own in np.unique(kind).tolist():
+            rows = kind == own
+            force[rows] = np.einsum("ij,rj->ri", self.precisions[own], residual[rows])
+        square = (residual * force).sum(axis=1)
+        density = 0.5 * (self.log_determinants[kind] - square - (len(self.numbers) - count) * math.log(2 * math.pi))
+        if not count:
+            return values, density
+        pattern = np.concatenate([np.packbits(hidden, axis=1), kind[:, None].astype(np.uint16).view(np.uint8)], 1)
+        _, first, which = _distinct(pattern)
+        columns = np.nonzero(hidden)[1].reshape(-1, count)
+        places = columns[first]
+        factors = np.linalg.cholesky(self.precisions[kind[first, None, None], places[:, :, None], places[:, None, :]])
+        roots = np.linalg.inv(factors)
+        inside = -np.einsum("rij,rj->ri", roots[which], np.take_along_axis(force, columns, 1))
         logs = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)[which]
-        square = (residual * force).sum(axis=1) - (inside * inside).sum(axis=1)
-        seen = (~hidden).sum(axis=1)
-        density = 0.5 * (self.log_determinants[kind] - square - seen * math.log(2 * math.pi)) - logs
-        return hidden, np.asarray(shift), np.asarray(roots), which, np.asarray(density)
+        density += 0.5 * (inside * inside).sum(axis=1) - logs
+        if noise is not None:
+            inside += np.take_along_axis(noise, columns, 1)
+        shift = np.einsum("rji,rj->ri", roots[which], inside)
+        filled = np.array(values)
+        filled[hidden] = (np.take_along_axis(self.means[configuration], columns, 1) + shift).ravel()
+        return filled, density
+
+
+def _distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], Codes, Codes]:
+    """Return the distinct rows as bytes, where each stands first, and which of them each row is."""
+    bits = np.ascontiguousarray(rows)
+    packed = bits.view(np.dtype((np.void, bits.shape[1] * bits.itemsize))).ravel() if bits.size else np.zeros(len(rows))
+    return np.unique(packed, return_index=True, return_inverse=True)
 
 
 def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
@@ -297,8 +317,7 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
         intercepts[:, place[name]] = regression.intercept[cell]
         slopes[:, place[name], others] = regression.coefficients[cell]
         variances[:, place[name]] = regression.variance[cell]
-    shapes = np.concatenate([slopes.reshape(size, -1), variances], axis=1)
-    _, first, kinds = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+    _, first, kinds = _distinct(np.concatenate([slopes.reshape(size, -1), variances], axis=1))
     away = np.eye(len(numbers)) - slopes[first]
     precisions = np.einsum("cji,cj,cjk->cik", away, 1 / variances[first], away)
     kinds = kinds.reshape(size)

@@ -8,7 +8,7 @@ number can be had without those before it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,9 +18,12 @@ from hybridbn.errors import TableError
 from hybridbn.table import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Keys", "given_keys", "row_keys", "seed_of", "uniforms"]
+__all__ = ["Keys", "Levels", "given_keys", "levels_of", "row_keys", "seed_of", "uniforms"]
 
 Keys: TypeAlias = NDArray[np.uint64]
+
+Levels: TypeAlias = Callable[[int, NDArray[np.intp]], Mapping[str, Values]]
+"""From an attempt and row numbers to uniform numbers for each name and row."""
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _HOLE = np.uint64(0x5851F42D4C957F2D)
@@ -55,15 +58,31 @@ def row_keys(table: Table) -> Keys:
 
 
 def given_keys(values: Any, rows: int) -> Keys:
-    """Return keys made of the user's identifiers, one a row: whole numbers or text."""
+    """Return keys made of the user's identifiers, one a row: whole numbers or text.
+
+    Examples
+    --------
+    >>> bool((given_keys(np.arange(3), 3) == given_keys([0, 1, 2], 3)).all())
+    True
+    """
+    if isinstance(values, range):
+        values = np.array(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "i" and values.shape == (rows,):
+        return _distinct(_mixed(values.astype(np.uint64)))
     try:
         listed: Sequence[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
     except TypeError:
         raise TableError(f"keys must be a sequence with an identifier for each row, not {values!r:.60}") from None
     if len(listed) != rows:
         raise TableError(f"there are {len(listed)} keys for {rows} rows; give one a row")
-    array = np.array([_hashed(f"{type(key).__name__} {key!r}") for key in listed], dtype=np.uint64)
+    array = np.array([_identified(key) for key in listed], dtype=np.uint64)
     return _distinct(_mixed(array))
+
+
+def _identified(key: Any) -> int:
+    # whole numbers stand for themselves, so that arrays of them need no loop
+    plain = type(key) is int and -(2**63) <= key < 2**63
+    return key % 2**64 if plain else _hashed(f"{type(key).__name__} {key!r}")
 
 
 def seed_of(random_state: Any) -> int:
@@ -103,6 +122,11 @@ def uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0) -> V
         # 52 bits and a half, so that neither 0 nor 1 comes out
         result[row] = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return result
+
+
+def levels_of(keys: Keys, names: Sequence[str], seed: int) -> Levels:
+    """Return the numbers of some rows as draws ask for them."""
+    return lambda attempt, rows: dict(zip(names, uniforms(keys[rows], names, seed, attempt), strict=True))
 
 
 def _distinct(keys: Keys) -> Keys:

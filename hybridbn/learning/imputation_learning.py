@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -14,42 +15,125 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials, checked_spec
 from hybridbn.fitting.network import fit
 from hybridbn.inference.queries import Options
-from hybridbn.learning.imputation_columns import Bounds, sorted_out
-from hybridbn.learning.imputation_frames import holes_of
-from hybridbn.learning.imputation_model import Model, draw_bounds
+from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
+from hybridbn.learning.imputation_frames import Original, holes_of
+from hybridbn.learning.imputation_keys import seed_of
+from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
+from hybridbn.learning.imputation_notes import has_note
 from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe
 from hybridbn.learning.imputation_structure import best_target
 from hybridbn.network import Network
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["learned"]
+__all__ = ["Fitted", "Settings", "fit_imputation", "use_network"]
 
 
-def learned(
-    table: Table,
-    structure: Any,
-    target: str | None,
-    potentials: Potentials,
-    include: str | Iterable[str],
-    bounds: Any,
-    integers: str | Iterable[str] | None,
-    donors: bool,
-    rounds: int | None,
-    rng: np.random.Generator,
-    options: Options,
-    ranges: Bounds,
-) -> tuple[Model, Chain | None]:
-    """Learn from an incomplete table what completes it, and the chain that further parameters can be drawn from."""
-    columns = sorted_out(table, include, integers, bounds, ranges)
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What learning can be told; all but `decimals` as in `impute`.
+
+    Attributes
+    ----------
+    decimals : mapping from column to int, optional
+        How many decimals the numbers of the whole table have, where the network is learned from a sample.
+    """
+
+    structure: Any = "auto"
+    target: str | None = None
+    potentials: Potentials = "auto"
+    include: str | Iterable[str] = ()
+    bounds: Any = None
+    integers: str | Iterable[str] | None = None
+    full_precision: bool = False
+    decimals: Mapping[str, int] | None = None
+    donors: bool = True
+    rounds: int | None = None
+    random_state: Any = None
+    tolerance: float = 1e-6
+    max_bytes: float = 2.0 * 2**30
+
+    @property
+    def options(self) -> Options:
+        """Options of the engine."""
+        return Options(self.tolerance, "raise", self.max_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What completes rows.
+
+    Attributes
+    ----------
+    model : Model
+    seed : int
+        Of the random numbers that the rows' keys are mixed with.
+    chain : Chain, optional
+        Where further parameters can be drawn from.
+    """
+
+    model: Model
+    seed: int
+    chain: Chain | None = None
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What was drawn in each round of learning."""
+        return [] if self.chain is None else self.chain.history
+
+    def models(self, draws: int | None) -> Iterator[Model]:
+        """Yield a model for each draw: with parameters drawn from their posterior, where they were learned."""
+        if draws is None or self.chain is None:
+            yield from [self.model] * (draws or 1)
+            return
+        for network, _ in zip(self.chain.proper(), range(draws), strict=False):
+            yield Model(self.model.columns, self.chain.filler(network))
+
+
+def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> Fitted:
+    """Learn from an incomplete table what completes it.
+
+    Parameters
+    ----------
+    ranges : mapping from column to (low, high)
+        What integer types can hold.
+    """
+    rounds, seed = settings.rounds, seed_of(settings.random_state)
+    columns = sorted_out(
+        table,
+        settings.include,
+        settings.integers,
+        settings.bounds,
+        ranges,
+        settings.full_precision,
+        settings.decimals,
+    )
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
         raise TableError(f"rounds must be a number that is not negative, or None, not {rounds!r}")
     if not columns.modeled:
-        return Model(columns, None), None
+        return Fitted(Model(columns, None), seed)
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])
-    recipe = _recipe(structure, target, potentials, working)
-    chain = Chain(working, recipe, draw_bounds(columns), options, rng, rounds, donors)
-    return Model(columns, chain.filler(chain.network)), chain
+    recipe = _recipe(settings.structure, settings.target, settings.potentials, working)
+    rng = np.random.default_rng(seed)
+    chain = Chain(working, recipe, draw_bounds(columns), settings.options, rng, rounds, settings.donors)
+    return Fitted(Model(columns, chain.filler(chain.network)), seed, chain)
+
+
+def use_network(network: Network, original: Original, settings: Settings) -> Fitted:
+    """Take a network as it is: one with a note as what it was learned for, any other one as what its nodes say."""
+    options, integers = settings.options, settings.integers
+    if isinstance(network, Network) and has_note(network):
+        if settings.bounds is not None:
+            raise TableError(
+                "the model has bounds of its own, as it was learned by imputation; bounds are for learning"
+            )
+        named = {integers} if isinstance(integers, str) else set(integers or ())
+        ranges = original.ranges()
+        model = Model.of_note(network, options, ranges, {*named, *ranges})
+    else:
+        model = model_of_network(network, original, settings.bounds, integers, options)
+    refuse_strays(original, model.columns.variables)
+    return Fitted(model, seed_of(settings.random_state))
 
 
 def _recipe(structure: Any, target: str | None, potentials: Potentials, table: Table) -> Recipe:

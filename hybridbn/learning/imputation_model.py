@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from hybridbn.learning.imputation_columns import (
     Bounds,
     Columns,
     checked_bounds,
+    draw_bounds,
     integer_type,
     looks_like_identifier,
     refuse_empty_bounds,
@@ -25,19 +27,16 @@ from hybridbn.learning.imputation_columns import (
 from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import Original, holes_of
 from hybridbn.learning.imputation_keys import Keys, uniforms
+from hybridbn.learning.imputation_notes import noted, read_note
+from hybridbn.learning.imputation_rounding import grid_ends, rounded
 from hybridbn.network import Network
 from hybridbn.table import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["Model", "Rows", "draw_bounds", "model_of_network", "rows_of"]
+__all__ = ["Fills", "Model", "Rows", "model_of_network", "refuse_strays", "rows_of"]
 
-
-def draw_bounds(columns: Columns) -> dict[str, tuple[float, float]]:
-    """Return bounds as draws have to respect them: where they are rounded later, half a unit more at both ends."""
-    return {
-        name: (float(np.ceil(low)) - 0.5, float(np.floor(high)) + 0.5) if name in columns.whole else (low, high)
-        for name, (low, high) in columns.bounds.items()
-    }
+Fills: TypeAlias = dict[str, NDArray[Any]]
+"""For each column with holes, what fills them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +60,30 @@ class Rows:
     holes: Mapping[str, NDArray[np.bool_]]
 
 
+def _put(variable: Variable, values: NDArray[Any], reading: Table, holes: NDArray[np.bool_]) -> Table:
+    """Put numbers or states of a variable into the holes of a column as it was read."""
+    name = variable.name
+    own, column = reading.variable(name), np.array(reading.column(name))
+    if not isinstance(variable, Discrete):
+        column[holes] = values
+        return reading.with_array(name, column)
+    if not isinstance(own, Discrete):
+        raise TableError(
+            f"column {name!r} holds numbers, but the model takes it for states: {shorten(variable.states)}"
+        )
+    places = {state: code for code, state in enumerate(own.states)}
+    needed = set(values.tolist())
+    for state in variable.states:
+        if state in needed:
+            places.setdefault(state, len(places))
+    column[holes] = [places[state] for state in values.tolist()]
+    if len(places) == len(own):
+        return reading.with_array(name, column)
+    states = np.empty(len(places), dtype=object)
+    states[:] = list(places)
+    return reading.with_column(name, states[column], Discrete(name, states=tuple(places)))
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """What is known of the columns, and what fills the cells of those that depend on each other.
@@ -75,71 +98,58 @@ class Model:
     columns: Columns
     filler: Filler | None
 
-    def with_filler(self, filler: Filler) -> Model:
-        """Return the model with other parameters."""
-        return replace(self, filler=filler)
+    @classmethod
+    def of_note(
+        cls, network: Network, options: Options, ranges: Bounds | None = None, whole: Iterable[str] = ()
+    ) -> Self:
+        """Return the model that a network with a note is of."""
+        return cls(*read_note(network, options, ranges or {}, whole))
 
-    def completed(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> dict[str, Table]:
-        """Return the columns with holes, filled, each in a table of its own in its own terms."""
-        cells = self._cells(rows, strategy, keys, seed)
-        filled = {}
+    @cached_property
+    def network(self) -> Network:
+        """The network with a note on all else, so that it can be saved and used again; empty where there is no filler."""
+        return noted(self.columns, self.filler)
+
+    def fill(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> Fills:
+        """Return what fills the holes of each column, in their order: numbers, or states of the model."""
+        filler = self.filler
+        if filler is None or not any(name in filler.network for name in rows.holes):
+            cells: Cells = {}
+        else:
+            cells = filler.filled(rows.working, strategy, keys, seed)
+        found = {}
         for name, holes in rows.holes.items():
-            reading = rows.readings[name]
+            variable = self.columns.variables[name]
+            states = getattr(variable, "states", ())
             if name in self.columns.constants:
                 # the only state there is has the code 0
-                numeric = isinstance(self.columns.variables[name], Continuous)
-                values: NDArray[Any] = np.full(len(keys), self.columns.constants[name] if numeric else 0)
+                numeric = isinstance(variable, Continuous)
+                values: NDArray[Any] = np.full(holes.sum(), self.columns.constants[name] if numeric else 0)
             elif name in self.columns.alone:
-                states = len(getattr(self.columns.variables[name], "states", ()))
-                values = np.floor(uniforms(keys, [name], seed)[0] * states).astype(np.intp)
+                values = np.floor(uniforms(keys[holes], [name], seed)[0] * len(states)).astype(np.intp)
             else:
-                values = cells[name]
-            filled[name] = self._filled(name, values, reading, holes)
-            if holes_of(filled[name], name).any():
+                values = cells[name][holes]
+            if (values < 0).any() if isinstance(variable, Discrete) else np.isnan(values).any():
                 raise HybridBNError(f"column {name!r} still has missing cells after imputation; please report this")
-        return filled
+            if isinstance(variable, Discrete):
+                listed = np.empty(len(states), dtype=object)
+                listed[:] = states
+                found[name] = listed[values]
+            else:
+                found[name] = self._rounded(name, np.asarray(values, dtype=np.float64))
+        return found
 
-    def _cells(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> Cells:
-        if self.filler is None or not any(name in self.filler.network for name in rows.holes):
-            return {}
-        if strategy == "mean":
-            return self.filler.expected(rows.working)
-        if strategy == "most_probable":
-            return self.filler.most_probable(rows.working)
-        names = list(self.filler.network)
-
-        def levels(attempt: int, places: NDArray[np.intp]) -> Mapping[str, Values]:
-            return dict(zip(names, uniforms(keys[places], names, seed, attempt), strict=True))
-
-        return self.filler.drawn(rows.working, levels)
-
-    def _filled(self, name: str, values: NDArray[Any], reading: Table, holes: NDArray[np.bool_]) -> Table:
-        """Put values, in the terms of the model's variable, into the holes of a column as it was read."""
-        variable, own = self.columns.variables[name], reading.variable(name)
-        if not isinstance(variable, Discrete):
-            numbers = np.where(holes, self._rounded(name, np.asarray(values, dtype=np.float64)), reading.column(name))
-            return reading.with_array(name, numbers)
-        if not isinstance(own, Discrete):
-            raise TableError(
-                f"column {name!r} holds numbers, but the model takes it for states: {shorten(variable.states)}"
-            )
-        places = {state: code for code, state in enumerate(own.states)}
-        needed = np.unique(values[holes]).tolist()
-        for code in needed:
-            places.setdefault(variable.states[code], len(places))
-        lookup = np.array([places.get(state, -1) for state in variable.states], dtype=np.intp)
-        codes = np.where(holes, lookup[values], reading.column(name))
-        if len(places) == len(own):
-            return reading.with_array(name, codes)
-        states = np.empty(len(places), dtype=object)
-        states[:] = list(places)
-        return reading.with_column(name, states[codes], Discrete(name, states=tuple(places)))
+    def completed(self, rows: Rows, fills: Fills) -> dict[str, Table]:
+        """Return the columns with holes, filled, each in a table of its own in its own terms."""
+        known = self.columns.variables
+        return {name: _put(known[name], fills[name], rows.readings[name], rows.holes[name]) for name in fills}
 
     def _rounded(self, name: str, values: Values) -> Values:
         low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
-        if name in self.columns.whole:
-            low, high = float(np.ceil(low)), float(np.floor(high))
-            values = np.rint(values)
+        decimals = self.columns.decimals.get(name)
+        if decimals is not None:
+            low, high = grid_ends(low, high, decimals)
+            values = rounded(values, decimals)
         least, most = self.columns.ranges.get(name, (low, high))
         return np.clip(values, max(low, least), min(high, most))
 
@@ -225,7 +235,6 @@ def model_of_network(
             f"the network and the table have no name in common: {shorten(network)} against {shorten(original.all_names)}"
         )
     readings = original.readings({name: network.variable(name) for name in shared})
-    _refuse_strays(original, [name for name in original.names if name not in network])
     variables: dict[str, Variable] = {}
     whole = {integers} if isinstance(integers, str) else set(integers or ())
     donors = {}
@@ -242,16 +251,18 @@ def model_of_network(
     for name in {*whole, *limits}:
         if not isinstance(variables.get(name), Continuous):
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
-    refuse_empty_bounds(limits, whole)
-    columns = Columns(variables, tuple(shared), {}, (), frozenset(whole), limits, original.ranges())
+    decimals = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 0))
+    columns = Columns(variables, tuple(shared), {}, (), decimals, limits, original.ranges())
     return Model(columns, Filler(network, donors, draw_bounds(columns), options))
 
 
-def _refuse_strays(original: Original, names: Iterable[str]) -> None:
+def refuse_strays(original: Original, known: Container[str]) -> None:
     """Refuse columns with holes that the network doesn't know; identifiers, dates and the like are left alone."""
     strays: list[str] = []
     left: list[str] = []
-    for name in names:
+    for name in original.names:
+        if name in known:
+            continue
         try:
             table = original.column(name)
             holes = bool(holes_of(table, name).any())

@@ -29,7 +29,6 @@ from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
 from hybridbn.table import Table
-from hybridbn.variables import Values
 
 __all__ = ["Built", "Chain", "Default", "Recipe"]
 
@@ -204,17 +203,8 @@ class Chain:
 
     def _draw(self, network: Network | None = None) -> Table:
         filler = Filler(self.network if network is None else network, self.donors, self.bounds, self.options)
-        names = [*filler.network]
-        numbers: dict[int, Mapping[str, Values]] = {}
-
-        def levels(attempt: int, rows: Any) -> Mapping[str, Values]:
-            if attempt not in numbers:
-                # not zero, which is infinitely far out
-                uniform = np.maximum(self.rng.random((len(names), len(self.table))), 2.0**-54)
-                numbers[attempt] = dict(zip(names, uniform, strict=True))
-            return {name: level[rows] for name, level in numbers[attempt].items()}
-
-        cells = filler.drawn(self.table, levels)
+        keys = self.rng.integers(2**64, size=len(self.table), dtype=np.uint64)
+        cells = filler.filled(self.table, "draw", keys, 0)
         self.history.append(self._summary(cells))
         return self._with(cells)
 

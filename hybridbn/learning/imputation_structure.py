@@ -65,7 +65,7 @@ def conditional_gaussian_arcs(
     design = _Design.of(table, numbers, discrete, observed or {})
     ties = dict.fromkeys(discrete, 0.0)
     for name in set(discrete) & set(design.places):
-        ties[name] = sum(max(float(design.gains(child, [name], design.products)[0]), 0.0) for child in numbers)
+        ties[name] = sum(max(float(_Search(design, child, [name]).gains()[0]), 0.0) for child in numbers)
     arcs = _discrete_arcs(table, discrete, ties, min(most_parents, _MOST_DISCRETE))
     return arcs + _number_arcs(design, numbers, discrete, ties, most_parents)
 
@@ -183,47 +183,88 @@ class _Design:
     def of(
         cls, table: Table, numbers: Sequence[str], discrete: Sequence[str], observed: Mapping[str, float]
     ) -> _Design:
-        columns: list[Values] = []
-        places = {}
+        columns = []
         for name in numbers:
             values = table.column(name) - table.column(name).mean()
             deviation = float(np.sqrt(np.square(values).mean()))
-            places[name] = np.array([len(columns)])
             columns.append(values / (deviation or 1.0))
+        stacked, rows = np.array(columns).reshape(len(columns), len(table)), len(table)
+        places = {name: np.array([i]) for i, name in enumerate(numbers)}
+        codes, sizes, total = {}, {}, len(numbers)
         for name in discrete:
-            codes, size = table.column(name), _states(table, name)
+            size = _states(table, name)
             # a state of few rows would get whatever effect these have
-            if numbers and size * _ROWS_A_STATE <= len(table):
-                places[name] = np.arange(len(columns), len(columns) + size)
-                columns.extend((codes == code) - np.mean(codes == code) for code in range(size))
-        stacked = np.array(columns).reshape(len(columns), len(table))
-        return cls(stacked @ stacked.T, places, {name: observed.get(name, float(len(table))) for name in numbers})
+            if numbers and size * _ROWS_A_STATE <= rows:
+                codes[name], sizes[name] = table.column(name), size
+                places[name] = np.arange(total, total + size)
+                total += size
+        products = np.zeros((total, total))
+        products[: len(numbers), : len(numbers)] = stacked @ stacked.T
+        # indicators are counted, as arrays of them would be large
+        counts = {name: np.bincount(codes[name], minlength=size) for name, size in sizes.items()}
+        for position, name in enumerate(sizes):
+            for number in range(len(numbers)):
+                sums = np.bincount(codes[name], stacked[number], sizes[name])
+                products[number, places[name]] = products[places[name], number] = sums
+            products[places[name], places[name]] = counts[name]
+            products[np.ix_(places[name], places[name])] -= np.outer(counts[name], counts[name]) / rows
+            for other in list(sizes)[:position]:
+                both = joint_counts([codes[name], codes[other]], [sizes[name], sizes[other]])
+                both = both.reshape(sizes[name], sizes[other]) - np.outer(counts[name], counts[other]) / rows
+                products[np.ix_(places[name], places[other])] = both
+                products[np.ix_(places[other], places[name])] = both.T
+        return cls(products, places, {name: observed.get(name, float(rows)) for name in numbers})
 
-    def gains(self, child: str, rivals: Sequence[str], left: Values) -> Values:
-        """Return how much each rival raises the score of a number, given the products that are left."""
-        place = self.places[child][0]
-        sizes = np.array([max(len(self.places[rival]) - 1, 1) for rival in rivals])
-        explained = np.zeros(len(rivals))
-        single = np.array([len(self.places[rival]) == 1 for rival in rivals], dtype=bool)
-        columns = np.array([self.places[rival][0] for rival in rivals], dtype=np.intp)
-        own = left[columns, columns]
-        usable = single & (own > _SAME * self.products[columns, columns])
-        explained[usable] = left[columns[usable], place] ** 2 / own[usable]
-        for i in np.flatnonzero(~single).tolist():
-            group = self.places[rivals[i]]
-            across = left[group, place]
-            explained[i] = across @ np.linalg.pinv(left[np.ix_(group, group)], rcond=_SAME, hermitian=True) @ across
-        rest = max(float(left[place, place]), _SAME * self.products[place, place])
-        share = np.clip(explained / rest, 0.0, 1 - _SAME)
-        rows = self.observed[child]
-        return np.asarray(-0.5 * rows * np.log1p(-share) - sizes * _PRICE)
 
-    def without(self, name: str, left: Values) -> Values:
-        """Return the products of what a column leaves unexplained of all others."""
-        group = self.places[name]
-        across = left[:, group]
-        inverse = np.linalg.pinv(left[np.ix_(group, group)], rcond=_SAME, hermitian=True)
-        return np.asarray(left - across @ inverse @ across.T)
+class _Search:
+    """The parents of one number, added one by one.
+
+    What they leave unexplained of the products is ``products - told @ told.T``; only the parts that are needed are computed.
+    """
+
+    def __init__(self, design: _Design, child: str, rivals: Sequence[str]) -> None:
+        self.design = design
+        self.child = int(design.places[child][0])
+        self.rows = design.observed[child]
+        self.groups = [design.places[rival] for rival in rivals]
+        sizes = np.array([len(group) for group in self.groups], dtype=np.intp)
+        self.prices = np.maximum(sizes - 1, 1) * _PRICE
+        self.several = np.flatnonzero(sizes > 1).tolist()
+        self.columns = np.array([group[0] for group in self.groups], dtype=np.intp)
+        # of the first column of each rival, and the child: what is left of it, and of its product with the child
+        self.total = np.diag(design.products)[self.columns]
+        self.own, self.across = self.total.copy(), design.products[self.columns, self.child]
+        self.rest = float(design.products[self.child, self.child])
+        self.told = np.zeros((len(design.products), 0))
+        self.open = np.ones(len(self.groups), dtype=bool)
+
+    def gains(self) -> Values:
+        """Return how much each rival raises the score of the number; -inf for those that are parents already."""
+        usable = self.own > _SAME * self.total
+        explained = np.divide(self.across**2, self.own, out=np.zeros_like(self.own), where=usable)
+        for i in self.several:
+            group = self.groups[i]
+            across = self._left(group, np.array([self.child]))[:, 0]
+            explained[i] = across @ np.linalg.pinv(self._left(group, group), rcond=_SAME, hermitian=True) @ across
+        rest = max(self.rest, _SAME * float(self.design.products[self.child, self.child]))
+        gains = -0.5 * self.rows * np.log1p(-np.clip(explained / rest, 0.0, 1 - _SAME)) - self.prices
+        return np.where(self.open, gains, -np.inf)
+
+    def add(self, number: int) -> None:
+        """Take a rival as a parent."""
+        group = self.groups[number]
+        values, vectors = np.linalg.eigh(self._left(group, group))
+        kept = values > _SAME * values.max()
+        left = self._left(np.arange(len(self.told)), group)
+        fresh = left @ (vectors[:, kept] / np.sqrt(values[kept]))
+        self.told = np.concatenate([self.told, fresh], axis=1)
+        self.own = self.own - (fresh[self.columns] ** 2).sum(axis=1)
+        self.across = self.across - fresh[self.columns] @ fresh[self.child]
+        self.rest -= float((fresh[self.child] ** 2).sum())
+        self.open[number] = False
+
+    def _left(self, rows: Codes, columns: Codes) -> Values:
+        return np.asarray(self.design.products[np.ix_(rows, columns)] - self.told[rows] @ self.told[columns].T)
 
 
 def _number_arcs(
@@ -249,14 +290,12 @@ def _number_arcs(
 
 def _selected(design: _Design, child: str, rivals: Sequence[str], most: int) -> list[str]:
     """Add the column that raises the score most, as long as one does."""
-    parents: list[str] = []
-    left = design.products
-    rest = list(rivals)
-    while rest and len(parents) < most:
-        gains = design.gains(child, rest, left)
+    search, parents = _Search(design, child, rivals), list[str]()
+    while len(parents) < min(most, len(rivals)):
+        gains = search.gains()
         best = int(np.argmax(gains))
         if not gains[best] > 0:
             break
-        left = design.without(rest[best], left)
-        parents.append(rest.pop(best))
+        search.add(best)
+        parents.append(rivals[best])
     return parents

@@ -1,0 +1,132 @@
+"""What imputation has to know besides the network, as a note in the network's ``graph["imputation"]``.
+
+So a model is a network with a note, which goes into files and comes back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hybridbn.errors import FormatError, NetworkError, TableError
+from hybridbn.inference.queries import Options
+from hybridbn.learning.imputation_columns import Bounds, Columns, draw_bounds
+from hybridbn.learning.imputation_donors import Matching
+from hybridbn.learning.imputation_fill import Filler
+from hybridbn.network import Network
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
+
+__all__ = ["columns_noted", "has_note", "noted", "read_note"]
+
+_Found = TypeVar("_Found")
+
+_NOTE = "imputation"
+_VERSION = 2
+
+
+def has_note(network: Network) -> bool:
+    """Tell whether a network was learned by imputation."""
+    return _NOTE in network.graph
+
+
+def noted(columns: Columns, filler: Filler | None) -> Network:
+    """Return the network of a filler, with a note on the columns; an empty one where there is no filler."""
+    network = Network() if filler is None else filler.network
+    found = Network(network, **network.graph)
+    found.graph[_NOTE] = {
+        "version": _VERSION,
+        "columns": [
+            [name, list(v.states) if isinstance(v, Discrete) and v.cuts is None else None]
+            for name, v in columns.variables.items()
+        ],
+        "modeled": list(columns.modeled),
+        "constants": [[name, value] for name, value in columns.constants.items()],
+        "alone": list(columns.alone),
+        "decimals": [[name, decimals] for name, decimals in columns.decimals.items()],
+        "bounds": [
+            [name, *(float(e) if np.isfinite(e) else None for e in ends)] for name, ends in columns.bounds.items()
+        ],
+        "donors": {
+            name: np.asarray(values)
+            for name, values in (() if filler is None else filler.donors.items())
+            if name in network and isinstance(network.variable(name), Discrete)
+        },
+        "matching": {} if filler is None or filler.matching is None else _mappings(filler.matching),
+    }
+    return found
+
+
+def _mappings(found: Matching) -> dict[str, Any]:
+    return {part.name: dict(getattr(found, part.name)) for part in fields(found) if part.name != "closed"}
+
+
+def columns_noted(network: Network) -> Columns:
+    """Return what a note says of the columns."""
+    return _read(network, lambda note: _columns(note, network))
+
+
+def read_note(
+    network: Network, options: Options, ranges: Bounds, integers: Iterable[str]
+) -> tuple[Columns, Filler | None]:
+    """Return what a network with a note was made of, and what a table's own types add to that.
+
+    Parameters
+    ----------
+    ranges : mapping from column to (low, high)
+        What integer types of the table can hold.
+    integers : iterable of str
+        Columns that hold whole numbers in the table, whatever they held where the network was learned.
+    """
+
+    def found(note: Mapping[str, Any]) -> tuple[Columns, Filler | None]:
+        columns = _columns(note, network)
+        whole = {name: 0 for name in integers if isinstance(columns.variables.get(name), Continuous)}
+        columns = replace(columns, ranges=ranges, decimals={**columns.decimals, **whole})
+        if not len(network):
+            return columns, None
+        filler = Filler(network, dict(note["donors"]), draw_bounds(columns), options)
+        if note["matching"] and filler.closed is not None:
+            filler = replace(filler, matching=Matching(filler.closed, **note["matching"]))
+        return columns, filler
+
+    return _read(network, found)
+
+
+def _read(network: Network, read: Callable[[Mapping[str, Any]], _Found]) -> _Found:
+    note = network.graph[_NOTE]
+    try:
+        if note["version"] != _VERSION:
+            raise FormatError("the model's note on imputation is of another version of hybridbn; learn the model again")
+        return read(note)
+    except (FormatError, NetworkError, TableError):
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"the model's note on imputation is damaged: {error!r}") from None
+
+
+def _columns(note: Mapping[str, Any], network: Network) -> Columns:
+    variables: dict[str, Variable] = {
+        name: Continuous(name) if states is None else Discrete(name, states=tuple(states))
+        for name, states in note["columns"]
+    }
+    strange = [name for name in note["modeled"] if name not in network]
+    if strange:
+        raise NetworkError(
+            f"the network has a note on imputation that names {shorten(strange)}, and no such nodes; where it was changed since, "
+            "forget the note: del network.graph['imputation']"
+        )
+    bounds = {
+        name: (-np.inf if low is None else low, np.inf if high is None else high) for name, low, high in note["bounds"]
+    }
+    return Columns(
+        variables,
+        tuple(note["modeled"]),
+        dict(note["constants"]),
+        tuple(note["alone"]),
+        dict(note["decimals"]),
+        bounds,
+        {},  # what types hold is a matter of the table that is filled
+    )

@@ -1,0 +1,118 @@
+"""Imputed numbers look like those of their column, and a learned network knows so when it is used again."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hybridbn as hb
+from hybridbn.columns import Cells
+from hybridbn.commands.profile import ColumnProfile
+from hybridbn.learning.imputation_rounding import decimals_of, grid_ends
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
+
+
+def test_numbers_have_as_many_decimals_as_those_of_their_column() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(10, 3, size=200)
+    frame = pd.DataFrame(
+        {"one": x.round(1), "three": (x + rng.normal(size=200)).round(3), "all": x + rng.normal(size=200)}
+    ).mask(rng.random((200, 3)) < 0.3)
+    frame["few"] = [1.5] * 5 + [2.5] * 14 + [np.nan] * 181
+
+    def whole(filled: pd.DataFrame, name: str, decimals: int) -> bool:
+        return bool((filled[name] == filled[name].round(decimals)).all())
+
+    for filled in hb.impute(frame, draws=2, donors=False, random_state=0):
+        assert whole(filled, "one", 1)
+        assert whole(filled, "three", 3)
+        assert not whole(filled, "all", 6)
+        assert not whole(filled, "few", 6)
+        assert filled["one"].max() > frame["one"].max() or filled["one"].nunique() > frame["one"].nunique()
+    exact = hb.impute(frame, full_precision=True, donors=False, random_state=0)
+    rounded = hb.impute(frame, donors=False, random_state=0)
+    assert not whole(exact, "one", 6)
+    np.testing.assert_array_equal(exact["one"].round(1), rounded["one"])
+    np.testing.assert_array_equal(exact["all"], rounded["all"])
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.05, 2.0), (0.0, 0.31), (0.11, 0.19)])
+def test_bounds_hold_for_rounded_numbers(low: float, high: float) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(0, high + 0.3, size=2000).round(1)}).mask(rng.random((2000, 1)) < 0.5)
+    filled = hb.impute(frame.assign(y=rng.normal(size=2000)), bounds={"x": (low, high)}, donors=False, random_state=0)
+    drawn = filled.loc[frame["x"].isna(), "x"]
+    assert drawn.between(low, high).all()
+    # where there is no such number between the bounds, they come first
+    if high > 0.2:
+        assert set(drawn) == set((np.arange(np.ceil(low * 10), np.floor(high * 10) + 1) / 10).round(1))
+    assert not np.signbit(drawn).any()
+
+
+def test_a_learned_network_brings_along_what_it_was_learned_with() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.exponential(size=200), "y": rng.normal(size=200).round(1), "one": "a"})
+    frame["x"] += frame["y"] ** 2
+    frame = frame.mask(rng.random(frame.shape) < 0.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = hb.impute(frame, bounds={"x": (0, None)}, details=True, random_state=1)
+        again = hb.impute(frame, network=found.network, random_state=1)
+    pd.testing.assert_frame_equal(again, found.table)
+    with pytest.raises(hb.TableError, match="bounds of its own"):
+        hb.impute(frame, network=found.network, bounds={"x": (0, 1)})
+    with pytest.raises(hb.TableError, match="has the columns"):
+        hb.impute(frame[["x"]], network=found.network)
+    changed = found.network.copy()
+    changed.remove_node("y")
+    with pytest.raises(hb.NetworkError, match=r"del network\.graph\['imputation'\]"):
+        hb.impute(frame, network=changed)
+
+
+@pytest.mark.parametrize("decimals", range(7))
+def test_decimals_are_found_at_any_size_that_floats_tell_apart(decimals: int) -> None:
+    rng = np.random.default_rng(decimals)
+    for size in 10.0 ** np.arange(-3, 12 - decimals):
+        values = np.round(rng.normal(size=200) * size, decimals)
+        values[0] = round(7 * 10.0**-decimals + 10.0**-decimals, decimals)
+        assert decimals_of(values) in (decimals, 0 if not values.any() else decimals)
+    for size in 10.0 ** np.arange(-3, 16):
+        full = rng.normal(size=200) * size
+        assert decimals_of(full) is None
+
+
+def test_ends_of_bounds_lie_on_the_grid_and_within() -> None:
+    rng = np.random.default_rng(0)
+    for low, width, decimals in zip(
+        rng.normal(size=200) * 10, rng.exponential(size=200), rng.integers(7, size=200), strict=True
+    ):
+        for first, last in ((low, low + width), (round(low, decimals), round(low + width, decimals))):
+            ends = grid_ends(first, last, int(decimals))
+            if ends[0] <= ends[1]:
+                assert first <= ends[0] <= ends[1] <= last
+                assert [round(end, int(decimals)) for end in ends] == list(ends)
+
+
+def test_the_command_counts_decimals_over_all_blocks() -> None:
+    column = ColumnProfile("x")
+    for part in ([1.0, np.nan], [2.5, 3.0], [0.25]):
+        column.taken(Cells(np.array(part)), 0)
+    assert (column.decimals, column.whole, column.imputed_decimals(False)) == (2, False, None)
+    column.taken(Cells(np.arange(20.0)), 0)
+    assert (column.imputed_decimals(False), column.imputed_decimals(True)) == (2, None)
+    column.taken(Cells(np.array([1 / 3])), 0)
+    assert column.imputed_decimals(False) is None
+
+
+def test_estimates_do_not_suffer_from_rounding() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=4000)
+    frame = pd.DataFrame({"x": x, "y": (x + rng.normal(size=4000)).round(1)})
+    hidden = rng.random(4000) < 1 / (1 + np.exp(-x))
+    filled = hb.impute(frame.assign(y=frame["y"].mask(hidden)), random_state=0)
+    assert filled["y"].std() == pytest.approx(frame["y"].std(), rel=0.03)
+    assert np.polyfit(filled["x"], filled["y"], 1)[0] == pytest.approx(1, abs=0.05)
