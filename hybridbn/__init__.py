@@ -19,6 +19,8 @@ _HOMES = {
     "hybridbn.formats.pgmpy": ("from_pgmpy",),
     "hybridbn.formats.tables": ("read_table", "write_table"),
     "hybridbn.inference.evidence": ("Interval",),
+    "hybridbn.learning.boosting": ("boost",),
+    "hybridbn.learning.ensemble": ("Ensemble",),
     "hybridbn.network": ("Network",),
     "hybridbn.potentials": (
         "MTE",

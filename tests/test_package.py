@@ -25,7 +25,14 @@ LAYERS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # modules whose convenience methods may import higher layers, inside the function
-CONVENIENT = {"hybridbn", "hybridbn.network", "hybridbn.network_queries", "hybridbn.table", "hybridbn.table_output"}
+CONVENIENT = {
+    "hybridbn",
+    "hybridbn.network",
+    "hybridbn.network_queries",
+    "hybridbn.table",
+    "hybridbn.table_output",
+    "hybridbn.learning.ensemble",
+}
 
 
 def modules() -> dict[str, Path]:
