@@ -122,7 +122,8 @@ class Columns:
         counts: list[Values] = []
         for group in self.groups:
             keys = group.codes[rows].astype(np.intp) * classes + y
-            counts.append(np.bincount(keys, weights, math.prod(group.sizes) * classes).reshape(-1, classes))
+            own = np.bincount(keys, weights, math.prod(group.sizes) * classes)
+            counts.append(np.asarray(own, dtype=np.float64).reshape(-1, classes))
         return counts
 
     def learned(

@@ -40,7 +40,7 @@ class Asked:
         self.single = evidence is None or isinstance(evidence, Mapping)
         self._variables: dict[str, Variable] = {}
         self._table: Table | None = None
-        self._names: set[str] = set()
+        self._absent: set[str] = set()
         self._read: tuple[dict[str, Variable], Evidence] | None = None
 
     def log_joint(self, network: Network) -> Values:
@@ -65,11 +65,13 @@ class Asked:
     def _shared(self, network: Network) -> Table:
         """Return the evidence as a table of the network's variables, the same one as long as these are the same."""
         wanted = {variable.name: variable for variable in network.variables if variable.name != self.target}
-        if self._table is None or any(
-            wanted.get(name) != self._variables.get(name) for name in {*wanted, *self._variables} if name in self._names
-        ):
-            self._table = Table(self.evidence, variables=wanted.values())
-            self._variables, self._names = wanted, set(self._table.names)
+        # nodes without a column, such as the leaf of a tree, may differ from network to network
+        asked = {name: variable for name, variable in wanted.items() if name not in self._absent}
+        if self._table is None or any(self._variables.get(name) != variable for name, variable in asked.items()):
+            self._variables = {**self._variables, **asked}
+            self._table = Table(self.evidence, variables=self._variables.values())
+            self._absent |= set(self._variables) - set(self._table.names)
+            self._variables = {name: self._variables[name] for name in self._table.names}
         return self._table
 
     def _evidence(self, network: Network) -> Evidence | None:
