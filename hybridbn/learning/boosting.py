@@ -143,12 +143,12 @@ def boost(
     held_out = None if validation is None else _held_out(table, target, validation, rng)
     if held_out is not None and held_out.kept is not None:
         table = table.take(held_out.kept)
-    occurring = np.unique(table.column(target))
+    occurring = np.flatnonzero(np.bincount(table.column(target)))
     if len(occurring) < 2:
         raise TableError(
             f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting needs two classes"
         )
-    base = table.weights if priors is None else _with_priors(table, variable, priors)
+    base = _with_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
     record = Record(
         int(rounds),
         2 * int(rounds) + 20 if max_restarts is None else int(max_restarts),
@@ -162,9 +162,8 @@ def boost(
             patience,
         ),
     )
-    weighted = table.weighted or priors is not None
     chosen = _chosen(build, potentials)
-    found = None if chosen is None else roles(table.with_weights(base if weighted else None), target, chosen)
+    found = None if chosen is None else roles(table.with_weights(base), target, chosen)
     if found is not None and not refit_cuts:
         table = Table(table, variables=[role.variable for role in found.values()])
         if algorithm == "m1" and _is_naive_bayes(build):
@@ -172,13 +171,14 @@ def boost(
             if fitters is not None:
                 codes = {name: table.column(name) for name in found if name != target}
                 columns = Columns({n: _discrete(found[n]) for n in codes}, codes, variable, table.column(target))
-                boost_counts(columns, fitters, base if weighted else None, record, rng)
+                boost_counts(columns, fitters, base, record, rng)
                 return _ensemble(record, target, algorithm)
     own = potentials if _keeps_own(build, potentials) else chosen
     learn = learner_of(build, target, own)
     if refit_cuts and chosen is not None:
         learn = _Recut(learn, target, chosen)
     options = Options(tolerance, "nan", max_bytes)
+    base = np.ones(len(table)) if base is None else base
     (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, record, rng, options)
     return _ensemble(record, target, algorithm)
 
@@ -202,11 +202,11 @@ def _boost_m1(
         error = float(weights[wrong].sum()) / total
         if error >= HALF:
             record.reject(network, error)
-            weights = bootstrapped(rng, base)
+            weights = bootstrapped(rng, len(base), base)
             continue
         if error == 0:
             record.restart()
-            weights = bootstrapped(rng, base)
+            weights = bootstrapped(rng, len(base), base)
         else:
             weights = reweighted(weights, base, wrong, error)
         record.add(network, error, vote_of(error), partial(np.array, weights))
@@ -227,11 +227,11 @@ def _boost_real(
         vote = line_search(weights, margins)
         if vote <= 0:
             record.reject(network, error)
-            weights = bootstrapped(rng, base)
+            weights = bootstrapped(rng, len(base), base)
             continue
         if margins[weights > 0].min() >= 0:
             record.restart()
-            weights = bootstrapped(rng, base)
+            weights = bootstrapped(rng, len(base), base)
         else:
             weights = reweighted_by_margin(weights, base, margins, vote)
         record.add(network, error, vote, partial(np.array, weights))
@@ -316,7 +316,9 @@ def _discrete(role: Role) -> Discrete:
 
 def _counting(table: Table, target: str) -> Table:
     """Leave out rows without a class or of weight zero."""
-    kept = (table.column(target) >= 0) & (table.weights > 0)
+    kept = table.column(target) >= 0
+    if table.weighted:
+        kept &= table.weights > 0
     if not kept.any():
         raise TableError(f"no row of positive weight has a value of {target!r}")
     return table if kept.all() else table.take(kept)

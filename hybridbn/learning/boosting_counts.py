@@ -94,11 +94,12 @@ class Columns:
 
         Returns
         -------
-        list of ndarray (cells, classes, 2)
-            For each group the weight by joint code, class and whether the network is wrong; never wrong without tables.
+        list of ndarray (classes, 2, cells)
+            For each group the weight by class, whether the network is wrong, and joint code; never wrong without tables.
         """
-        width = 2 * len(self.target)
-        counts: list[Values] = [np.zeros(math.prod(group.sizes) * width) for group in self.groups]
+        classes = len(self.target)
+        sizes = [math.prod(group.sizes) for group in self.groups]
+        counts: list[Values] = [np.zeros(2 * classes * size) for size in sizes]
         for start in range(0, self.rows, _ROWS):
             part = slice(start, start + _ROWS)
             y = self.y[part].astype(np.intp)
@@ -109,54 +110,66 @@ class Columns:
                 wrong = _decided(tables, codes) != y
                 state.note(part, wrong)
                 key += wrong
-            for code, total in zip(codes, counts, strict=True):
-                code *= width
-                code += key
+            for code, size, total in zip(codes, sizes, counts, strict=True):
+                code += key * size
                 total += np.bincount(code, weights, total.size)
-        return [np.asarray(total.reshape(-1, len(self.target), 2)) for total in counts]
+        return [np.asarray(total.reshape(classes, 2, -1)) for total in counts]
 
     def added(self, rows: NDArray[np.intp], weights: Values) -> list[Values]:
-        """Return the counts (cells, classes) of some rows with weights of their own."""
+        """Return the counts (classes, cells) of some rows with weights of their own."""
         classes = len(self.target)
         y = self.y[rows].astype(np.intp)
         counts: list[Values] = []
         for group in self.groups:
-            keys = group.codes[rows].astype(np.intp) * classes + y
-            own = np.bincount(keys, weights, math.prod(group.sizes) * classes)
-            counts.append(np.asarray(own, dtype=np.float64).reshape(-1, classes))
+            cells = math.prod(group.sizes)
+            own = np.bincount(y * cells + group.codes[rows], weights, cells * classes)
+            counts.append(np.asarray(own, dtype=np.float64).reshape(classes, cells))
         return counts
 
     def learned(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
     ) -> tuple[Network, list[Values]]:
-        """Return the network of counts (cells, classes) by group, and for each group its tables of log probabilities.
+        """Return the network of counts (classes, cells) by group, and for each group its tables of log probabilities.
 
         The tables are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
         """
         classes = len(self.target)
-        prior = fitters[self.target.name].potential(_statistics(self.target, (), counts[0].sum(axis=0)))
+        prior = fitters[self.target.name].potential(_statistics(self.target, (), counts[0].sum(axis=1)))
         potentials: list[Multinomial] = [prior]
         tables: list[Values] = []
         with np.errstate(divide="ignore"):
-            own = np.log(prior.table)
+            start = np.log(prior.table)[:, None]
             for group, table in zip(self.groups, counts, strict=True):
-                cube = table.reshape(*group.sizes, classes)
-                logs = np.zeros(cube.shape)
-                if not tables:
-                    logs += own
-                for place, (name, size) in enumerate(zip(group.names, group.sizes, strict=True)):
+                logs = start
+                for name, size, margin in zip(group.names, group.sizes, _margins(table, group.sizes), strict=True):
                     variable = self.variables[name]
-                    others = tuple(axis for axis in range(len(group.sizes)) if axis != place)
-                    margin = np.ascontiguousarray(cube.sum(axis=others)[: len(variable)].T)
-                    potential = fitters[name].potential(_statistics(variable, (self.target,), margin))
+                    own = np.ascontiguousarray(margin[:, : len(variable)])
+                    potential = fitters[name].potential(_statistics(variable, (self.target,), own))
                     potentials.append(potential)
                     # the state of a missing cell, which comes last, adds nothing
-                    terms = np.zeros((size, classes))
-                    terms[: len(variable)] = np.log(potential.table.T)
-                    logs += terms.reshape((size, *[1] * (len(group.sizes) - place - 1), classes))
-                flat = logs.reshape(-1, classes)
-                tables.append(np.ascontiguousarray(flat.T))
+                    terms = np.zeros((classes, size))
+                    terms[:, : len(variable)] = np.log(potential.table)
+                    logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
+                tables.append(logs)
+                start = np.zeros((classes, 1))
         return Network(potentials), _odds(tables) if classes == 2 else tables
+
+
+def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
+    """Return the counts (classes, size) of each column of a group from those of its joint codes (classes, cells).
+
+    Examples
+    --------
+    >>> [margin.tolist() for margin in _margins(np.array([[1.0, 2.0, 3.0, 4.0]]), (2, 2))]
+    [[[3.0, 7.0]], [[4.0, 6.0]]]
+    """
+    found = []
+    for size in reversed(sizes):
+        # products with ones are the fastest sums over short axes
+        cube = counts.reshape(len(counts), -1, size)
+        found.append(np.ones(cube.shape[1]) @ cube)
+        counts = cube @ np.ones(size)
+    return found[::-1]
 
 
 def _statistics(child: Discrete, parents: tuple[Discrete, ...], counts: Values) -> MultinomialStatistics:
@@ -206,14 +219,14 @@ def boost_counts(
     state: State = (
         Bits(columns.rows, base, record.rounds) if record.rounds <= _LONGEST_HISTORY else _floats(columns, base)
     )
-    counts = [table.sum(axis=2) for table in columns.count(state, None)]
+    counts = [table.sum(axis=1) for table in columns.count(state, None)]
     while record.more:
         network, tables = columns.learned(counts, fitters)
         split = columns.count(state, tables)
-        error = float(split[0][..., 1].sum()) / total
+        error = float(split[0][:, 1].sum()) / total
         if HALF > error > 0:
             up, down = 1 / (2 * error), 1 / (2 * (1 - error))
-            counts = [table[..., 1] * up + table[..., 0] * down for table in split]
+            counts = [table[:, 1] * up + table[:, 0] * down for table in split]
             if state.least * down < state.floor:
                 # a floor makes some weights larger than the two numbers say
                 state = state.as_floats()
@@ -229,11 +242,12 @@ def boost_counts(
             record.reject(network, error)
         else:
             record.restart()
-        state = Floats(bootstrapped(rng, np.ones(columns.rows) if base is None else base), base)
+        del state  # before there is another one, so that memory holds one at a time
+        state = Floats(bootstrapped(rng, columns.rows, base), base)
         if not error:
             record.add(network, error, vote_of(error), state.all)
         if record.more:
-            counts = [table.sum(axis=2) for table in columns.count(state, None)]
+            counts = [table.sum(axis=1) for table in columns.count(state, None)]
 
 
 def _floats(columns: Columns, base: Values | None) -> Floats:

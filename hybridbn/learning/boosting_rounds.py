@@ -37,6 +37,10 @@ HALF = 0.5 - 1e-12
 """An error of one half, but for rounding: what a network has on the weights that its own errors led to."""
 
 
+_DRAWS = 2**20
+"""Of a bootstrap sample at a time."""
+
+
 def vote_of(error: float) -> float:
     r"""Return the vote of a network: :math:`\log((1-\epsilon)/\epsilon)`.
 
@@ -87,22 +91,30 @@ def _normalized(weights: Values, base: Values) -> Values:
     return np.asarray(floored * (base.sum() / floored.sum()))
 
 
-def bootstrapped(rng: np.random.Generator, base: Values) -> Values:
+def bootstrapped(rng: np.random.Generator, rows: int, base: Values | None) -> Values:
     """Return how often each row is drawn, in as many draws as there are rows, times what makes it sum to the base's.
 
     Examples
     --------
-    >>> bootstrapped(np.random.default_rng(0), np.ones(5))
+    >>> bootstrapped(np.random.default_rng(0), 5, None)
     array([0., 2., 1., 1., 1.])
     """
-    rows = len(base)
-    if (base == base[0]).all():
-        drawn = rng.integers(0, rows, rows)
-    else:
-        cumulative = np.cumsum(base)
-        drawn = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
-    counts = np.bincount(np.minimum(drawn, rows - 1), minlength=rows)
-    return np.asarray(counts * (base.sum() / rows))
+    counts = np.zeros(rows)
+    if base is not None and (base == base[0]).all():
+        counts = bootstrapped(rng, rows, None)
+        counts *= base[0]
+        return counts
+    cumulative = None if base is None else np.cumsum(base)
+    for start in range(0, rows, _DRAWS):
+        many = min(_DRAWS, rows - start)
+        if cumulative is None:
+            drawn = rng.integers(0, rows, many)
+        else:
+            drawn = np.minimum(np.searchsorted(cumulative, rng.random(many) * cumulative[-1], side="right"), rows - 1)
+        np.add.at(counts, drawn, 1.0)
+    if cumulative is not None:
+        counts *= cumulative[-1] / rows
+    return counts
 
 
 def line_search(weights: Values, margins: Values) -> float:
