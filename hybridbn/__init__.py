@@ -19,6 +19,7 @@ _HOMES = {
     "hybridbn.formats.pgmpy": ("from_pgmpy",),
     "hybridbn.formats.tables": ("read_table", "write_table"),
     "hybridbn.inference.evidence": ("Interval",),
+    "hybridbn.learning.bias_variance": ("bias_variance",),
     "hybridbn.learning.boosting": ("boost",),
     "hybridbn.learning.ensemble": ("Ensemble",),
     "hybridbn.network": ("Network",),
