@@ -141,14 +141,16 @@ class Columns:
             start = np.log(prior.table)[:, None]
             for group, table in zip(self.groups, counts, strict=True):
                 logs = start
-                for name, size, margin in zip(group.names, group.sizes, _margins(table, group.sizes), strict=True):
+                for name, margin in zip(group.names, _margins(table, group.sizes), strict=True):
                     variable = self.variables[name]
-                    own = np.ascontiguousarray(margin[:, : len(variable)])
+                    states, size = len(variable), margin.shape[1]
+                    own = margin if states == size else np.ascontiguousarray(margin[:, :states])
                     potential = fitters[name].potential(_statistics(variable, (self.target,), own))
                     potentials.append(potential)
-                    # the state of a missing cell, which comes last, adds nothing
-                    terms = np.zeros((classes, size))
-                    terms[:, : len(variable)] = np.log(potential.table)
+                    terms = np.log(potential.table)
+                    if states < size:
+                        # the state of a missing cell, which comes last, adds nothing
+                        terms = np.hstack([terms, np.zeros((classes, 1))])
                     logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
                 tables.append(logs)
                 start = np.zeros((classes, 1))
@@ -164,6 +166,8 @@ def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
     [[[3.0, 7.0]], [[4.0, 6.0]]]
     """
     found = []
+    if len(sizes) == 1:
+        return [counts]
     for size in reversed(sizes):
         # products with ones are the fastest sums over short axes
         cube = counts.reshape(len(counts), -1, size)
