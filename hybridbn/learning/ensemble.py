@@ -297,6 +297,16 @@ class Ensemble:
         weights = {name: after - before for name, before, after in zip(names, odds[:-1], odds[1:], strict=True)}
         return Explanation(self.target, self.variable.states[code], odds[0], weights, odds[-1])
 
+    def plot(self, evidence: Mapping[str, Any] | None = None, state: Hashable = None, ax: Any = None) -> Any:
+        """Draw a nomogram with matplotlib: what each state of each attribute adds to the log-odds of a class; returns the axes.
+
+        For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse` makes, whose scale is
+        that of the Taylor approximation. A case given as evidence is marked and added up.
+        """
+        from hybridbn.learning.nomogram import plot_nomogram
+
+        return plot_nomogram(self.collapsed(), evidence, state, ax)
+
     # --- files ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
