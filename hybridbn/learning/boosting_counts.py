@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,16 +116,12 @@ class Columns:
                 total += np.bincount(code, weights, total.size)
         return [np.asarray(total.reshape(classes, 2, -1)) for total in counts]
 
-    def added(self, rows: NDArray[np.intp], weights: Values) -> list[Values]:
-        """Return the counts (classes, cells) of some rows with weights of their own."""
-        classes = len(self.target)
+    def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:
+        """Add some rows with weights of their own to counts (classes, cells), in place."""
         y = self.y[rows].astype(np.intp)
-        counts: list[Values] = []
-        for group in self.groups:
-            cells = math.prod(group.sizes)
-            own = np.bincount(y * cells + group.codes[rows], weights, cells * classes)
-            counts.append(np.asarray(own, dtype=np.float64).reshape(classes, cells))
-        return counts
+        for group, total in zip(self.groups, counts, strict=True):
+            cells = total.shape[1]
+            total += np.bincount(y * cells + group.codes[rows], weights, total.size).reshape(total.shape)
 
     def learned(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
@@ -234,9 +231,9 @@ def boost_counts(
             if state.least * down < state.floor:
                 # a floor makes some weights larger than the two numbers say
                 state = state.as_floats()
-                rows, surplus = state.advance(up, down)
-                share = total / (total + float(surplus.sum()))
-                counts = [(a + b) * share for a, b in zip(counts, columns.added(rows, surplus), strict=True)]
+                state.advance(up, down, partial(columns.add, counts))
+                share = total / float(counts[0].sum())
+                counts = [table * share for table in counts]
                 state.scale(share)
             else:
                 state.advance(up, down)

@@ -7,7 +7,8 @@ when a weight falls below its floor or all start anew, and for histories that ar
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from hybridbn.learning.boosting_rounds import FLOOR
 from hybridbn.variables import Values
 
-__all__ = ["Bits", "Floats", "State"]
+__all__ = ["Bits", "Floats", "Raised", "State"]
 
 _WORD = 16
 _ROWS = 32768
-_NOTHING = (np.empty(0, np.intp), np.empty(0))
+
+Raised: TypeAlias = Callable[[NDArray[np.intp], Values], None]
+"""Is told some rows and what the floor adds to their weights."""
 
 
 class State(Protocol):
@@ -36,7 +39,7 @@ class State(Protocol):
     def note(self, part: slice, wrong: NDArray[np.bool_]) -> None:
         """Keep in mind which rows of a block are wrong."""
 
-    def advance(self, up: float, down: float) -> tuple[NDArray[np.intp], Values]:
+    def advance(self, up: float, down: float, raised: Raised | None = None) -> None:
         """Multiply the weights of wrong rows by one number and the others by another; tell what the floor adds to which rows."""
 
     def scale(self, share: float) -> None:
@@ -56,7 +59,7 @@ class Floats:
     --------
     >>> state = Floats(np.ones(3), None)
     >>> state.note(slice(0, 3), np.array([True, False, False]))
-    >>> _ = state.advance(1.5, 0.75)
+    >>> state.advance(1.5, 0.75)
     >>> state.all()
     array([1.5 , 0.75, 0.75])
     """
@@ -76,9 +79,8 @@ class Floats:
         """Keep in mind which rows of a block are wrong."""
         np.copysign(self._numbers[part], np.where(wrong, -1.0, 1.0), out=self._numbers[part])
 
-    def advance(self, up: float, down: float) -> tuple[NDArray[np.intp], Values]:
-        """Multiply the weights; tell what the floor adds to which rows."""
-        rows, surplus = [_NOTHING[0]], [_NOTHING[1]]
+    def advance(self, up: float, down: float, raised: Raised | None = None) -> None:
+        """Multiply the weights; tell what the floor adds to which rows, block by block."""
         least = np.inf
         floored = self.least * down < self.floor
         for start in range(0, len(self._numbers), _ROWS):
@@ -88,12 +90,11 @@ class Floats:
             if floored:
                 lowest = np.broadcast_to(self.floor * base, block.shape)
                 low = np.flatnonzero(block < lowest)
-                rows.append(low + start)
-                surplus.append(lowest[low] - block[low])
+                if raised is not None and low.size:
+                    raised(low + start, lowest[low] - block[low])
                 block[low] = lowest[low]
             least = min(least, float((block / base).min()))
         self.least = least
-        return np.concatenate(rows), np.concatenate(surplus)
 
     def scale(self, share: float) -> None:
         """Multiply all weights."""
@@ -124,7 +125,7 @@ class Bits:
     --------
     >>> state = Bits(3, None, 10)
     >>> state.note(slice(0, 3), np.array([True, False, False]))
-    >>> _ = state.advance(1.5, 0.75)
+    >>> state.advance(1.5, 0.75)
     >>> state.all(), state.nbytes
     (array([1.5 , 0.75, 0.75]), 6)
     """
@@ -158,7 +159,7 @@ class Bits:
         word = self._words[len(self._factors) - 1]
         word[part] |= wrong.astype(word.dtype) << self._bit
 
-    def advance(self, up: float, down: float) -> tuple[NDArray[np.intp], Values]:
+    def advance(self, up: float, down: float, raised: Raised | None = None) -> None:
         """Multiply the weights; there is no floor here."""
         last = self._factors[-1]
         self._factors[-1] = np.concatenate([last * down, last * up])
@@ -167,7 +168,6 @@ class Bits:
         if self._bit == _WORD and len(self._factors) < len(self._words):
             self._factors.append(np.ones(1))
             self._bit = 0
-        return _NOTHING
 
     def scale(self, share: float) -> None:
         """Multiply all weights."""
