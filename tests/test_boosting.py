@@ -95,13 +95,15 @@ def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeyp
 def test_the_training_error_keeps_its_bound(seed: int) -> None:
     table, _, y, _ = made(400, 2, seed=seed, noise=0.1)
     weights = np.random.default_rng(seed).uniform(0.5, 2, len(y))
-    found = hb.boost(table, "y", rounds=30, weights=None if seed % 2 else weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the bound holds up to the first restart, which ends the run here
+        found = hb.boost(table, "y", rounds=30, weights=None if seed % 2 else weights, max_restarts=0)
     own = np.ones(len(y)) if seed % 2 else weights
-    staged = [np.average(p.mode() != y, weights=own) for p in found.staged_posterior(table)]
+    staged = [np.average(p.probabilities.argmax(axis=1) != y, weights=own) for p in found.staged_posterior(table)]
     assert found.errors is not None
+    assert len(found) >= 3
     bound = np.cumprod(2 * np.sqrt(found.errors * (1 - found.errors)))
-    first_restart = len(bound) if not found.restarts else 1
-    assert (np.array(staged)[:first_restart] <= bound[:first_restart] + 1e-12).all()
+    assert (np.array(staged) <= bound + 1e-7).all()
 
 
 def test_a_row_of_weight_two_is_two_rows() -> None:
