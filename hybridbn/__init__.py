@@ -21,6 +21,9 @@ _HOMES = {
     "hybridbn.imputer": ("Imputer",),
     "hybridbn.inference.evidence": ("Interval",),
     "hybridbn.learning": ("augment", "expectation_maximization", "impute", "pool", "structural_em"),
+    "hybridbn.learning.bias_variance": ("bias_variance",),
+    "hybridbn.learning.boosting": ("boost",),
+    "hybridbn.learning.ensemble": ("Ensemble",),
     "hybridbn.network": ("Network",),
     "hybridbn.potentials": (
         "MTE",

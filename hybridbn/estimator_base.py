@@ -96,6 +96,17 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, table: Table) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
+        table, graph, left_out = self._looked_through(table)
+        if self._streams():
+            stream = Stream.of(table, self.target_name_, self.potentials)
+            return stream.network(), stream if stream.nbytes <= _KEPT else None
+        table, potentials = self._without(table, graph, left_out)
+        if graph is not None:
+            return fit(graph, table, potentials), None
+        return _built(self.builder, table, self.target_name_, potentials), None
+
+    def _looked_through(self, table: Table) -> tuple[Table, Network | None, list[str]]:
+        """Read the table as a structure says, and find columns of a single number, warning of them."""
         target, graph = self.target_name_, structure(self.builder)
         if graph is not None:
             if target not in graph:
@@ -115,24 +126,23 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
                 f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing about the "
                 "target and are left out of the network",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self.constant_features_ = np.array(left_out, dtype=object)
-        if self._streams():
-            stream = Stream.of(table, target, self.potentials)
-            return stream.network(), stream if stream.nbytes <= _KEPT else None
+        return table, graph, left_out
+
+    def _without(self, table: Table, graph: Network | None, left_out: list[str]) -> tuple[Table, Potentials]:
+        """Take columns out of the table, the structure and the potentials."""
         potentials = self.potentials
         if isinstance(potentials, Mapping):
             potentials = {name: spec for name, spec in potentials.items() if name not in left_out}
-        table = table.drop(left_out)
         if graph is not None:
             graph.remove_nodes_from(left_out)
-            return fit(graph, table, potentials), None
-        return _built(self.builder, table, target, potentials), None
+        return table.drop(left_out), potentials
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
-        return self.builder is naive_bayes
+        return self.builder is naive_bayes and getattr(self, "boost", None) is None
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""
@@ -172,9 +182,10 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _posterior(self, X: Any) -> Any:
         check_is_fitted(self, "network_")
-        return self.network_.posterior(
-            self.target_name_, self._evidence(X), tolerance=self.tolerance, max_bytes=self.max_bytes
-        )
+        options: dict[str, Any] = {"tolerance": self.tolerance, "max_bytes": self.max_bytes}
+        if hasattr(self, "ensemble_"):
+            return self.ensemble_.posterior(self._evidence(X), **options)
+        return self.network_.posterior(self.target_name_, self._evidence(X), **options)
 
 
 def _built(build: Any, table: Table, target: str, potentials: Potentials) -> Network:

@@ -19,11 +19,14 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.learning.boosting import boost
+from hybridbn.learning.ensemble import Ensemble
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.automatic import automatic
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.table import Table
-from hybridbn.variables import Continuous, Discrete, Values, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["HybridClassifier", "HybridRegressor"]
 
@@ -46,6 +49,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     priors : sequence or mapping of float, optional
         Probabilities of the classes, in the order of `classes_` or by class, in the place of the learned ones. The target must
         not have parents.
+    boost : int, optional
+        Boost this many networks by AdaBoost.M1, see `hybridbn.boost`, in the place of a single one. Number columns are then cut into
+        intervals unless `potentials` says otherwise, and `priors` weigh the rows.
     discrete, continuous : str or iterable of str
         Columns whose type does not say what they are, such as integer codes for categories.
     target : str, optional
@@ -61,7 +67,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     classes_ : ndarray
         The classes in sorted order.
     network_ : Network
-        Saves, explains, samples, plots: see there.
+        Saves, explains, samples, plots: see there. With `boost` it is the first of the ensemble.
+    ensemble_ : Ensemble
+        Only with `boost`.
     target_name_ : str
         The target's node in `network_`.
     constant_features_ : ndarray of str
@@ -74,7 +82,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     -----
     Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is marginalized in
     prediction, and in `fit` left out of what is learned about its column. Rows without a class are refused.
-    `partial_fit` exists for ``builder=naive_bayes`` only: its structure doesn't depend on the data, so statistics add up. It goes on
+    `partial_fit` exists for ``builder=naive_bayes`` without `boost` only: its structure doesn't depend on the data, so statistics add up. It goes on
     from `fit` too, unless the families need the rows themselves (MTEs, kernels) and these take more than 1 MiB. With a single
     class other builders have nothing to find, and `network_` holds the target alone.
     With a given structure `classes_` are the states of its target where it has some.
@@ -95,6 +103,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     """
 
     classes_: NDArray[Any]
+    ensemble_: Ensemble
 
     def __init__(
         self,
@@ -102,6 +111,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         *,
         potentials: Potentials = "auto",
         priors: Sequence[float] | Mapping[Any, float] | None = None,
+        boost: int | None = None,
         discrete: str | Iterable[str] = (),
         continuous: str | Iterable[str] = (),
         target: str | None = None,
@@ -112,6 +122,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         self.builder = builder
         self.potentials = potentials
         self.priors = priors
+        self.boost = boost
         self.discrete = discrete
         self.continuous = continuous
         self.target = target
@@ -131,6 +142,12 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
         table = with_labels(self._table(features, weights), self.target_name_, codes, classes)
+        if hasattr(self, "ensemble_"):
+            del self.ensemble_
+        if self.boost is not None and len(classes) > 1:
+            self.ensemble_ = self._boosted(table)
+            self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
+            return self._keep(self.ensemble_.networks[0], None)
         network, stream = self._network_of(table, classes)
         states = _discrete(network, self.target_name_).states
         # a given structure may know of classes that no row has
@@ -190,6 +207,22 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         posterior: DiscretePosterior = self._posterior(X)
         return posterior
 
+    def _boosted(self, table: Table) -> Ensemble:
+        table, graph, left_out = self._looked_through(table)
+        table, potentials = self._without(table, graph, left_out)
+        states = _discrete_of(table.variable(self.target_name_)).states
+        priors = None if self.priors is None else dict(zip(states, self._prior_array(list(states)), strict=True))
+        return boost(
+            table,
+            self.target_name_,
+            (automatic if self.builder == "auto" else self.builder) if graph is None else graph,
+            self.boost,  # type: ignore[arg-type]  # boost() refuses what is no number
+            potentials=None if isinstance(potentials, str) and potentials == "auto" else potentials,
+            priors=priors,
+            tolerance=self.tolerance,
+            max_bytes=self.max_bytes,
+        )
+
     def _probabilities(self, posterior: DiscretePosterior) -> Values:
         states = posterior.states
         if len(states) < 2 or list(states) == self.classes_.tolist():
@@ -204,10 +237,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         self.constant_features_ = np.array([], dtype=object)
         return Network([MultinomialFitter().fit(table, table.variable(self.target_name_))]), None
 
-    def _with_priors(self, network: Network) -> Network:
-        if self.priors is None:
-            return network
-        classes, priors = self.classes_.tolist(), self.priors
+    def _prior_array(self, classes: list[Any]) -> Values:
+        """Return the priors in the order of the classes."""
+        priors = self.priors
         if isinstance(priors, Mapping):
             if set(priors) != set(classes):
                 raise TableError(
@@ -220,6 +252,13 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
                 f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of {shorten(classes)}, not "
                 f"{self.priors!r}"
             )
+        return array
+
+    def _with_priors(self, network: Network) -> Network:
+        if self.priors is None:
+            return network
+        classes = self.classes_.tolist()
+        array = self._prior_array(classes)
         if any(network.predecessors(self.target_name_)):
             parents = shorten(network.predecessors(self.target_name_))
             raise NetworkError(
@@ -378,9 +417,12 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
 
 
 def _discrete(network: Network, name: str) -> Discrete:
-    variable = network.variable(name)
+    return _discrete_of(network.variable(name))
+
+
+def _discrete_of(variable: Variable) -> Discrete:
     if not isinstance(variable, Discrete):
-        raise NetworkError(f"the target {name!r} is declared continuous; use HybridRegressor for numbers")
+        raise NetworkError(f"the target {variable.name!r} is declared continuous; use HybridRegressor for numbers")
     return variable
 
 

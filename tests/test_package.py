@@ -42,6 +42,7 @@ CONVENIENT = {
     "hybridbn.network_queries",
     "hybridbn.table",
     "hybridbn.table_output",
+    "hybridbn.learning.ensemble",
 }
 
 

@@ -11,6 +11,8 @@ A file is one zip archive whose members are stored as they are, so nothing can i
 ``float64.npy``, ``int64.npy``, ``bool.npy``
     All arrays of that type end to end; `network.json` refers to them by offset and shape.
 
+The file of an ensemble says in `network.json` what `hybridbn.formats.ensembles` tells.
+
 Each version of the format stays readable by all later releases of the same major version of the library. Reading
 takes memory in proportion to the size of the file, whatever its content claims.
 """
@@ -31,7 +33,7 @@ from hybridbn.network import Network
 from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
 from hybridbn.variables import Discrete, Variable, shorten
 
-__all__ = ["load", "save"]
+__all__ = ["load", "pack_network", "save", "unpack_network"]
 
 _OURS = ("variable", "potential")
 
@@ -67,18 +69,12 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     """
     network.check()
     packer = Packer()
-    content: dict[str, Any] = {"nodes": [_pack_node(network, name, packer) for name in network]}
-    content["arcs"] = [
-        [start, end, packer.pack(attributes, f"the arc {start!r} -> {end!r}")] if attributes else [start, end]
-        for start, end, attributes in network.edges(data=True)
-    ]
-    if network.graph:
-        content["attributes"] = packer.pack(network.graph, "the network's attributes")
+    content = pack_network(network, packer)
     write_archive(path, content, packer.arrays())
 
 
-def load(path: str | os.PathLike[str]) -> Network:
-    """Read a network that `save` wrote; files that are damaged, hostile or too new raise `FormatError`.
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a network or an ensemble that `save` wrote; files that are damaged, hostile or too new raise `FormatError`.
 
     Nothing in the file is ever executed. A family of potentials of your own must have been imported before.
 
@@ -98,15 +94,33 @@ def load(path: str | os.PathLike[str]) -> Network:
         try:
             content, arrays = read_archive(file)
             unpacker = Unpacker(arrays)
-            network = _unpack_network(content, unpacker)
+            if isinstance(content, dict) and "ensemble" in content:
+                from hybridbn.formats.ensembles import unpack_ensemble
+
+                fields(content, "the file", ("ensemble",))
+                found: Any = unpack_ensemble(content["ensemble"], unpacker)
+            else:
+                found = unpack_network(content, unpacker)
             unpacker.finish()
         except FormatError as error:
             # The reason may quote the file, which may hold a name of megabytes.
             raise FormatError(f"can't load {os.fsdecode(path)!r}: {error!s:.800}") from error.__cause__
-    return network
+    return found
 
 
 # -- writing ------------------------------------------------------------------------------------------------------
+
+
+def pack_network(network: Network, packer: Packer) -> dict[str, Any]:
+    """Return what a file says of a network; the arrays go to the packer."""
+    content: dict[str, Any] = {"nodes": [_pack_node(network, name, packer) for name in network]}
+    content["arcs"] = [
+        [start, end, packer.pack(attributes, f"the arc {start!r} -> {end!r}")] if attributes else [start, end]
+        for start, end, attributes in network.edges(data=True)
+    ]
+    if network.graph:
+        content["attributes"] = packer.pack(network.graph, "the network's attributes")
+    return content
 
 
 def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
@@ -133,7 +147,8 @@ def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
 # -- reading ------------------------------------------------------------------------------------------------------
 
 
-def _unpack_network(content: Any, unpacker: Unpacker) -> Network:
+def unpack_network(content: Any, unpacker: Unpacker) -> Network:
+    """Return the network that a file describes, refusing what is none."""
     fields(content, "the network", ("nodes", "arcs"), ("attributes",))
     nodes = _list(content["nodes"], "the nodes")
     for i, node in enumerate(nodes):

@@ -1,0 +1,97 @@
+"""Time boosted naive Bayes beside scikit-learn: python examples/benchmarks/boosting.py [rows, 2,000,000 by default].
+
+100 rounds over 20 discrete columns in memory beside AdaBoostClassifier over CategoricalNB, which gets a few rounds and is extrapolated, as
+its rounds all take the same; then the time for numbers of rows from a twentieth of that up, with the slope of its logarithm, and the memory that boosting
+needs beyond the table. CPU-seconds of this process; set OMP_NUM_THREADS=1 where other processes run.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.naive_bayes import CategoricalNB
+
+import hybridbn as hb
+
+COLUMNS, STATES, ROUNDS, PEER_ROUNDS = 20, 5, 100, 3
+
+
+def made(rows: int) -> dict[str, Any]:
+    """Columns whose weighted sum decides on a class: boosting finds something in every round, so all sizes take as many passes."""
+    rng = np.random.default_rng(0)
+    columns = {f"x{j:02}": rng.integers(0, STATES, rows, dtype=np.int8) for j in range(COLUMNS)}
+    total = np.zeros(rows, np.int32)
+    for weight, column in enumerate(columns.values(), start=1):
+        total += weight * column.astype(np.int32)
+    return columns | {"y": (total > 420).astype(np.int8)}
+
+
+def timed(table: hb.Table, rounds: int) -> tuple[float, hb.Ensemble]:
+    gc.collect()
+    start = time.process_time()
+    ensemble = hb.boost(table, "y", rounds=rounds)
+    return time.process_time() - start, ensemble
+
+
+def peer(data: dict[str, Any], rounds: int) -> tuple[float, Any]:
+    x, y = np.stack([column for name, column in data.items() if name != "y"], axis=1), data["y"]
+    gc.collect()
+    start = time.process_time()
+    model = AdaBoostClassifier(CategoricalNB(alpha=1e-9, min_categories=STATES), n_estimators=rounds).fit(x, y)
+    return time.process_time() - start, model
+
+
+def bench_peer(rows: int) -> None:
+    data = made(rows)
+    table = hb.Table(data, discrete=list(data))
+    own, ensemble = timed(table, ROUNDS)
+    short, model = peer(data, PEER_ROUNDS)
+    votes = np.asarray(model.estimator_weights_)
+    apart = np.abs(votes - ensemble.votes[: len(votes)]).max()
+    other = short * ROUNDS / PEER_ROUNDS
+    print(f"AdaBoost over naive Bayes, {rows:,} x {COLUMNS}, {ROUNDS} rounds ({ensemble!r})")
+    print(f"  hybridbn, measured                                      {own:9.2f} s")
+    print(
+        f"  scikit-learn, {PEER_ROUNDS} rounds measured ({short:.2f} s), extrapolated   {other:9.2f} s   {other / own:6.1f}"
+    )
+    print(f"  greatest difference of the votes of {PEER_ROUNDS} rounds (estimates differ): {apart:.1g}")
+
+
+def bench_rows(most: int) -> None:
+    print(f"time by rows, {ROUNDS} rounds; memory beyond the table")
+    numbers = [most // 20, most // 10, most // 5, most // 2, most]
+    data = made(most)
+    spent, peaks = [], []
+    for rows in numbers:
+        table = hb.Table({name: column[:rows] for name, column in data.items()}, discrete=list(data))
+        turns = [timed(table, ROUNDS) for _ in range(2 if rows < most else 1)]
+        spent.append(min(seconds for seconds, _ in turns))
+        restarts = turns[0][1].restarts
+        gc.collect()
+        tracemalloc.start()
+        hb.boost(table, "y", rounds=16)
+        short = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        hb.boost(table, "y", rounds=80)
+        peaks.append((short, tracemalloc.get_traced_memory()[1]))
+        tracemalloc.stop()
+        print(
+            f"  {rows:>9,} rows {spent[-1]:9.2f} s   {peaks[-1][0] / 2**20:7.1f} MiB (16 rounds)  {peaks[-1][1] / 2**20:7.1f} MiB (80 rounds)   {restarts} restarts"
+        )
+    slope = np.polyfit(np.log(numbers), np.log(spent), 1)[0]
+    print(f"  slope of log time over log rows: {slope:.3f}")
+    for place, rounds in enumerate((16, 80)):
+        fit = np.polyfit(numbers, [peak[place] for peak in peaks], 1)
+        print(f"  {rounds} rounds: {fit[0]:.1f} bytes a row and {fit[1] / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
+    bench_peer(rows)
+    bench_rows(rows)

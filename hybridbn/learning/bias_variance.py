@@ -1,0 +1,161 @@
+"""`bias_variance`: what a classifier's error is made of, by repeated cross-validation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.table import Table
+from hybridbn.variables import Codes, Values
+
+__all__ = ["BiasVariance", "bias_variance"]
+
+
+@dataclass(frozen=True)
+class BiasVariance:
+    """What `bias_variance` returns; bias and variance add up to the error.
+
+    Attributes
+    ----------
+    error : float
+        Mean share of errors.
+    bias : float
+        Squared bias with the noise in it, which can't be told apart where each case is seen with one class only.
+    variance : float
+    errors : ndarray (repeats,)
+        The error of each cross-validation.
+    """
+
+    error: float
+    bias: float
+    variance: float
+    errors: Values
+
+    def __repr__(self) -> str:
+        return f"<error {self.error:.4g} = bias {self.bias:.4g} + variance {self.variance:.4g}>"
+
+
+def bias_variance(
+    classifier: Any,
+    X: Any,
+    y: Any,
+    *,
+    repeats: int = 10,
+    folds: int = 3,
+    stratified: bool = False,
+    random_state: Any = 0,
+) -> BiasVariance:
+    r"""Take a classifier's error apart into bias and variance (Kohavi and Wolpert, 1996; eq. 5 of Ting and Zheng, 2003).
+
+    Each case is classified once in every cross-validation, by a classifier that did not see it. With :math:`P(c \mid v)` the share of the
+    cross-validations in which case v of class y is given to c
+
+    .. math:: \mathrm{bias}^2_v = \tfrac12 \sum_c \left([c = y] - P(c \mid v)\right)^2 \qquad
+        \mathrm{variance}_v = \tfrac12 \left(1 - \sum_c P(c \mid v)^2\right)
+
+    and both are averaged over the cases.
+
+    Parameters
+    ----------
+    classifier : object with fit(X, y) and predict(X), or callable
+        Copied for each fit; a callable without arguments makes one.
+    X : DataFrame, array, Table or list of rows
+    y : sequence
+        The classes.
+    repeats, folds : int
+        How many cross-validations of how many folds.
+    stratified : bool
+        Whether each fold gets about the same share of each class.
+    random_state : int, Generator, ...
+        Whatever `numpy.random.default_rng` takes.
+
+    Returns
+    -------
+    BiasVariance
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 90)
+    >>> X = np.stack([y + rng.normal(size=90), rng.normal(size=90)], axis=1)
+    >>> found = bias_variance(hb.HybridClassifier(potentials="gaussian"), X, y, repeats=4)
+    >>> abs(found.bias + found.variance - found.error) < 1e-12, found.variance < found.bias
+    (True, True)
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) != len(X):
+        raise TableError(f"y must have one class for each of the {len(X)} rows of X, not the shape {labels.shape}")
+    for name, number, least in (("repeats", repeats, 1), ("folds", folds, 2)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
+            raise TableError(f"{name} must be a whole number of at least {least}, not {number!r}")
+    if folds > len(labels):
+        raise TableError(f"{len(labels)} rows can't be put into {folds} folds")
+    make = _maker(classifier)
+    classes, truth = np.unique(labels, return_inverse=True)
+    rng = np.random.default_rng(random_state)
+    shares = np.zeros((len(labels), len(classes)))
+    errors = np.zeros(repeats)
+    for repeat in range(repeats):
+        for training, test in _folds(truth, folds, stratified, rng):
+            model = make()
+            fitted = model.fit(_taken(X, training), _taken(y, training))
+            found = (model if fitted is None else fitted).predict(_taken(X, test))
+            codes = _codes(np.asarray(found), classes)
+            errors[repeat] += (codes != truth[test]).sum() / len(labels)
+            shares[test, codes] += 1 / repeats
+    indicators = truth[:, None] == np.arange(len(classes))
+    bias = float(((indicators - shares) ** 2).sum(axis=1).mean() / 2)
+    variance = float((1 - (shares**2).sum(axis=1)).mean() / 2)
+    return BiasVariance(float(errors.mean()), bias, variance, errors)
+
+
+def _maker(classifier: Any) -> Callable[[], Any]:
+    if hasattr(classifier, "fit") and hasattr(classifier, "predict") and not isinstance(classifier, type):
+        return lambda: copy.deepcopy(classifier)
+    if callable(classifier):
+        made: Callable[[], Any] = classifier
+        return made
+    raise TableError(
+        f"a classifier has fit and predict, or makes one when it is called; {classifier!r:.80} does neither"
+    )
+
+
+def _folds(
+    truth: Codes, folds: int, stratified: bool, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the rows to learn from and those to test on, each row being tested on once."""
+    order = rng.permutation(len(truth))
+    if stratified:
+        order = order[np.argsort(truth[order], kind="stable")]
+    for fold in range(folds):
+        test = np.sort(order[fold::folds])
+        yield np.setdiff1d(np.arange(len(truth)), test), test
+
+
+def _taken(data: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of whatever holds them."""
+    if isinstance(data, Table):
+        return data.take(rows)
+    if hasattr(data, "iloc"):
+        return data.iloc[rows]
+    if hasattr(data, "take") and not isinstance(data, np.ndarray):
+        return data.take(rows)
+    if hasattr(data, "shape") or type(data).__module__.startswith("polars"):
+        return data[rows]
+    return [data[row] for row in rows]
+
+
+def _codes(found: NDArray[Any], classes: NDArray[Any]) -> Codes:
+    places = np.minimum(np.searchsorted(classes, found), len(classes) - 1)
+    if not (classes[places] == found).all():
+        raise TableError(
+            f"the classifier predicts {found[classes[places] != found][0]!r}, which is not among the classes"
+        )
+    return np.asarray(places, dtype=np.intp)

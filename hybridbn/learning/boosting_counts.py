@@ -1,0 +1,255 @@
+"""AdaBoost.M1 over naive Bayes of discrete columns with a single pass over the data in each round.
+
+A round's pass decides with the present network which rows are wrong and counts, in the present weights, the rows by (value, class,
+wrong). As eqs. 2 and 3 of Ting and Zheng multiply the weights of the wrong rows by one number and those of the others by another, the
+next round's counts are those two halves times these numbers. The error itself is a margin of the counts.
+
+Columns are put together in groups whose joint codes are made once, in two bytes a row; a network becomes one table of log-odds for each
+group, so that both deciding and counting take one look-up in a row and group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
+from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
+from hybridbn.learning.boosting_weights import Bits, Floats, State
+from hybridbn.network import Network
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Codes, Discrete, Values
+
+__all__ = ["Columns", "boost_counts"]
+
+_ROWS = 32768
+_CELLS = 2**15
+"""Most counts of a group: they stay in the second-level cache."""
+_LONGEST_HISTORY = 64
+"""Bits a row up to which the history of errors takes less room than the weight itself."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Some columns and their joint codes; a missing cell is a state of its own."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    codes: NDArray[Any]
+
+
+class Columns:
+    """Discrete columns and a target without holes, coded for many passes.
+
+    Parameters
+    ----------
+    variables : mapping from column to its variable
+    codes : mapping from column to integer array (rows,)
+        ``-1`` where a cell is missing.
+    target : Discrete
+    target_codes : integer array (rows,)
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Discrete],
+        codes: Mapping[str, NDArray[Any]],
+        target: Discrete,
+        target_codes: NDArray[Any],
+    ) -> None:
+        self.variables, self.target = variables, target
+        self.y = target_codes.astype(np.min_scalar_type(len(target)))
+        self.rows = len(self.y)
+        self.groups: list[_Group] = []
+        most = max(_CELLS // (2 * len(target)), 1)
+        group: list[str] = []
+        cells = 1
+        for name, variable in variables.items():
+            if group and cells * (len(variable) + 1) > most:
+                self.groups.append(self._joined(group, codes))
+                group, cells = [], 1
+            group.append(name)
+            cells *= len(variable) + bool((codes[name] < 0).any())
+        self.groups.append(self._joined(group, codes))
+
+    def _joined(self, names: Sequence[str], codes: Mapping[str, NDArray[Any]]) -> _Group:
+        sizes = tuple(len(self.variables[name]) + bool((codes[name] < 0).any()) for name in names)
+        joint = np.empty(self.rows, np.min_scalar_type(math.prod(sizes)))
+        for start in range(0, self.rows, _ROWS):
+            part = slice(start, start + _ROWS)
+            mixed = np.zeros(len(self.y[part]), np.intp)
+            for name, size in zip(names, sizes, strict=True):
+                own = codes[name][part]
+                mixed = mixed * size + np.where(own < 0, size - 1, own)
+            joint[part] = mixed
+        return _Group(tuple(names), sizes, joint)
+
+    def count(self, state: State, tables: Sequence[Values] | None) -> list[Values]:
+        """Pass over the data: decide which rows are wrong, tell the state, and count.
+
+        Returns
+        -------
+        list of ndarray (classes, 2, cells)
+            For each group the weight by class, whether the network is wrong, and joint code; never wrong without tables.
+        """
+        classes = len(self.target)
+        sizes = [math.prod(group.sizes) for group in self.groups]
+        counts: list[Values] = [np.zeros(2 * classes * size) for size in sizes]
+        for start in range(0, self.rows, _ROWS):
+            part = slice(start, start + _ROWS)
+            y = self.y[part].astype(np.intp)
+            weights = state.weights(part)
+            codes = [group.codes[part].astype(np.intp) for group in self.groups]
+            key = 2 * y
+            if tables is not None:
+                wrong = _decided(tables, codes) != y
+                state.note(part, wrong)
+                key += wrong
+            for code, size, total in zip(codes, sizes, counts, strict=True):
+                code += key * size
+                total += np.bincount(code, weights, total.size)
+        return [np.asarray(total.reshape(classes, 2, -1)) for total in counts]
+
+    def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:
+        """Add some rows with weights of their own to counts (classes, cells), in place."""
+        y = self.y[rows].astype(np.intp)
+        for group, total in zip(self.groups, counts, strict=True):
+            cells = total.shape[1]
+            total += np.bincount(y * cells + group.codes[rows], weights, total.size).reshape(total.shape)
+
+    def learned(
+        self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
+    ) -> tuple[Network, list[Values]]:
+        """Return the network of counts (classes, cells) by group, and for each group its tables of log probabilities.
+
+        The tables are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
+        """
+        classes = len(self.target)
+        prior = fitters[self.target.name].potential(_statistics(self.target, (), counts[0].sum(axis=1)))
+        potentials: list[Multinomial] = [prior]
+        tables: list[Values] = []
+        with np.errstate(divide="ignore"):
+            start = np.log(prior.table)[:, None]
+            for group, table in zip(self.groups, counts, strict=True):
+                logs = start
+                for name, margin in zip(group.names, _margins(table, group.sizes), strict=True):
+                    variable = self.variables[name]
+                    states, size = len(variable), margin.shape[1]
+                    own = margin if states == size else np.ascontiguousarray(margin[:, :states])
+                    potential = fitters[name].potential(_statistics(variable, (self.target,), own))
+                    potentials.append(potential)
+                    terms = np.log(potential.table)
+                    if states < size:
+                        # the state of a missing cell, which comes last, adds nothing
+                        terms = np.hstack([terms, np.zeros((classes, 1))])
+                    logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
+                tables.append(logs)
+                start = np.zeros((classes, 1))
+        return Network(potentials), _odds(tables) if classes == 2 else tables
+
+
+def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
+    """Return the counts (classes, size) of each column of a group from those of its joint codes (classes, cells).
+
+    Examples
+    --------
+    >>> [margin.tolist() for margin in _margins(np.array([[1.0, 2.0, 3.0, 4.0]]), (2, 2))]
+    [[[3.0, 7.0]], [[4.0, 6.0]]]
+    """
+    found = []
+    if len(sizes) == 1:
+        return [counts]
+    for size in reversed(sizes):
+        # products with ones are the fastest sums over short axes
+        cube = counts.reshape(len(counts), -1, size)
+        found.append(np.ones(cube.shape[1]) @ cube)
+        counts = cube @ np.ones(size)
+    return found[::-1]
+
+
+def _statistics(child: Discrete, parents: tuple[Discrete, ...], counts: Values) -> MultinomialStatistics:
+    return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
+
+
+def _odds(tables: list[Values]) -> list[Values]:
+    """Return log-odds of two classes, unless a probability of zero makes them meaningless."""
+    if not all(np.isfinite(table).all() for table in tables):
+        return tables
+    return [table[1:] - table[:1] for table in tables]
+
+
+def _decided(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
+    """Return the class of the highest score of each row, the first of several; -1 where all are impossible."""
+    totals = []
+    for places in range(len(tables[0])):
+        total = tables[0][places].take(codes[0])
+        for table, code in zip(tables[1:], codes[1:], strict=True):
+            total += table[places].take(code)
+        totals.append(total)
+    if len(totals) == 1:
+        return np.asarray(totals[0] > 0, dtype=np.intp)
+    stacked = np.array(totals)
+    return np.asarray(np.where(np.isneginf(stacked).all(axis=0), -1, stacked.argmax(axis=0)), dtype=np.intp)
+
+
+def boost_counts(
+    columns: Columns,
+    fitters: Mapping[str, MultinomialFitter],
+    base: Values | None,
+    record: Record,
+    rng: np.random.Generator,
+) -> None:
+    """Run AdaBoost.M1; `record` gets the networks.
+
+    Parameters
+    ----------
+    columns : Columns
+    fitters : mapping from the target and each column to its fitter
+    base : ndarray (rows,), optional
+        What the rows count by themselves; one each without it.
+    record : Record
+    rng : Generator
+    """
+    total = float(columns.rows) if base is None else float(base.sum())
+    state: State = (
+        Bits(columns.rows, base, record.rounds) if record.rounds <= _LONGEST_HISTORY else _floats(columns, base)
+    )
+    counts = [table.sum(axis=1) for table in columns.count(state, None)]
+    while record.more:
+        network, tables = columns.learned(counts, fitters)
+        split = columns.count(state, tables)
+        error = float(split[0][:, 1].sum()) / total
+        if HALF > error > 0:
+            up, down = 1 / (2 * error), 1 / (2 * (1 - error))
+            counts = [table[:, 1] * up + table[:, 0] * down for table in split]
+            if state.least * down < state.floor:
+                # a floor makes some weights larger than the two numbers say
+                state = state.as_floats()
+                state.advance(up, down, partial(columns.add, counts))
+                share = total / float(counts[0].sum())
+                counts = [table * share for table in counts]
+                state.scale(share)
+            else:
+                state.advance(up, down)
+            record.add(network, error, vote_of(error), state.all)
+            continue
+        if error:
+            record.reject(network, error)
+        else:
+            record.restart()
+        del state  # before there is another one, so that memory holds one at a time
+        state = Floats(bootstrapped(rng, columns.rows, base), base)
+        if not error:
+            record.add(network, error, vote_of(error), state.all)
+        if record.more:
+            counts = [table.sum(axis=1) for table in columns.count(state, None)]
+
+
+def _floats(columns: Columns, base: Values | None) -> Floats:
+    return Floats(np.ones(columns.rows) if base is None else base.copy(), base)

@@ -1,0 +1,326 @@
+"""`Ensemble`: networks with votes, which answer like one network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.inference.answers import impossible_evidence
+from hybridbn.inference.explain import Explanation
+from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
+from hybridbn.learning.ensemble_scores import Asked, scores, softmax
+from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
+from hybridbn.network import Network
+from hybridbn.potentials.base import frozen
+from hybridbn.table import Table
+from hybridbn.variables import Discrete, Values
+
+__all__ = ["Ensemble"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ensemble:
+    r"""Networks that vote on the class; what `hybridbn.boost` returns.
+
+    The score of a class is the sum of the votes for it ("m1"), or of the members' votes times their log probabilities of it
+    ("real"); the log-odds of two classes are the difference of their scores, so that
+
+    .. math:: P(c \mid v) = e^{s_c(v)} / \sum_k e^{s_k(v)}
+
+    Parameters
+    ----------
+    networks : sequence of Network
+        Each has the target, with the same states.
+    votes : sequence of float
+        One for each network; positive.
+    target : str
+    algorithm : {"m1", "real"}
+        Which kind of votes these are.
+    errors : sequence of float, optional
+        The weighted errors of the networks in their rounds.
+    restarts : int
+        How often the weights had to start anew.
+
+    Notes
+    -----
+    Missing cells are marginalized in each member. A member for which a row is impossible abstains in it. With two classes these
+    are the probabilities of additive logistic regression (Friedman, Hastie & Tibshirani, 2000); after many rounds they are
+    nearer to 0 and 1 than the share of errors warrants, as is known of AdaBoost.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> c, x = hb.Discrete("c", ("no", "yes")), hb.Discrete("x", (0, 1))
+    >>> first = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), hb.Multinomial(x, (c,), table=[[0.9, 0.1], [0.2, 0.8]])])
+    >>> second = hb.Network([hb.Multinomial(c, table=[0.7, 0.3]), hb.Multinomial(x, table=[0.5, 0.5])])
+    >>> ensemble = hb.Ensemble([first, second], [1.5, 0.5], "c")
+    >>> ensemble
+    <Ensemble of 2 networks for 'c': AdaBoost.M1>
+    >>> ensemble.predict({"x": 1}), ensemble.posterior({"x": 1})
+    ('yes', <posterior of 'c': 'no': 0.2689, 'yes': 0.7311>)
+    """
+
+    networks: tuple[Network, ...]
+    votes: Values
+    target: str
+    algorithm: Literal["m1", "real"] = "m1"
+    errors: Values | None = None
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "networks", tuple(self.networks))
+        object.__setattr__(self, "votes", frozen(np.asarray(self.votes, dtype=np.float64)))
+        if self.errors is not None:
+            object.__setattr__(self, "errors", frozen(np.asarray(self.errors, dtype=np.float64)))
+        if not self.networks or not all(isinstance(network, Network) for network in self.networks):
+            raise NetworkError("an ensemble needs at least one network, and nothing but networks")
+        if self.algorithm not in ("m1", "real"):
+            raise NetworkError(f"algorithm must be 'm1' or 'real', not {self.algorithm!r}")
+        for what, numbers in (("votes", self.votes), ("errors", self.errors)):
+            if numbers is not None and numbers.shape != (len(self.networks),):
+                raise NetworkError(
+                    f"there are {numbers.size} {what} for {len(self.networks)} networks; give one for each"
+                )
+        if not (np.isfinite(self.votes) & (self.votes > 0)).all():
+            raise NetworkError(f"votes must be positive numbers, not {self.votes!r:.200}")
+        variable = self.variable
+        for number, network in enumerate(self.networks):
+            if self.target not in network or network.variable(self.target) != variable:
+                raise NetworkError(
+                    f"network {number} of the ensemble does not have {self.target!r} as the first one has it"
+                )
+        if self.algorithm == "real" and len(variable) != 2:
+            raise NetworkError(f"Real AdaBoost is for two classes; {self.target!r} has {len(variable)}")
+
+    @property
+    def variable(self) -> Discrete:
+        """The target's variable."""
+        variable = self.networks[0].variable(self.target)
+        if not isinstance(variable, Discrete):
+            raise NetworkError(f"{self.target!r} is continuous; an ensemble votes on a discrete target")
+        return variable
+
+    def __len__(self) -> int:
+        return len(self.networks)
+
+    def __getitem__(self, key: slice) -> Self:
+        """Return the ensemble of some of the rounds: ``ensemble[:10]``."""
+        if not isinstance(key, slice):
+            raise TableError(
+                f"give a slice of rounds, such as ensemble[:10], not {key!r}; ensemble.networks has the members"
+            )
+        errors = None if self.errors is None else self.errors[key]
+        return replace(self, networks=self.networks[key], votes=self.votes[key], errors=errors)
+
+    def __repr__(self) -> str:
+        name = {"m1": "AdaBoost.M1", "real": "Real AdaBoost"}[self.algorithm]
+        count = f"{len(self)} network{'s' * (len(self) > 1)}"
+        restarts = f", {self.restarts} restart{'s' * (self.restarts > 1)}" if self.restarts else ""
+        return f"<Ensemble of {count} for {self.target!r}: {name}{restarts}>"
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def scores(self, evidence: Any = None, *, tolerance: float = TOLERANCE, max_bytes: float = MAX_BYTES) -> Values:
+        """Return the scores of the classes, (rows, classes), or (classes,) for a mapping: their differences are log-odds."""
+        *_, last = self._staged(evidence, Options(tolerance, "raise", max_bytes))
+        return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
+
+    def posterior(
+        self,
+        evidence: Any = None,
+        *,
+        tolerance: float = TOLERANCE,
+        impossible: str = "raise",
+        max_bytes: float = MAX_BYTES,
+    ) -> DiscretePosterior:
+        """Return the posterior of the class given evidence, a mapping or a table, as `Network.posterior` does."""
+        *_, last = self._staged(evidence, Options(tolerance, impossible, max_bytes))
+        return self._posterior(last, evidence)
+
+    def staged_posterior(
+        self,
+        evidence: Any = None,
+        *,
+        tolerance: float = TOLERANCE,
+        impossible: str = "raise",
+        max_bytes: float = MAX_BYTES,
+    ) -> Iterator[DiscretePosterior]:
+        """Yield the posteriors after one network, after two, and so on."""
+        for total in self._staged(evidence, Options(tolerance, impossible, max_bytes)):
+            yield self._posterior(total.copy(), evidence)
+
+    def classify(self, evidence: Any = None, *, tolerance: float = TOLERANCE, max_bytes: float = MAX_BYTES) -> Any:
+        """Return the class with the highest score: a state for a mapping, an array for a table."""
+        return self.posterior(evidence, tolerance=tolerance, max_bytes=max_bytes).mode()
+
+    predict = classify
+
+    def _staged(self, evidence: Any, options: Options) -> Iterator[Values]:
+        """Yield the scores (classes, rows) after each network; the same array, growing."""
+        asked, real = Asked(self.target, evidence, options), self.algorithm == "real"
+        total: Values | None = None
+        possible: Any = False
+        for network, vote in zip(self.networks, self.votes, strict=True):
+            found = asked.log_joint(network)
+            possible = possible | ~np.isnan(found[0])
+            own = scores(found, float(vote), real)
+            total = own if total is None else np.add(total, own, out=total)
+            yield total if possible.all() else np.where(possible, total, np.nan)
+        if options.impossible != "nan" and not possible.all():
+            raise impossible_evidence(np.flatnonzero(~possible).tolist(), self._is_single(evidence))
+
+    def _posterior(self, total: Values, evidence: Any) -> DiscretePosterior:
+        error = np.full(total.shape[1], 1e-12)
+        return DiscretePosterior(self.variable, softmax(total), self._is_single(evidence), error, None)
+
+    @staticmethod
+    def _is_single(evidence: Any) -> bool:
+        return evidence is None or isinstance(evidence, Mapping)
+
+    # --- one network ------------------------------------------------------------------------------------------------
+
+    def collapse(self) -> Network:
+        r"""Return one naive Bayes network in the place of all.
+
+        Exact for "real": in every row without missing cells its log-odds are those of the ensemble, which are
+        linear in the members' (eq. 7 of Ting and Zheng):
+
+        .. math:: \sum_t \alpha_t \log \frac{P_t(c_1)}{P_t(c_0)} + \sum_i \sum_t \alpha_t \log \frac{P_t(v_i \mid c_1)}{P_t(v_i \mid c_0)}
+
+        For "m1", where votes count and not probabilities, it is the nearest of this form by the Taylor approximation of
+        Ridgeway et al. (1998): each vote for a class is replaced by the vote times its probability, and that by the
+        linear term in the log probabilities. `disagreement` tells how often it decides otherwise.
+
+        Raises
+        ------
+        NetworkError
+            If a member is not naive Bayes over discrete variables.
+
+        Notes
+        -----
+        With missing cells no single network can do the same: the ensemble marginalizes a cell in each of its members, a network
+        only once, and sums don't commute with the product. Also the probability of the evidence is not that of anything: a
+        factor of an attribute that is the same for all classes is free, and is chosen such that the attributes' states are
+        spread as in the members.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> data = {"x": [0, 0, 1, 1, 1, 0], "z": [0, 1, 1, 0, 1, 1], "c": ["a", "a", "b", "b", "b", "b"]}
+        >>> ensemble = hb.boost(hb.Table(data, discrete=["x", "z"]), "c", rounds=5, algorithm="real")
+        >>> one, case = ensemble.collapse(), {"x": 1, "z": 0}
+        >>> abs(one.posterior("c", case)["a"] - ensemble.posterior(case)["a"]) < 1e-12
+        True
+        """
+        star = self.collapsed()
+        spread = {}
+        for name, variable in star.variables.items():
+            own = [network.potential(name).table for network in self.networks if name in network]  # type: ignore[attr-defined]
+            sizes_agree = all(table.shape[-1] == len(variable) for table in own)
+            means = (
+                np.array([table.reshape(-1, table.shape[-1]).mean(axis=0) for table in own]) if sizes_agree else None
+            )
+            spread[name] = np.full(len(variable), 1 / len(variable)) if means is None else means.mean(axis=0)
+        return network_of(star, spread)
+
+    def collapsed(self) -> Star:
+        """Return the sum that `collapse` makes a network of: the weight of each state for each class."""
+        stars = []
+        share = 1.0 if self.algorithm == "real" else 1 / len(self.variable)
+        for number, (network, vote) in enumerate(zip(self.networks, self.votes, strict=True)):
+            star = star_of(network, self.target)
+            if star is None:
+                raise NetworkError(
+                    f"only naive Bayes networks of discrete variables collapse into one, and in network {number} of this "
+                    f"ensemble {why_no_star(network, self.target)}"
+                )
+            if not all(np.isfinite(table).all() for table in (star.prior, *star.logs.values())):
+                raise NetworkError(
+                    f"network {number} of the ensemble has a probability of zero, whose logarithm can't be added up; boost with "
+                    "an estimate without zeros, such as MEstimate(2)"
+                )
+            stars.append((float(vote) * share, star))
+        return collapsed(stars)
+
+    def disagreement(self, network: Network, data: Any) -> float:
+        """Return the weighted share of a table's rows for which a network decides otherwise than the ensemble.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> data = {"x": [0, 0, 1, 1, 1, 0], "z": [0, 1, 1, 0, 1, 1], "c": ["a", "a", "b", "b", "b", "b"]}
+        >>> table = hb.Table(data, discrete=["x", "z"])
+        >>> ensemble = hb.boost(table, "c", rounds=5)
+        >>> ensemble.disagreement(ensemble.collapse(), table)
+        0.0
+        """
+        table = data if isinstance(data, Table) else Table(data)
+        own, other = self.posterior(table), network.posterior(self.target, table)
+        if not isinstance(other, DiscretePosterior) or other.states != own.states:
+            raise NetworkError(f"the network does not have {self.target!r} with the states of the ensemble")
+        apart = own.probabilities.argmax(axis=1) != other.probabilities.argmax(axis=1)
+        return float(np.average(apart, weights=table.weights))
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, evidence: Mapping[str, Any], state: Hashable = None) -> Explanation:
+        """Return what each finding adds to the log-odds of a state (the most probable one by default) against the rest.
+
+        A finding's weight is what it changes given those before it, so the weights always add up. For Real AdaBoost over naive Bayes the order
+        does not matter: weights are sums over the members (eq. 2 of Elkan, 1997, and eq. 7 of Ting and Zheng).
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> data = {"x": [0, 0, 1, 1, 1, 0], "z": [0, 1, 1, 0, 1, 1], "c": ["a", "a", "b", "b", "b", "b"]}
+        >>> ensemble = hb.boost(hb.Table(data, discrete=["x", "z"]), "c", rounds=5, algorithm="real")
+        >>> found = ensemble.explain({"x": 1, "z": 0})
+        >>> found.state, abs(found.prior + sum(found.weights.values()) - found.log_odds) < 1e-12
+        ('b', True)
+        """
+        if not isinstance(evidence, Mapping):
+            raise TableError(
+                "explain() takes the evidence of one case as a mapping, in the order in which it is to be weighed"
+            )
+        names = list(evidence)
+        steps = [self.scores({name: evidence[name] for name in names[:count]}) for count in range(len(names) + 1)]
+        code = int(np.argmax(steps[-1])) if state is None else self.variable.code(state)
+        if code < 0:
+            raise TableError(f"{self.target!r}: {state!r} is not a state")
+        odds = [float(step[code] - np.logaddexp.reduce(np.delete(step, code))) for step in steps]
+        weights = {name: after - before for name, before, after in zip(names, odds[:-1], odds[1:], strict=True)}
+        return Explanation(self.target, self.variable.states[code], odds[0], weights, odds[-1])
+
+    def plot(self, evidence: Mapping[str, Any] | None = None, state: Hashable = None, ax: Any = None) -> Any:
+        """Draw a nomogram with matplotlib: what each state of each attribute adds to the log-odds of a class; returns the axes.
+
+        For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse` makes, whose scale is
+        that of the Taylor approximation. A case given as evidence is marked and added up.
+        """
+        from hybridbn.learning.nomogram import plot_nomogram
+
+        return plot_nomogram(self.collapsed(), evidence, state, ax)
+
+    # --- files ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the ensemble to a ``.hbn`` file, exactly; `hybridbn.load` reads it again."""
+        from hybridbn.formats.ensembles import save_ensemble
+
+        save_ensemble(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an ensemble that `save` wrote."""
+        from hybridbn.formats.hbn import load
+
+        found = load(path)
+        if not isinstance(found, cls):
+            raise TableError(f"{os.fspath(path)!r} holds a network, not an ensemble; read it with hybridbn.load")
+        return found

@@ -1,0 +1,121 @@
+"""What the members of an ensemble say of the classes, the evidence being read once where they share their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.queries import Options, posterior
+from hybridbn.learning.stars import star_of
+from hybridbn.network import Network
+from hybridbn.table import Table
+from hybridbn.variables import Values, Variable
+
+__all__ = ["Asked", "scores", "softmax"]
+
+_LEAST = 1e-300
+"""What a probability of zero counts as where logarithms are added up."""
+
+
+class Asked:
+    """Evidence about a target, for several networks.
+
+    Parameters
+    ----------
+    target : str
+    evidence : mapping, table or None
+        As in `Network.posterior`.
+    options : Options, optional
+        Rows that are impossible for a network are no error here.
+    """
+
+    def __init__(self, target: str, evidence: Any, options: Options | None = None) -> None:
+        chosen = options or Options()
+        self.target, self.evidence = target, evidence
+        self.options = Options(chosen.tolerance, "nan", chosen.max_bytes)
+        self.single = evidence is None or isinstance(evidence, Mapping)
+        self._variables: dict[str, Variable] = {}
+        self._table: Table | None = None
+        self._absent: set[str] = set()
+        self._read: tuple[dict[str, Variable], Evidence] | None = None
+
+    def log_joint(self, network: Network) -> Values:
+        """Return logarithms of the classes' probabilities (classes, rows) but for a term that is the same for all classes.
+
+        NaN in a row that is impossible for the network.
+        """
+        star = star_of(network, self.target)
+        read = None if star is None else self._evidence(network)
+        if star is not None and read is not None:
+            codes = {name: finding.values for name, finding in read.findings.items()}
+            found = star.scores(codes, read.rows)
+            found[:, (found == -np.inf).all(axis=0)] = np.nan
+            return found
+        asked = self.evidence if self.single else self._shared(network)
+        answer = posterior(network, self.target, asked, self.options)
+        assert isinstance(answer, DiscretePosterior)
+        table = answer.probabilities
+        with np.errstate(divide="ignore"):
+            return np.atleast_2d(np.log(table)).T
+
+    def _shared(self, network: Network) -> Table:
+        """Return the evidence as a table of the network's variables, the same one as long as these are the same."""
+        wanted = {variable.name: variable for variable in network.variables if variable.name != self.target}
+        # nodes without a column, such as the leaf of a tree, may differ from network to network
+        asked = {name: variable for name, variable in wanted.items() if name not in self._absent}
+        if self._table is None or any(self._variables.get(name) != variable for name, variable in asked.items()):
+            self._variables = {**self._variables, **asked}
+            self._table = Table(self.evidence, variables=self._variables.values())
+            self._absent |= set(self._variables) - set(self._table.names)
+            self._variables = {name: self._variables[name] for name in self._table.names}
+        return self._table
+
+    def _evidence(self, network: Network) -> Evidence | None:
+        """Read the evidence for a star; None where it says more than values."""
+        wanted = {variable.name: variable for variable in network.variables}
+        if self._read is None or self._read[0] != wanted:
+            asked = self.evidence if self.single else self._shared(network)
+            self._read = wanted, EvidenceReader(network, asked, [self.target]).evidence()
+        read = self._read[1]
+        return read if all(finding.plain for finding in read.findings.values()) else None
+
+
+def scores(log_joint: Values, vote: float, real: bool) -> Values:
+    r"""Return what a member adds to the scores of the classes (classes, rows).
+
+    Its vote for the most probable class (M1), or its vote times the log joint probabilities (Real AdaBoost, eq. 6 of Ting and
+    Zheng). A member for which a row is impossible abstains.
+
+    Examples
+    --------
+    >>> scores(np.log([[0.2, 0.7], [0.8, 0.3]]), 1.5, real=False)
+    array([[0. , 1.5],
+           [1.5, 0. ]])
+    """
+    abstains = np.isnan(log_joint[0])
+    if real:
+        relative = log_joint - log_joint.max(axis=0)
+        relative[relative == -np.inf] = np.log(_LEAST)
+        return np.where(abstains, 0.0, vote * relative)
+    found: Values = np.zeros_like(log_joint)
+    # NaN would win argmax
+    best = np.where(abstains, 0.0, log_joint).argmax(axis=0)
+    found[best, np.arange(log_joint.shape[-1])] = np.where(abstains, 0.0, vote)
+    return found
+
+
+def softmax(total: Values) -> Values:
+    """Return probabilities (classes, rows) whose log-odds are differences of scores.
+
+    Examples
+    --------
+    >>> softmax(np.array([[0.0], [np.log(3)]])).round(4)
+    array([[0.25],
+           [0.75]])
+    """
+    grown = np.exp(total - total.max(axis=0))
+    return np.asarray(grown / grown.sum(axis=0))
