@@ -96,7 +96,8 @@ class Cases(Potential):
             inside = np.clip(edges, case.low, case.high)
             with np.errstate(divide="ignore"):
                 values, scale = case.potential.mass(_given(case, axes), inside)
-                return np.asarray(np.log(values) + scale) - (_log_mass(case, axes) if case.cut else 0.0)
+                logs = np.asarray(np.log(values) + scale)
+            return logs - _aligned_mass(case, axes, logs.ndim) if case.cut else logs
 
         cells = np.empty(edges.shape)[1:]
         logs = self._chosen({**axes, self.child.name: cells}, masses)
@@ -108,10 +109,7 @@ class Cases(Potential):
             return logs
         child = spread({n: axes[n] for n in case.potential.scope}, case.potential.scope)[-1]
         inside = (child >= case.low) & (child < case.high)
-        mass = _log_mass(case, axes)
-        if mass.ndim < logs.ndim:
-            mass = mass[..., None]
-        return np.asarray(np.where(inside, logs - mass, -np.inf))
+        return np.asarray(np.where(inside, logs - _aligned_mass(case, axes, logs.ndim), -np.inf))
 
     def _chosen(self, axes: Axes, logs_of: Any) -> Values:
         """Put the logs of each case where its state is."""
@@ -296,6 +294,12 @@ def _log_mass(case: Case, axes: Axes, rows: bool = False) -> Values:
     with np.errstate(divide="ignore"):
         logs = np.asarray(np.log(values) + scale)
     return logs.reshape(-1) if rows else logs
+
+
+def _aligned_mass(case: Case, axes: Axes, ndim: int) -> Values:
+    """Return the log mass inside a case's interval against values that may have a dimension of rows at the end."""
+    mass = _log_mass(case, axes)
+    return mass[..., None] if mass.ndim < ndim else mass
 
 
 def _domain(variable: Variable) -> tuple[float, float]:
