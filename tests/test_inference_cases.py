@@ -262,3 +262,39 @@ def test_cases_that_are_cut_and_have_other_parents():
         first = 0.3 * integrate.quad(chance, -8, 8, limit=400, epsabs=1e-13)[0]
         second = 0.7 * (stats.norm.cdf(high) - stats.norm.cdf(low))
         assert chances[row, 0] == pytest.approx(first / (first + second), abs=CLOSE)
+
+
+def test_a_cut_far_from_where_the_parent_puts_the_child():
+    """Masses inside the cut from 1 down to 1e-600 along one hidden parent; none of them may get lost beside the others."""
+    d, x, y = hb.Discrete("d", ("u", "v")), hb.Continuous("x"), hb.Continuous("y")
+    line = hb.LinearGaussian(y, (x,), intercept=0, coefficients=[1.0], variance=0.01)
+    net = hb.Network(
+        [
+            hb.Multinomial(d, table=[0.5, 0.5]),
+            hb.LinearGaussian(x, intercept=0, variance=4),
+            Cases(y, (d, x), [Case(line, high=0.0), Case(line, low=0.0)]),
+        ]
+    )
+
+    def exact(low, high, inside):
+        def height(at):
+            logs = [stats.norm(at, 0.1).logpdf(inside), -stats.norm(at, 0.1).logcdf(0.0)]
+            return math.exp(sum(logs) + stats.norm(0, 2).logpdf(at))
+
+        return [
+            integrate.quad(lambda at, k=k: at**k * height(at), low, high, points=[0], limit=900, epsabs=1e-14)[0]
+            for k in (0, 1)
+        ]
+
+    mass, first = exact(-20, 20, -0.05)
+    post = net.posterior("x", {"y": -0.05})
+    assert post.mean() == pytest.approx(first / mass, abs=CLOSE)
+    assert post.log_evidence == pytest.approx(math.log(mass / 2), abs=CLOSE)
+    ranged = net.posterior("x", {"y": hb.Interval(-1.0, 0.0), "d": "u"})
+
+    def inside(at):
+        line = stats.norm(at, 0.1)
+        return -math.expm1(line.logcdf(-1.0) - line.logcdf(0.0)) * stats.norm(0, 2).pdf(at)
+
+    whole, part = (integrate.quad(inside, a, b, points=[-1, 0], limit=900)[0] for a, b in ((-3, 20), (4, 6)))
+    assert ranged.cdf(6.0) - ranged.cdf(4.0) == pytest.approx(part / whole, abs=CLOSE)
