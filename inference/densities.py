@@ -130,9 +130,20 @@ class ContinuousPosterior(Posterior):
         columns = np.arange(x.shape[1])
         # between the neighbors that differ from it: the grid has points more than once where cells meet
         chosen = x[best, columns]
-        low = np.where(x < chosen, x, -np.inf).max(axis=0)
         high = np.where(x > chosen, x, np.inf).min(axis=0)
-        low, high = np.where(np.isfinite(low), low, chosen), np.where(np.isfinite(high), high, chosen)
+        found = self._climbed(x, chosen, np.where(np.isfinite(high), high, chosen))
+        # where the density jumps down it is largest right before the jump, which is no point of the grid
+        knots, _ = self.knots()
+        before = np.nextafter(knots[1:], knots[:-1])
+        limit = before[np.argmax(self._pdf(before), axis=0), columns]
+        other = self._climbed(x, limit, limit)
+        jumps = self._pdf(other[None])[0] > self._pdf(found[None])[0] * (1 + 1e-9)
+        return np.asarray(np.where(jumps, other, found))[None]
+
+    def _climbed(self, x: Values, chosen: Values, high: Values) -> Values:
+        """Return the highest places between the points of a grid before the chosen ones and `high`."""
+        low = np.where(x < chosen, x, -np.inf).max(axis=0)
+        low = np.where(np.isfinite(low), low, chosen)
         golden = (math.sqrt(5) - 1) / 2
         for _round in range(60):
             a, b = high - golden * (high - low), low + golden * (high - low)
@@ -140,7 +151,7 @@ class ContinuousPosterior(Posterior):
             low, high = np.where(lower, low, a), np.where(lower, b, high)
         middle = (low + high) / 2
         better = self._pdf(middle[None])[0] >= self._pdf(chosen[None])[0]
-        return np.asarray(np.where(better, middle, chosen))[None]
+        return np.asarray(np.where(better, middle, chosen))
 
     def entropy(self) -> Any:
         """Return the differential entropy in nats."""

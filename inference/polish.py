@@ -18,6 +18,8 @@ __all__ = ["polished"]
 STEP = 1e-4
 """Differences are taken over that part of the peak's width: the error of the slope is about its square."""
 ROUNDS = 3
+LOSS = 1e-12
+"""Steps that lower the log density by more than this part of it, which is more than rounding, are taken back."""
 NEAR = 50.0
 """A Newton step of more than so many differences means that this is no peak's neighborhood; it is not taken."""
 
@@ -42,7 +44,7 @@ def polished(heights: Callable[[Values], Values], start: Values, width: Values, 
         offsets[1 + i, i], offsets[1 + count + i, i] = 1, -1
     for number, pair in enumerate(pairs):
         offsets[1 + 2 * count + number, list(pair)] = 1
-    place, step = start.copy(), STEP * width
+    place, step, reached = start.copy(), STEP * width, heights(start[:, None])[0]
     for _ in range(ROUNDS):
         values = heights(place[:, None] + offsets.T[:, :, None] * step[:, None])
         middle, above, below = values[0], values[1 : 1 + count], values[1 + count : 1 + 2 * count]
@@ -68,4 +70,7 @@ def polished(heights: Callable[[Values], Values], start: Values, width: Values, 
         # the second difference over one step is (step / width)^2
         better = step * STEP / np.sqrt(np.where(diagonal > 0, diagonal, STEP**2))
         step = np.where(taken & ~held.T, better, step)
-    return place
+    # a jump beside the peak looks like curvature, and the steps lead away from it
+    with np.errstate(invalid="ignore"):
+        worse = heights(place[:, None])[0] < reached - LOSS * (1 + np.abs(reached))
+    return np.where(worse, start, place)

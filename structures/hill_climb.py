@@ -206,6 +206,11 @@ class _Search:
     def _score(self, child: int, parents: NDArray[np.bool_]) -> float:
         return self.scores(self.names[child], frozenset(self.names[i] for i in np.flatnonzero(parents)))
 
+    def _gained(self, child: int, parents: NDArray[np.bool_]) -> float:
+        """Return what other parents gain; nothing is gained by those with which the family can't be fitted."""
+        score = self._score(child, parents)
+        return score - float(self.current[child]) if score > -np.inf else -np.inf
+
     def _look(self, child: int) -> None:
         parents = self.arcs[:, child]
         full = parents.sum() >= self.limits.most
@@ -214,7 +219,7 @@ class _Search:
             if i != child and (parents[i] or (self._may_come(i, child) and not full)):
                 changed = parents.copy()
                 changed[i] = not changed[i]
-                gain = self._score(child, changed) - self.current[child]
+                gain = self._gained(child, changed)
             self.toggled[i, child] = gain
 
     def _may_come(self, tail: int, head: int) -> bool:
@@ -242,8 +247,7 @@ class _Search:
         for i, j in np.argwhere(turn):
             parents = self.arcs[:, i].copy()
             parents[j] = True
-            gain = self._score(int(i), parents) - self.current[i]
-            reversed_gain[i, j] = self.toggled[i, j] + gain
+            reversed_gain[i, j] = self.toggled[i, j] + self._gained(int(i), parents)
         gains.append(reversed_gain)
         stacked = np.stack(gains)
         order = np.argsort(-stacked, axis=None, kind="stable")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from inference_tools import SHARED, clg_network, crops, hybrid_case, mte_network, needs_shared, shared_module
 from scipy import integrate, stats
 
 import hybridbn as hb
+from hybridbn.potentials.cases import Case, Cases
 
 FOLDER = SHARED / "cases" / "hybrid"
 CLG = ("waste_incinerator", "waste_simplified")
@@ -231,3 +233,68 @@ def test_an_mte_naive_bayes_by_hand():
     expected = (a * mean[0.5] + b * mean[3]) / (a + b)
     assert net.posterior("x2", {"x1": 0.8}).mean() == pytest.approx(expected, rel=1e-12)
     assert net.posterior("x2", {"y": "a", "x1": 0.8}).mean() == pytest.approx(mean[0.5], rel=1e-12)
+
+
+def test_cases_that_are_cut_and_have_other_parents():
+    """A range of a cut child with a hidden parent in nodes, in a batch whose cells differ row by row."""
+    d, x, y = hb.Discrete("d", ("u", "v")), hb.Continuous("x"), hb.Continuous("y")
+    below = hb.LinearGaussian(y, (x,), intercept=0.5, coefficients=[0.7], variance=0.8)
+    net = hb.Network(
+        [
+            hb.Multinomial(d, table=[0.3, 0.7]),
+            hb.Kernel(x, points=np.array([-1.0, 0.4, 1.5]), bandwidths=0.6),
+            Cases(y, (d, x), [Case(below, low=-0.4, high=1.0), hb.LinearGaussian(y, intercept=0, variance=1)]),
+        ]
+    )
+    limits = [(0.2, math.inf), (-math.inf, 0.5), (-2.0, 0.1)]
+    evidence = pd.DataFrame({"y": pd.Series([hb.Interval(*limit) for limit in limits], dtype=object)})
+    batch, chances = net.posterior("x", evidence), net.posterior("d", evidence).probabilities
+    for row, (low, high) in enumerate(limits):
+        single = net.posterior("x", {"y": hb.Interval(low, high)})
+        assert batch[row].mean() == pytest.approx(single.mean(), abs=1e-11)
+
+        def chance(at, low=low, high=high):
+            a, b, c, e = (
+                stats.norm(0.5 + 0.7 * at, math.sqrt(0.8)).cdf(np.clip(v, -0.4, 1.0)) for v in (low, high, -0.4, 1.0)
+            )
+            return (b - a) / (e - c) * sum(stats.norm(m, 0.6).pdf(at) for m in (-1.0, 0.4, 1.5)) / 3
+
+        first = 0.3 * integrate.quad(chance, -8, 8, limit=400, epsabs=1e-13)[0]
+        second = 0.7 * (stats.norm.cdf(high) - stats.norm.cdf(low))
+        assert chances[row, 0] == pytest.approx(first / (first + second), abs=CLOSE)
+
+
+def test_a_cut_far_from_where_the_parent_puts_the_child():
+    """Masses inside the cut from 1 down to 1e-600 along one hidden parent; none of them may get lost beside the others."""
+    d, x, y = hb.Discrete("d", ("u", "v")), hb.Continuous("x"), hb.Continuous("y")
+    line = hb.LinearGaussian(y, (x,), intercept=0, coefficients=[1.0], variance=0.01)
+    net = hb.Network(
+        [
+            hb.Multinomial(d, table=[0.5, 0.5]),
+            hb.LinearGaussian(x, intercept=0, variance=4),
+            Cases(y, (d, x), [Case(line, high=0.0), Case(line, low=0.0)]),
+        ]
+    )
+
+    def exact(low, high, inside):
+        def height(at):
+            logs = [stats.norm(at, 0.1).logpdf(inside), -stats.norm(at, 0.1).logcdf(0.0)]
+            return math.exp(sum(logs) + stats.norm(0, 2).logpdf(at))
+
+        return [
+            integrate.quad(lambda at, k=k: at**k * height(at), low, high, points=[0], limit=900, epsabs=1e-14)[0]
+            for k in (0, 1)
+        ]
+
+    mass, first = exact(-20, 20, -0.05)
+    post = net.posterior("x", {"y": -0.05})
+    assert post.mean() == pytest.approx(first / mass, abs=CLOSE)
+    assert post.log_evidence == pytest.approx(math.log(mass / 2), abs=CLOSE)
+    ranged = net.posterior("x", {"y": hb.Interval(-1.0, 0.0), "d": "u"})
+
+    def inside(at):
+        line = stats.norm(at, 0.1)
+        return -math.expm1(line.logcdf(-1.0) - line.logcdf(0.0)) * stats.norm(0, 2).pdf(at)
+
+    whole, part = (integrate.quad(inside, a, b, points=[-1, 0], limit=900)[0] for a, b in ((-3, 20), (4, 6)))
+    assert ranged.cdf(6.0) - ranged.cdf(4.0) == pytest.approx(part / whole, abs=CLOSE)

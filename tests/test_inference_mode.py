@@ -369,3 +369,21 @@ def test_rows_come_back_in_the_frame_they_came_in(kind):
     np.testing.assert_allclose(shown["x"], [0.1, 3.0])
     if kind == "pandas":
         assert found.index.tolist() == [7, 9]
+
+
+def test_a_completion_before_a_jump_is_not_polished_away():
+    """What looks like curvature beside a jump is none."""
+    x, c = hb.Continuous("x", domain=(-3, 3)), hb.Discrete("c", ("a", "b"))
+    pieces = [
+        hb.Piece({"x": (-3, 0.3)}, {}, 0.0, [(0.2, {"x": 1.0})]),
+        hb.Piece({"x": (0.3, 3)}, {}, 0.1, []),
+    ]
+    net = hb.Network(
+        [hb.MTE(x, (), pieces, normalize=True), hb.Softmax(c, (x,), intercept=[0, 0], coefficients=[[0], [1]])]
+    )
+    for evidence in ({}, {"c": "b"}):
+        found = net.most_probable(evidence)
+        assert found["x"] == pytest.approx(0.3, abs=1e-8)
+        best = net.log_density(pd.DataFrame([{**evidence, **found}]))[0]
+        near = net.log_density(pd.DataFrame([{**evidence, **found, "x": found["x"] - d} for d in (1e-2, 1e-4, 1e-6)]))
+        assert (best > near).all()

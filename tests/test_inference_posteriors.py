@@ -391,3 +391,19 @@ def test_batches_are_drawn():
         pyplot.close(figure)
     with pytest.raises(TableError, match=r"posterior\[0\]"):
         net.posterior("c", pd.DataFrame({"x": np.zeros(1000)})).plot()
+
+
+def test_the_mode_before_a_jump():
+    """The density is largest right before a cut point, where it jumps down: no point of the posterior's own grid."""
+    x, c = hb.Continuous("x", domain=(-3, 3)), hb.Discrete("c", ("a", "b"))
+    pieces = [
+        hb.Piece({"x": (-3, 0.3)}, {}, 0.0, [(0.2, {"x": 1.0})]),
+        hb.Piece({"x": (0.3, 3)}, {}, 0.24, []),
+    ]
+    net = hb.Network(
+        [hb.MTE(x, (), pieces, normalize=True), hb.Softmax(c, (x,), intercept=[0, 0], coefficients=[[0], [1]])]
+    )
+    for post in (net.posterior("x"), net.posterior("x", {"c": "b"})):
+        mode = post.mode()
+        assert mode == pytest.approx(0.3, abs=1e-9)
+        assert post.pdf(mode) >= post.pdf(np.linspace(-3, 3, 3001)).max()

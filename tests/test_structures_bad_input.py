@@ -1,11 +1,14 @@
 """What no builder accepts, and what it says about it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.structures import chow_liu, kdb, naive_bayes, selective_naive_bayes, tan
+from hybridbn.errors import TableError
+from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, selective_naive_bayes, tan
 
 DATA = {"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "d": list("uvuvuv"), "c": list("aabbab")}
 BUILDERS = [naive_bayes, tan, kdb, selective_naive_bayes]
@@ -101,3 +104,14 @@ def test_data_is_left_alone():
     for builder in (*BUILDERS, chow_liu):
         build(builder, frame)
     pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("rows", [1, 60])
+def test_hill_climb_refuses_a_constant_number_without_noise(rows):
+    """No column and no parents fit it, and the difference of two impossible scores is no number."""
+    rng = np.random.default_rng(0)
+    data = {"c": ["a", "b"] * 30, "still": [3.0] * 60, "x": rng.normal(size=60).tolist()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TableError, match=r"has only the value"):
+            hill_climb({name: cells[:rows] for name, cells in data.items()})

@@ -94,9 +94,8 @@ class Cases(Potential):
 
         def masses(case: Case, axes: Axes) -> Values:
             inside = np.clip(edges, case.low, case.high)
-            with np.errstate(divide="ignore"):
-                values, scale = case.potential.mass(_given(case, axes), inside)
-                return np.asarray(np.log(values) + scale) - (_log_mass(case, axes) if case.cut else 0.0)
+            logs = _log_masses(case, axes, inside)
+            return _divided(logs, _aligned_mass(case, axes, logs.ndim)) if case.cut else logs
 
         cells = np.empty(edges.shape)[1:]
         logs = self._chosen({**axes, self.child.name: cells}, masses)
@@ -108,10 +107,7 @@ class Cases(Potential):
             return logs
         child = spread({n: axes[n] for n in case.potential.scope}, case.potential.scope)[-1]
         inside = (child >= case.low) & (child < case.high)
-        mass = _log_mass(case, axes)
-        if mass.ndim < logs.ndim:
-            mass = mass[..., None]
-        return np.asarray(np.where(inside, logs - mass, -np.inf))
+        return np.where(inside, _divided(logs, _aligned_mass(case, axes, logs.ndim)), -np.inf)
 
     def _chosen(self, axes: Axes, logs_of: Any) -> Values:
         """Put the logs of each case where its state is."""
@@ -289,13 +285,48 @@ def _log_mass(case: Case, axes: Axes, rows: bool = False) -> Values:
 
     With `rows`, parents are given row by row and the masses come so too.
     """
+    ends = np.array([case.low, case.high])
+    if not rows:
+        return _log_masses(case, axes, ends)
+    return _log_masses(case, {name: values[None, :] for name, values in _given(case, axes).items()}, ends).reshape(-1)
+
+
+def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
+    """Return the log masses of cells over a case's parents' axes, the cells and maybe rows.
+
+    Each point of the parents is a row of its own, because a family scales its masses row by row: those far from the others would
+    be lost if they shared a scale.
+    """
     given = _given(case, axes)
-    if rows:
-        given = {name: values[None, :] for name, values in given.items()}
-    values, scale = case.potential.mass(given, np.array([case.low, case.high]))
+    names = tuple(given)
+    shape = np.broadcast_shapes(*(array.shape for array in spread(given, names)))
+    if edges.ndim == 2 and len(shape) == len(names):
+        shape = (*shape, edges.shape[1])
+    if names:
+        wide = [a[..., None] if a.ndim < len(shape) else a for a in spread(given, names)]
+        given = {n: np.broadcast_to(a, shape).reshape(1, -1) for n, a in zip(names, wide, strict=True)}
+        if edges.ndim == 2:
+            edges = np.broadcast_to(edges[:, None], (len(edges), math.prod(shape[:-1]), shape[-1])).reshape(
+                len(edges), -1
+            )
+    values, scale = case.potential.mass(given, edges)
     with np.errstate(divide="ignore"):
         logs = np.asarray(np.log(values) + scale)
-    return logs.reshape(-1) if rows else logs
+    cells = len(edges) - 1
+    return np.moveaxis(
+        np.broadcast_to(logs.reshape(cells, -1), (cells, math.prod(shape))).reshape(cells, *shape), 0, len(names)
+    )
+
+
+def _divided(logs: Values, mass: Values) -> Values:
+    """Return logs less the log mass inside; nothing lies inside where that is zero."""
+    return np.where(mass > -np.inf, logs - np.where(mass > -np.inf, mass, 0.0), -np.inf)
+
+
+def _aligned_mass(case: Case, axes: Axes, ndim: int) -> Values:
+    """Return the log mass inside a case's interval against values that may have a dimension of rows at the end."""
+    mass = _log_mass(case, axes)
+    return mass[..., None] if mass.ndim < ndim else mass
 
 
 def _domain(variable: Variable) -> tuple[float, float]:
