@@ -18,7 +18,9 @@ _HOMES = {
     "hybridbn.formats.networks": ("read_network", "write_network"),
     "hybridbn.formats.pgmpy": ("from_pgmpy",),
     "hybridbn.formats.tables": ("read_table", "write_table"),
+    "hybridbn.imputer": ("Imputer",),
     "hybridbn.inference.evidence": ("Interval",),
+    "hybridbn.learning": ("augment", "expectation_maximization", "impute", "pool", "structural_em"),
     "hybridbn.network": ("Network",),
     "hybridbn.potentials": (
         "MTE",

@@ -21,11 +21,18 @@ LAYERS = (
     {"inference"},
     {"learning"},
     {"structures"},
-    {"estimators", "estimator_base", "estimator_input", "estimator_streaming", "formats", "cli"},
+    {"estimators", "estimator_base", "estimator_input", "estimator_streaming", "imputer", "formats", "cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # modules whose convenience methods may import higher layers, inside the function
-CONVENIENT = {"hybridbn", "hybridbn.network", "hybridbn.network_queries", "hybridbn.table", "hybridbn.table_output"}
+CONVENIENT = {
+    "hybridbn",
+    "hybridbn.fitting.network",
+    "hybridbn.network",
+    "hybridbn.network_queries",
+    "hybridbn.table",
+    "hybridbn.table_output",
+}
 
 
 def modules() -> dict[str, Path]:

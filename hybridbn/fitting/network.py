@@ -21,7 +21,9 @@ __all__ = ["fit"]
 _LEARNED = frozenset({"gaussian", "kernel", "mte", "multinomial", "softmax"})
 
 
-def fit(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
+def fit(
+    structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None, *, missing: str = "available"
+) -> Network:
     """Learn the potentials of a network with given arcs.
 
     Parameters
@@ -37,17 +39,16 @@ def fit(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any
         (by equal frequencies). See `hybridbn.fitting.fitter_of`.
     weights : sequence of float, optional
         One for each row; they replace those of a `Table`.
+    missing : {"available", "em"}
+        "available": each node is learned from the rows in which it and its parents are observed. That is right where
+        cells are missing regardless of all values (completely at random).
+        "em": expectation maximization, which is right where cells are missing depending on observed ones, too, and
+        learns hidden variables; see `hybridbn.expectation_maximization`, which has more options.
 
     Returns
     -------
     Network
         A new one.
-
-    Notes
-    -----
-    Each node is learned from the rows in which it and its parents are observed (available cases). That is right where
-    cells are missing at random regardless of their values and of what is learned; otherwise fill the table first, or
-    learn by an algorithm made for missing data.
 
     Examples
     --------
@@ -61,7 +62,16 @@ def fit(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any
            [0.333, 0.667]])
     >>> net.potential("hour")
     <LinearGaussian hour: N(3, 3.5)>
+    >>> data["wet"][0] = None
+    >>> fit([("rain", "wet")], data, potentials="gaussian", missing="em")
+    <Network: 3 nodes (2 discrete, 1 continuous), 1 arc>
     """
+    if missing not in ("available", "em"):
+        raise NetworkError(f"missing must be 'available' or 'em', not {missing!r}")
+    if missing == "em":
+        from hybridbn.learning.em import expectation_maximization
+
+        return expectation_maximization(structure, data, potentials, weights).network
     graph = _graph(structure)
     known: dict[str, Variable] = {
         name: attributes["variable"] for name, attributes in graph.nodes.items() if attributes.get("variable")

@@ -21,7 +21,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
-__all__ = ["Holes", "log_likelihood"]
+__all__ = ["Holes", "ObservedNumbers", "log_likelihood"]
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,21 @@ class Holes:
             return values
         return np.asarray(np.array([own.code(state) for state in variable.states])[values])
 
-    def _numbers(self, variable: Discrete) -> _Numbers:
+    def _numbers(self, variable: Discrete) -> ObservedNumbers:
         column = self.table.column(variable.name)
-        return _Numbers(np.sort(column[~np.isnan(column)]), np.array(variable.cuts or ()))
+        return ObservedNumbers(np.sort(column[~np.isnan(column)]), np.array(variable.cuts or ()))
 
 
 @dataclass(frozen=True)
-class _Numbers:
-    """The observed numbers of a column that a network sees in intervals, sorted."""
+class ObservedNumbers:
+    """The observed numbers of a column that a network sees in intervals, sorted.
+
+    Examples
+    --------
+    >>> numbers = ObservedNumbers(np.array([1.0, 2.0, 4.0]), np.array([3.0]))
+    >>> numbers.means(), numbers.drawn(np.array([1]), np.array([0.5]))
+    (array([1.5, 4. ]), array([4.]))
+    """
 
     values: Values
     cuts: Values

@@ -1,0 +1,338 @@
+"""Imputation against what else there is in Python, in one process run on the same holes.
+
+Run ``python examples/benchmarks/imputation.py`` (ten minutes); ``--full`` runs all mechanisms and rates (an hour), ``--large``
+only the times on a table of 10,000 rows.
+
+Tables are those of ``../shared/data`` where that is beside the repository, else those of scikit-learn and of this repository.
+A cell is made missing completely at random (MCAR), depending on the first complete column (MAR), or on its own value (MNAR).
+Shown are
+
+* NRMSE and wrong: the root mean square error of numbers in their standard deviations, and the share of wrong categories. Of
+  methods that draw it is the error of the mean, or the most frequent category, of five draws, which is what they say of a
+  cell. (The error of a single draw, ``one``, is the larger the more honest its spread is.)
+* energy: the energy distance between the completed and the true table, times 1000; numbers in standard deviations, states
+  as indicators. Of methods that draw, its mean over five draws.
+* covered: how many of the true numbers lie between the least and the greatest of nineteen draws, which should be 90 %; of
+  miceforest only with ``--full``.
+* seconds: CPU time for one completed table.
+
+miceforest takes part where it is installed (with lightgbm below 4.7).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.spatial.distance import cdist
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+
+import hybridbn as hb
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+TABLES = (
+    "autompg",
+    "cholesterol",
+    "credit-a",
+    "housing",
+    "bodyfat",
+    "abalone3",
+    "heart-statlog",
+    "pbcc",
+    "meta",
+    "cpu",
+)
+FEW, MANY = 5, 19
+MOST_ROWS = 700
+Method = Callable[[pd.DataFrame, int], pd.DataFrame]
+
+
+# -- tables and holes -----------------------------------------------------------------------------------------------
+
+
+def tables(names: tuple[str, ...]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield complete tables of numbers and categories."""
+    if SHARED.exists():
+        for name in names:
+            yield name, tidy(hb.read_table(SHARED / f"{name}.arff").to_pandas())
+        return
+    yield "heart", tidy(hb.read_table(ROOT / "examples" / "data" / "heart.csv").to_pandas())
+    for load in (load_iris, load_wine, load_breast_cancer):
+        data = load(as_frame=True)
+        frame = data.frame.rename(columns={"target": "class"})
+        yield load.__name__.removeprefix("load_"), tidy(frame.assign(**{"class": data.target_names[data.target]}))
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    yield "diabetes", tidy(frame.assign(sex=np.where(frame["sex"] > 1, "m", "f")))
+    third = pd.qcut(frame["target"], 3, labels=["low", "middle", "high"]).astype(str)
+    yield "diabetes in classes", tidy(frame.assign(sex=np.where(frame["sex"] > 1, "m", "f"), target=third))
+
+
+def tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return complete rows, without constants and without columns of very many states; numbers as floats."""
+    frame = frame.dropna(axis=1, thresh=int(0.7 * len(frame))).dropna()
+    frame = frame.sample(min(len(frame), MOST_ROWS), random_state=0).reset_index(drop=True)
+    kept = {}
+    for name in frame:
+        numeric = pd.api.types.is_numeric_dtype(frame[name]) and frame[name].dtype != bool
+        column = frame[name].astype(float if numeric else str)
+        if column.nunique() > 1 and (numeric or column.nunique() <= 15):
+            kept[str(name)] = column
+    return pd.DataFrame(kept)
+
+
+def large(rows: int = 10_000, columns: int = 20) -> pd.DataFrame:
+    """Return a mixed table: half numbers, half categories, all of them depending on five factors."""
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(rows, 5))
+    values = factors @ rng.normal(size=(5, columns)) + rng.normal(size=(rows, columns))
+    frame = pd.DataFrame(values, columns=[f"v{i}" for i in range(columns)])
+    for i in range(columns // 2, columns):
+        frame[f"v{i}"] = np.array(list("abcd"), dtype=object)[np.digitize(values[:, i], [-2.0, 0.0, 2.0])]
+    return frame
+
+
+def holes(frame: pd.DataFrame, mechanism: str, rate: float, seed: int) -> pd.DataFrame:
+    """Return where cells are made missing; under MAR the first column stays complete."""
+    rng = np.random.default_rng(seed)
+    shape = np.full(frame.shape, rate)
+    if mechanism != "MCAR":
+        for place, name in enumerate(frame):
+            driver = frame.iloc[:, 0] if mechanism == "MAR" else frame[name]
+            rank = (driver if pd.api.types.is_numeric_dtype(driver) else driver.astype("category").cat.codes).rank(
+                pct=True
+            )
+            # from half the rate to one and a half times it
+            shape[:, place] = rate * (0.5 + rank)
+        if mechanism == "MAR":
+            shape[:, 0] = 0.0
+    mask = rng.random(frame.shape) < shape
+    mask[mask.all(axis=1), -1] = False
+    return pd.DataFrame(mask, columns=frame.columns)
+
+
+# -- methods --------------------------------------------------------------------------------------------------------
+
+
+def numbers_of(frame: pd.DataFrame) -> list[str]:
+    return [name for name in frame if pd.api.types.is_numeric_dtype(frame[name])]
+
+
+def dummies(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return the frame with indicators for all states but the first, missing where the state is."""
+    numbers, states, parts = numbers_of(frame), {}, [frame[numbers_of(frame)]]
+    for name in frame:
+        if name not in numbers:
+            states[name] = sorted(frame[name].dropna().unique())
+            found = pd.DataFrame({f"{name}={s}": (frame[name] == s).astype(float) for s in states[name][1:]})
+            parts.append(found.mask(frame[name].isna()))
+    return pd.concat(parts, axis=1), states
+
+
+def through_dummies(frame: pd.DataFrame, work: Callable[[pd.DataFrame], np.ndarray]) -> pd.DataFrame:
+    """Impute indicators as numbers; the largest wins."""
+    coded, states = dummies(frame)
+    filled = pd.DataFrame(work(coded), columns=coded.columns, index=frame.index)
+    result = frame.copy()
+    for name in frame:
+        hole = frame[name].isna()
+        if name not in states:
+            result.loc[hole, name] = filled.loc[hole, name]
+        elif hole.any():
+            rest = filled[[f"{name}={s}" for s in states[name][1:]]].to_numpy()
+            scores = np.column_stack([1 - rest.sum(axis=1), rest])
+            result.loc[hole, name] = np.array(states[name], dtype=object)[scores.argmax(axis=1)][hole.to_numpy()]
+    return result
+
+
+def simple(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    result, numbers = frame.copy(), numbers_of(frame)
+    result[numbers] = SimpleImputer().fit_transform(frame[numbers])
+    return result.assign(**{n: frame[n].fillna(frame[n].mode()[0]) for n in frame if n not in numbers})
+
+
+def neighbors(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    def work(coded: pd.DataFrame) -> np.ndarray:
+        mean, sd = coded.mean(), coded.std().replace(0, 1)
+        return KNNImputer().fit_transform((coded - mean) / sd) * sd.to_numpy() + mean.to_numpy()
+
+    return through_dummies(frame, work)
+
+
+def iterative(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    imputer = IterativeImputer(sample_posterior=True, random_state=seed)
+    return through_dummies(frame, imputer.fit_transform)
+
+
+def forest(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    import miceforest
+
+    numbers = numbers_of(frame)
+    typed, names = frame.copy(), {}
+    for place, name in enumerate(frame):
+        names[name] = f"c{place}"  # lightgbm refuses some characters
+        if name not in numbers:
+            levels = sorted(frame[name].dropna().unique())
+            typed[name] = pd.Categorical(frame[name], categories=levels)
+    renamed = typed.rename(columns=names)
+    try:
+        kernel = miceforest.ImputationKernel(renamed, num_datasets=1, random_state=seed)
+        kernel.mice(5, num_threads=1, verbose=False)
+    except ValueError:
+        # its usual matching of probabilities fails where a model is sure of itself
+        kernel = miceforest.ImputationKernel(renamed, num_datasets=1, random_state=seed, mean_match_strategy="fast")
+        kernel.mice(5, num_threads=1, verbose=False)
+    found = kernel.complete_data(0).set_axis(frame.columns, axis=1)
+    return found.assign(**{name: found[name].astype(str) for name in frame if name not in numbers})
+
+
+def drawn(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    return hb.impute(frame, random_state=seed)
+
+
+def draws_of(method: str, frame: pd.DataFrame, count: int) -> list[pd.DataFrame]:
+    """Return several draws: of hybridbn proper ones from one chain, of others one run for each."""
+    if method == "hybridbn":
+        return hb.impute(frame, draws=count, random_state=0)
+    return [METHODS[method](frame, seed) for seed in range(count)]
+
+
+METHODS: dict[str, Method] = {"mean/mode": simple, "KNN": neighbors, "iterative": iterative, "hybridbn": drawn}
+SAMPLERS = {"iterative", "hybridbn", "miceforest"}
+if importlib.util.find_spec("miceforest"):
+    METHODS["miceforest"] = forest
+
+
+# -- scores ---------------------------------------------------------------------------------------------------------
+
+
+def coded(frame: pd.DataFrame, true: pd.DataFrame) -> np.ndarray:
+    parts = []
+    for name in true:
+        if name in numbers_of(true):
+            parts.append((frame[name].to_numpy(float) / true[name].std())[:, None])
+        else:
+            states = sorted(true[name].unique())
+            same = frame[name].to_numpy(object)[:, None] == np.array(states, dtype=object)
+            parts.append(same / np.sqrt(2))
+    return np.concatenate(parts, axis=1)
+
+
+def energy(frame: pd.DataFrame, true: pd.DataFrame) -> float:
+    a, b = coded(frame, true)[:2000], coded(true, true)[:2000]
+    return float(2 * cdist(a, b).mean() - cdist(a, a).mean() - cdist(b, b).mean())
+
+
+def scores(draws: list[pd.DataFrame], true: pd.DataFrame, mask: pd.DataFrame) -> dict[str, float]:
+    squares, single, wrong = [], [], []
+    for name in true:
+        where = mask[name].to_numpy()
+        yours = true[name].to_numpy()[where]
+        cells = np.array([frame[name].to_numpy()[where] for frame in draws])
+        if name in numbers_of(true):
+            single.append(((cells[0] - yours) / true[name].std()) ** 2)
+            squares.append(((cells.mean(axis=0) - yours) / true[name].std()) ** 2)
+        elif where.any():
+            states = np.unique(np.concatenate([cells.ravel(), yours]).astype(str))
+            votes = (cells.astype(str)[:, :, None] == states).sum(axis=0)
+            wrong.append(states[votes.argmax(axis=1)] != yours.astype(str))
+    return {
+        "NRMSE": float(np.sqrt(np.concatenate(squares).mean())) if squares else np.nan,
+        "one": float(np.sqrt(np.concatenate(single).mean())) if squares else np.nan,
+        "wrong": float(np.concatenate(wrong).mean()) if wrong else np.nan,
+        "energy": 1000 * float(np.mean([energy(frame, true) for frame in draws])),
+    }
+
+
+def coverage(completed: list[pd.DataFrame], true: pd.DataFrame, mask: pd.DataFrame) -> float:
+    inside = []
+    for name in numbers_of(true):
+        where = mask[name].to_numpy()
+        cells = np.array([frame[name].to_numpy(float)[where] for frame in completed])
+        yours = true[name].to_numpy()[where]
+        inside.append((cells.min(axis=0) <= yours) & (yours <= cells.max(axis=0)))
+    return float(np.concatenate(inside).mean()) if inside else np.nan
+
+
+def timed(method: Method, frame: pd.DataFrame) -> tuple[float, pd.DataFrame]:
+    start = time.process_time()
+    completed = method(frame, 0)
+    return time.process_time() - start, completed
+
+
+# -- the runs -------------------------------------------------------------------------------------------------------
+
+
+def grid(full: bool, names: tuple[str, ...]) -> pd.DataFrame:
+    cells = (
+        [(m, r) for m in ("MCAR", "MAR", "MNAR") for r in (0.1, 0.3, 0.5)] if full else [("MCAR", 0.3), ("MAR", 0.3)]
+    )
+    rows = []
+    for name, true in tables(names):
+        print(
+            f"\n{name}: {len(true)} rows, {len(numbers_of(true))} numbers, {true.shape[1] - len(numbers_of(true))} categories"
+        )
+        for mechanism, rate in cells:
+            mask = holes(true, mechanism, rate, 1)
+            for method in METHODS:
+                spent, completed = timed(METHODS[method], true.mask(mask))
+                draws = [completed]
+                if method in SAMPLERS:
+                    draws = draws_of(method, true.mask(mask), MANY if full or method != "miceforest" else FEW)
+                row: dict[str, Any] = {"table": name, "mechanism": mechanism, "rate": rate, "method": method}
+                row |= {**scores(draws[:FEW], true, mask), "covered": np.nan, "seconds": spent}
+                if len(draws) == MANY:
+                    row["covered"] = coverage(draws, true, mask)
+                rows.append(row)
+            shown = pd.DataFrame(rows[-len(METHODS) :]).drop(columns=["table"])
+            print(
+                shown.round(3).to_string(index=False, header=mechanism == cells[0][0] and rate == cells[0][1]),
+                flush=True,
+            )
+    return pd.DataFrame(rows)
+
+
+def summary(found: pd.DataFrame) -> None:
+    cell = ["table", "mechanism", "rate"]
+    ranks = found.assign(rank=found.groupby(cell)["energy"].rank())
+    sampling = found[found["method"].isin(SAMPLERS)]
+    best = sampling.loc[sampling.groupby(cell)["NRMSE"].idxmin(), "method"].value_counts()
+    print("\nrank by energy distance, over", ranks.groupby(cell).ngroups, "tables with holes:")
+    print(ranks.groupby("method")["rank"].agg(["mean", "max"]).round(2).to_string())
+    print("\nleast NRMSE among the methods that draw:", best.to_dict())
+    print("\n90 % intervals cover, on average:")
+    print(found.dropna(subset="covered").groupby(["mechanism", "method"])["covered"].mean().round(3).to_string())
+
+
+def times() -> None:
+    true = large()
+    mask = holes(true, "MCAR", 0.2, 1)
+    print(f"\n{len(true)} rows, {true.shape[1]} columns, 20 % missing")
+    for method in METHODS:
+        if method != "KNN":  # whose distances take minutes
+            spent, completed = timed(METHODS[method], true.mask(mask))
+            shown = "  ".join(f"{key} {value:.3f}" for key, value in scores([completed], true, mask).items())
+            print(f"{method:11} {spent:7.1f} s  {shown}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="all mechanisms and rates, intervals of every method")
+    parser.add_argument("--large", action="store_true", help="only the times on 10,000 rows")
+    parser.add_argument("--tables", nargs="+", default=TABLES[:6], help="names of files in ../shared/data")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"of {', '.join(METHODS)}")
+    options = parser.parse_args()
+    METHODS = {name: METHODS[name] for name in options.methods}
+    warnings.simplefilter("ignore")
+    if not options.large:
+        summary(grid(options.full, tuple(options.tables)))
+    times()

@@ -1,0 +1,216 @@
+"""The scikit-learn face of imputation: learn from one table, complete others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from hybridbn.errors import TableError
+from hybridbn.estimator_input import column_names, opened_features, read_features
+from hybridbn.fitting.choice import Potentials
+from hybridbn.inference.queries import Options
+from hybridbn.learning.imputation_frames import Original, holes_of
+from hybridbn.learning.imputation_keys import given_keys, row_keys, seed_of
+from hybridbn.learning.imputation_learning import learned
+from hybridbn.learning.imputation_model import Model, rows_of
+from hybridbn.network import Network
+
+__all__ = ["Imputer"]
+
+
+class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Completes tables of numbers and categories by a network that was learned from another, incomplete one.
+
+    Parameters
+    ----------
+    strategy : {"draw", "most_probable", "mean"}
+        As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other rows, so
+        that a transformed batch has the rows of its parts; rows with the very same cells get different draws, in
+        their order.
+    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, donors, rounds
+        As in `impute`; the columns of an array are called x0, x1, ...
+    indicators : bool
+        Add a column of truth values ``<name>_imputed`` for each column that had holes in `fit`.
+    handle_unknown : {"missing", "error"}
+        What `transform` does with categories that `fit` has not seen: leave them as they are, tell so in a warning, and let
+        them say nothing about the other cells of their rows; or refuse them.
+    random_state : int, RandomState, Generator or None
+    tolerance, max_bytes : float
+        As in `Network.posterior`.
+
+    Attributes
+    ----------
+    network_ : Network or None
+        Of all columns but constants, identifiers and skipped ones; None where there are no others.
+    history_ : list of dict
+        What was drawn in each round of learning.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        Where X is a frame.
+
+    Notes
+    -----
+    What comes back is of the kind that came in: an array, or a frame with the same dtypes. A category that a column's dtype
+    does not list, because the frame holds a subset of those in `fit`, is added to the dtype where it is
+    imputed. A column of numbers that were whole in `fit` gets whole numbers.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> train = pd.DataFrame({"size": [1.0, 2.1, 2.9, 4.2, None, 5.0], "kind": ["a", "a", "a", "b", "b", None]})
+    >>> imputer = Imputer(random_state=0).fit(train)
+    >>> new = pd.DataFrame({"size": [None, 4.8], "kind": ["a", None]})
+    >>> imputer.transform(new).isna().sum().tolist()
+    [0, 0]
+    >>> imputer.transform(new)[1:].equals(imputer.transform(new[1:]))
+    True
+    """
+
+    model_: Model
+    network_: Network | None
+    history_: list[dict[str, Any]]
+    n_features_in_: int
+    _seed: int
+    _indicated: tuple[str, ...]
+
+    def __init__(
+        self,
+        strategy: str = "draw",
+        *,
+        structure: Any = "auto",
+        target: str | None = None,
+        potentials: Potentials = "auto",
+        discrete: str | Iterable[str] = (),
+        continuous: str | Iterable[str] = (),
+        skip: str | Iterable[str] = (),
+        include: str | Iterable[str] = (),
+        bounds: Mapping[str, Any] | str | None = None,
+        integers: str | Iterable[str] | None = None,
+        donors: bool = True,
+        indicators: bool = False,
+        handle_unknown: str = "missing",
+        rounds: int | None = None,
+        random_state: Any = None,
+        tolerance: float = 1e-6,
+        max_bytes: float = 2.0 * 2**30,
+    ) -> None:
+        self.strategy = strategy
+        self.structure = structure
+        self.target = target
+        self.potentials = potentials
+        self.discrete = discrete
+        self.continuous = continuous
+        self.skip = skip
+        self.include = include
+        self.bounds = bounds
+        self.integers = integers
+        self.donors = donors
+        self.indicators = indicators
+        self.handle_unknown = handle_unknown
+        self.rounds = rounds
+        self.random_state = random_state
+        self.tolerance = tolerance
+        self.max_bytes = max_bytes
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        # of the values, not of the number of columns; draws are the same for the same random_state
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the network from an incomplete table; y is not used."""
+        self._check_options()
+        features = opened_features(X)
+        validate_data(self, features, reset=True, skip_check_array=True)
+        names = column_names(features)
+        original = Original(_with_text_names(features, names), self.skip)
+        try:
+            table = original.table(self.discrete, self.continuous)
+        except TableError:
+            if isinstance(features, np.ndarray):
+                read_features(features)  # says which cell is neither text nor a number
+            raise
+        self._seed = seed_of(self.random_state)
+        model, chain = learned(
+            table,
+            self.structure,
+            self.target,
+            self.potentials,
+            self.include,
+            self.bounds,
+            self.integers,
+            self.donors,
+            self.rounds,
+            np.random.default_rng(self._seed),
+            Options(self.tolerance, "raise", self.max_bytes),
+            original.ranges(),
+        )
+        self.model_ = model
+        self.network_ = None if model.filler is None else model.filler.network
+        self.history_ = [] if chain is None else chain.history
+        self._indicated = tuple(n for n in original.names if n in model.columns.variables and holes_of(table, n).any())
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return a table of the same kind without holes.
+
+        Columns that were left alone in `fit` (skipped ones and identifiers) keep theirs.
+        """
+        check_is_fitted(self, "model_")
+        self._check_options()
+        features = opened_features(X)
+        validate_data(self, features, reset=False, skip_check_array=True)
+        names = column_names(features)
+        original = Original(_with_text_names(features, names), self.skip)
+        unknown = "error" if self.handle_unknown == "error" else "missing"
+        rows = rows_of(original, self.model_, unknown)
+        keys = row_keys(rows.working) if rows.working.names else given_keys(range(original.rows), original.rows)
+        filled = self.model_.completed(rows, self.strategy, keys, self._seed)
+        nowhere = np.zeros(original.rows, dtype=bool)
+        added = {f"{n}_imputed": rows.holes.get(n, nowhere) for n in self._indicated} if self.indicators else {}
+        completed = original.completed(filled, added)
+        return _as_it_came(features, completed, names)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that `transform` returns."""
+        check_is_fitted(self, "model_")
+        names = _check_feature_names_in(self, input_features)
+        added = [f"{name}_imputed" for name in self._indicated] if self.indicators else []
+        return np.array([*names, *added], dtype=object)
+
+    def _check_options(self) -> None:
+        if self.strategy not in ("draw", "mean", "most_probable"):
+            raise TableError(f"strategy must be 'draw', 'mean' or 'most_probable', not {self.strategy!r}")
+        if self.handle_unknown not in ("missing", "error"):
+            raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
+
+
+def _with_text_names(features: Any, names: list[str]) -> Any:
+    if isinstance(features, np.ndarray):
+        return {name: features[:, place] for place, name in enumerate(names)}
+    if isinstance(features, pd.DataFrame) and list(features.columns) != names:
+        return features.set_axis(names, axis=1)
+    return features
+
+
+def _as_it_came(features: Any, completed: Any, names: list[str]) -> Any:
+    if isinstance(features, pd.DataFrame) and list(features.columns) != names:
+        return completed.set_axis([*features.columns, *completed.columns[len(names) :]], axis=1)
+    if not isinstance(features, np.ndarray):
+        return completed
+    # integers and truth values have no holes, so only indicators can ask for another type
+    dtype = features.dtype if features.dtype.kind in "fO" else np.result_type(*(c.dtype for c in completed.values()))
+    array = np.empty((len(features), len(completed)), dtype=dtype)
+    for place, column in enumerate(completed.values()):
+        array[:, place] = column
+    return array

@@ -1,0 +1,254 @@
+"""What imputation makes of each column: part of the model, a constant, left alone, or drawn by itself."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybridbn.errors import TableError
+from hybridbn.learning.imputation_frames import holes_of
+from hybridbn.table import Table
+from hybridbn.variables import Discrete, Values, Variable, shorten
+
+__all__ = [
+    "Bounds",
+    "Columns",
+    "checked_bounds",
+    "integer_type",
+    "looks_like_identifier",
+    "refuse_empty_bounds",
+    "sorted_out",
+]
+
+Bounds = Mapping[str, tuple[float, float]]
+
+_IDENTIFIER_ROWS = 20
+"""A column of fewer rows may well be all different by chance."""
+_MARKS = frozenset({"", "?", "n/a", "na", "nan", "nat", "null", "<na>", "#n/a"})
+"""Text that stands for missing cells in many files."""
+_LARGEST = 1e150
+"""Numbers have squares."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, sorted out.
+
+    Attributes
+    ----------
+    variables : mapping from column to Variable
+        Of those that are completed; discrete ones have the states that occur, and no others.
+    modeled : tuple of str
+        Those that depend on each other.
+    constants : mapping from column to value
+        Columns in which all observed cells are equal.
+    alone : tuple of str
+        Identifiers that are completed on request, from their own values.
+    whole : frozenset of str
+        Numbers that are whole in every observed cell, and stay so.
+    bounds : mapping from column to (low, high)
+    ranges : mapping from column to (low, high)
+        What integer types can hold; numbers beyond become the ends.
+    """
+
+    variables: Mapping[str, Variable]
+    modeled: tuple[str, ...]
+    constants: Mapping[str, Any]
+    alone: tuple[str, ...]
+    whole: frozenset[str]
+    bounds: Bounds
+    ranges: Bounds
+
+
+def sorted_out(
+    table: Table,
+    include: str | Iterable[str] = (),
+    integers: str | Iterable[str] | None = None,
+    bounds: Any = None,
+    ranges: Bounds | None = None,
+) -> Columns:
+    """Sort the columns of a table out, refusing those without any value and naming identifiers in one warning.
+
+    Examples
+    --------
+    >>> columns = sorted_out(Table({"x": [1.0, None, 2.0], "c": ["a", "a", "a"], "y": [0.5, 1.0, 1.5]}))
+    >>> columns.modeled, dict(columns.constants), sorted(columns.whole)
+    (('x', 'y'), {'c': 'a'}, ['x'])
+    """
+    table.require_rows(1).require_values()
+    asked = _names("include", include, table)
+    limits = checked_bounds(bounds, table)
+    modeled: list[str] = []
+    alone: list[str] = []
+    identifiers: list[str] = []
+    constants: dict[str, Any] = {}
+    variables: dict[str, Variable] = {}
+    for name in table.names:
+        variable, column = table.variable(name), table.column(name)
+        seen = column[~holes_of(table, name)]
+        if isinstance(variable, Discrete) and variable.cuts is None:
+            # a state that never occurs is no candidate for a hole
+            occurring = np.unique(seen)
+            variable = Discrete(name, states=tuple(variable.states[code] for code in occurring))
+            if looks_like_identifier(table, name):
+                (alone if name in asked else identifiers).append(name)
+                if name in asked:
+                    variables[name] = variable
+                continue
+        variables[name] = variable
+        _refuse_sizes(name, seen)
+        if (seen == seen[0]).all():
+            constants[name] = variable.states[0] if isinstance(variable, Discrete) else float(seen[0])
+        else:
+            modeled.append(name)
+    _warn_of_constants(table, constants)
+    _warn_of_marks(variables)
+    if identifiers:
+        holes = [name for name in identifiers if holes_of(table, name).any()]
+        left = (
+            f"; their {sum(int(holes_of(table, n).sum()) for n in holes)} missing cells stay missing" if holes else ""
+        )
+        warnings.warn(
+            f"columns {shorten(identifiers)} have a different value in each row, as identifiers have, and are left alone{left}; "
+            f"name them in skip to say so, or in include to complete them from their own values",
+            stacklevel=4,
+        )
+    whole = _whole(table, variables, integers)
+    refuse_empty_bounds(limits, whole)
+    return Columns(variables, tuple(modeled), constants, tuple(alone), whole, limits, ranges or {})
+
+
+def _refuse_sizes(name: str, seen: Values) -> None:
+    with np.errstate(over="ignore"):
+        size, spread = float(np.abs(seen).max()), float(np.ptp(seen))
+    if seen.dtype.kind == "f" and spread > 0 and not (size < _LARGEST and spread > 1 / _LARGEST):
+        what = f"numbers as large as {size:g}" if size >= _LARGEST else f"numbers that differ by {spread:g} at most"
+        raise TableError(f"column {name!r} holds {what}, whose squares are no floating-point numbers; use another unit")
+
+
+def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
+    holes = [name for name in constants if holes_of(table, name).any()]
+    if holes:
+        warnings.warn(
+            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name them in "
+            "skip to leave them as they are",
+            stacklevel=5,
+        )
+
+
+def _warn_of_marks(variables: Mapping[str, Variable]) -> None:
+    found = {}
+    for name, variable in variables.items():
+        states = variable.states if isinstance(variable, Discrete) else ()
+        marks = [state for state in states if isinstance(state, str) and state.strip().lower() in _MARKS]
+        if marks:
+            found[name] = marks
+    if found:
+        shown = ", ".join(f"{name!r} ({shorten(marks)})" for name, marks in found.items())
+        warnings.warn(
+            f"columns hold text that often stands for missing cells, and is an ordinary state here: {shown}; replace it with "
+            "None to have it imputed",
+            stacklevel=5,
+        )
+
+
+def refuse_empty_bounds(bounds: Bounds, whole: Iterable[str]) -> None:
+    """Refuse bounds of columns of whole numbers that have none between them."""
+    for name in whole:
+        low, high = bounds.get(name, (-math.inf, math.inf))
+        if math.isfinite(low) and math.isfinite(high) and math.ceil(low) > math.floor(high):
+            raise TableError(
+                f"bounds of {name!r}: there is no whole number between {low} and {high}, and the column holds whole numbers; "
+                "widen them, or say integers=()"
+            )
+
+
+def checked_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[float, float]]:
+    """Return bounds as floats, "observed" standing for the range of the observed values."""
+    if bounds is None:
+        return {}
+    if isinstance(bounds, str) and bounds == "observed" and table is not None:
+        bounds = {name: "observed" for name in table.names if not table.is_discrete(name)}
+    if not isinstance(bounds, Mapping):
+        raise TableError(f"bounds must be a mapping such as {{'age': (0, 120)}} or 'observed', not {bounds!r:.60}")
+    found = {}
+    for name, ends in bounds.items():
+        if table is not None and (name not in table or table.is_discrete(name)):
+            what = "is discrete" if name in table else "is no column"
+            raise TableError(f"bounds: {name!r} {what}; bounds are for columns of numbers")
+        if isinstance(ends, str) and ends == "observed" and table is not None:
+            ends = (np.nanmin(table.column(name)), np.nanmax(table.column(name)))
+        try:
+            low, high = (
+                -math.inf if end is None and i == 0 else math.inf if end is None else float(end)
+                for i, end in enumerate(ends)
+            )
+        except (TypeError, ValueError):
+            raise TableError(
+                f"bounds of {name!r} must be a pair (low, high) of numbers or None, not {ends!r}"
+            ) from None
+        if not low < high:
+            raise TableError(f"bounds of {name!r} need low < high, not ({low}, {high})")
+        found[name] = (low, high)
+    return found
+
+
+def _whole(table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None) -> frozenset[str]:
+    numbers = [name for name in variables if not table.is_discrete(name)]
+    if integers is not None:
+        asked = _names("integers", integers, table)
+        for name in asked:
+            if table.is_discrete(name):
+                raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
+            column = table.column(name)
+            if not (column == np.floor(column))[~np.isnan(column)].all():
+                raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
+        # an integer type can't hold anything else
+        return frozenset(asked) | {name for name in numbers if integer_type(table, name)}
+    return frozenset(name for name in numbers if _all_whole(table.column(name)))
+
+
+def _all_whole(column: Values) -> bool:
+    seen = column[~np.isnan(column)]
+    return bool((seen == np.floor(seen)).all())
+
+
+def looks_like_identifier(table: Table, name: str) -> bool:
+    """Tell whether a discrete column has a different value in each of many rows.
+
+    Examples
+    --------
+    >>> looks_like_identifier(Table({"id": [f"p{i}" for i in range(20)]}), "id")
+    True
+    """
+    variable, column = table.variable(name), table.column(name)
+    if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:
+        return False
+    seen = column[column >= 0]
+    return bool(_IDENTIFIER_ROWS <= len(seen) == len(np.unique(seen)))
+
+
+def integer_type(table: Table, name: str) -> bool:
+    """Tell whether a column of numbers is of an integer type, which can hold nothing but whole numbers.
+
+    Examples
+    --------
+    >>> table = Table({"x": [1, None], "y": [1.0, None]})
+    >>> integer_type(table, "x"), integer_type(table, "y")
+    (True, False)
+    """
+    first = next((value for value in table.raw(name) if value is not None), None)
+    return isinstance(first, int) and not isinstance(first, bool)
+
+
+def _names(option: str, names: str | Iterable[str], table: Table) -> frozenset[str]:
+    found = frozenset([names] if isinstance(names, str) else names)
+    for name in found:
+        if name not in table:
+            raise TableError(f"{option}={name!r}: there is no such column; the columns are {shorten(table.names)}")
+    return found

@@ -1,0 +1,132 @@
+"""Random numbers that belong to a row: they depend on what the row holds, and not on where it stands or on its mates.
+
+A row's key is a hash of its observed cells; the second, third, ... row with the very same cells gets a key of its own. A
+number is then a hash of the key, the seed and the column (a counter-based generator after SplitMix64), so any cell's
+number can be had without those before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.table import Table
+from hybridbn.variables import Discrete, Values
+
+__all__ = ["Keys", "given_keys", "row_keys", "seed_of", "uniforms"]
+
+Keys: TypeAlias = NDArray[np.uint64]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_HOLE = np.uint64(0x5851F42D4C957F2D)
+
+
+def row_keys(table: Table) -> Keys:
+    """Return a key for each row, made of its observed cells.
+
+    Neither the order of the columns nor other rows matter, except that of rows with the same cells the first,
+    second, ... get different keys.
+
+    Examples
+    --------
+    >>> table = Table({"x": [1.5, None, 2.5, None], "c": ["a", "b", "a", "b"]})
+    >>> keys = row_keys(table)
+    >>> bool(keys[2] == row_keys(table.take([2]))[0]), bool(keys[1] == keys[3])
+    (True, False)
+    """
+    total = np.zeros(len(table), dtype=np.uint64)
+    for name in table.names:
+        variable, cells = table.variable(name), table.column(name)
+        if isinstance(variable, Discrete):
+            hashes = np.array(
+                [*(_hashed(f"{type(s).__name__} {s!r}") for s in variable.states), _HOLE], dtype=np.uint64
+            )
+            bits = hashes[cells]
+        else:
+            # adding zero makes -0.0 and 0.0 the same
+            bits = np.where(np.isnan(cells), _HOLE, (cells + 0.0).view(np.uint64))
+        total += _mixed(bits ^ np.uint64(_hashed(name)))
+    return _distinct(_mixed(total))
+
+
+def given_keys(values: Any, rows: int) -> Keys:
+    """Return keys made of the user's identifiers, one a row: whole numbers or text."""
+    try:
+        listed: Sequence[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
+    except TypeError:
+        raise TableError(f"keys must be a sequence with an identifier for each row, not {values!r:.60}") from None
+    if len(listed) != rows:
+        raise TableError(f"there are {len(listed)} keys for {rows} rows; give one a row")
+    array = np.array([_hashed(f"{type(key).__name__} {key!r}") for key in listed], dtype=np.uint64)
+    return _distinct(_mixed(array))
+
+
+def seed_of(random_state: Any) -> int:
+    """Return a seed of 64 bits: of an integer always the same, of a Generator the next one, of None any.
+
+    Examples
+    --------
+    >>> seed_of(0) == seed_of(0), seed_of(0) == seed_of(1)
+    (True, False)
+    """
+    if isinstance(random_state, np.random.Generator | np.random.RandomState):
+        high = random_state.integers if isinstance(random_state, np.random.Generator) else random_state.randint
+        return int(high(0, 2**62))
+    try:
+        return int(np.random.SeedSequence(random_state).generate_state(1, np.uint64)[0])
+    except (TypeError, ValueError):
+        raise TableError(
+            f"random_state must be a non-negative integer, a Generator or None, not {random_state!r}"
+        ) from None
+
+
+def uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0) -> Values:
+    """Return uniform numbers strictly between 0 and 1 for each name and row: (names, rows).
+
+    Examples
+    --------
+    >>> keys = given_keys(range(100_000), 100_000)
+    >>> levels = uniforms(keys, ["x", "y"], 0)
+    >>> levels.shape, bool(abs(levels.mean() - 0.5) < 0.002), bool(abs(np.corrcoef(levels)[0, 1]) < 0.01)
+    ((2, 100000), True, True)
+    """
+    listed = list(names)
+    result = np.empty((len(listed), len(keys)))
+    for row, name in enumerate(listed):
+        salt = np.uint64(_hashed(f"{seed} {attempt} {name}"))
+        bits = _mixed(_mixed(keys ^ salt) + _STEP)
+        # 52 bits and a half, so that neither 0 nor 1 comes out
+        result[row] = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return result
+
+
+def _distinct(keys: Keys) -> Keys:
+    """Give rows with the same key different ones, by counting them."""
+    order = np.argsort(keys, kind="stable")
+    ranked = keys[order]
+    first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(keys) else np.zeros(0, dtype=bool)
+    if first.all():
+        return keys
+    starts = np.flatnonzero(first)
+    repeats = np.arange(len(keys)) - np.repeat(starts, np.diff([*starts, len(keys)]))
+    count = np.empty(len(keys), dtype=np.uint64)
+    count[order] = repeats.astype(np.uint64)
+    # the first one keeps its key, whatever follows
+    return np.where(count > 0, _mixed(keys + count * _STEP), keys)
+
+
+def _mixed(bits: Keys) -> Keys:
+    """Return the finalizer of SplitMix64 (Steele, Lea & Flood 2014)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _hashed(text: str) -> int:
+    # of the text itself, as Python's own hash differs from one run to the next
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

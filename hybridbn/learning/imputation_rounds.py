@@ -1,0 +1,275 @@
+"""Learning a network from an incomplete table by data augmentation: draw what is missing, learn again, and so on.
+
+What is learned from available cases only is wrong where cells are missing depending on other cells (MAR); draws given all
+observed cells of a row, and learning from the tables that they complete, lead away from it (Tanner & Wong 1987). With weights
+of the Bayesian bootstrap (Rubin 1981) in each round the parameters are draws from their posterior, which makes multiple
+imputations proper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from hybridbn.errors import HybridBNError, TableError
+from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
+from hybridbn.fitting.network import fit
+from hybridbn.inference.queries import Options
+from hybridbn.learning.imputation_columns import Bounds
+from hybridbn.learning.imputation_donors import matching
+from hybridbn.learning.imputation_fill import Cells, Filler
+from hybridbn.learning.imputation_frames import holes_of
+from hybridbn.learning.imputation_regression import Regression
+from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
+from hybridbn.network import Network
+from hybridbn.table import Table
+from hybridbn.variables import Values
+
+__all__ = ["Built", "Chain", "Default", "Recipe"]
+
+_KEPT = 5
+"""Completed tables that the final network is learned from, so that no single draw decides."""
+_SETTLED = 0.02
+"""Share of the first network's error that may be left."""
+_APART = 0.15
+"""Correlation of the parameters of two draws that may be left."""
+
+
+class Recipe(Protocol):
+    """How networks are learned: once from an incomplete table, and again from completed ones."""
+
+    def first(self, table: Table, filled: Table) -> Network:
+        """Return a network from the available cases, or from a table filled at random where these are too few."""
+
+    def again(self, network: Network, completed: Table, settled: bool) -> Network:
+        """Return a network from a completed table; the arcs stay where they are settled."""
+
+
+@dataclass(frozen=True)
+class Default:
+    """Linear Gaussians given discrete columns.
+
+    Attributes
+    ----------
+    observed : mapping from column to float
+        How many observed cells each column has.
+    """
+
+    observed: Mapping[str, float]
+
+    def first(self, table: Table, filled: Table) -> Network:
+        """Return a tree of available cases."""
+        arcs = conditional_gaussian_arcs(filled, self.observed, most_parents=1)
+        try:
+            return fit(_graph(table, arcs), table, _potentials(table))
+        except HybridBNError:
+            return fit(_graph(table, arcs), filled, _potentials(table))
+
+    def again(self, network: Network, completed: Table, settled: bool) -> Network:
+        """Return a network with the arcs that AIC chooses, or with those that it has."""
+        if not settled:
+            network = _graph(completed, conditional_gaussian_arcs(completed, self.observed))
+        return fit(network, completed, _potentials(completed))
+
+
+@dataclass(frozen=True)
+class Built:
+    """A builder or arcs.
+
+    Attributes
+    ----------
+    build : callable from Table to Network
+    potentials : as in `hybridbn.fit`, optional
+        For learning again; without them the nodes keep their families.
+    """
+
+    build: Callable[[Table], Network]
+    potentials: Potentials = "auto"
+
+    def first(self, table: Table, filled: Table) -> Network:
+        """Return what the builder makes of available cases."""
+        try:
+            return self.build(table)
+        except HybridBNError:
+            return self.build(filled)
+
+    def again(self, network: Network, completed: Table, settled: bool) -> Network:
+        """Learn the potentials again; the whole network where it has hidden nodes.
+
+        A family that can't be learned from these very draws keeps the network as it is, until the next.
+        """
+        try:
+            if any(name not in completed for name in network):
+                return self.build(completed)
+            return fit(network, completed, self.potentials)
+        except TableError:
+            return network
+
+
+@dataclass
+class Chain:
+    """The rounds of drawing and learning.
+
+    Attributes
+    ----------
+    table : Table
+        Incomplete.
+    recipe : Recipe
+    bounds : mapping
+    options : Options
+    rng : Generator
+    rounds : int, optional
+    matched : bool
+        Whether numbers that are far from normal are taken from rows with like expectations.
+    network : Network
+        Learned last.
+    history : list of dict
+        For each round and column with holes, mean and standard deviation of the drawn numbers, or the share of the state
+        that is drawn most.
+    """
+
+    table: Table
+    recipe: Recipe
+    bounds: Bounds
+    options: Options
+    rng: np.random.Generator
+    rounds: int | None = None
+    matched: bool = True
+    network: Network = field(init=False)
+    history: list[dict[str, Any]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._holes = {name: mask for name in self.table.names if (mask := holes_of(self.table, name)).any()}
+        counted = self.table.weights > 0
+        self._missing = max((float(mask[counted].mean()) for mask in self._holes.values()), default=0.0)
+        self.donors = {
+            name: np.sort(self.table.column(name)[~holes_of(self.table, name)])
+            for name in self.table.names
+            if not self.table.is_discrete(name)
+        }
+        self._completed = self.table
+        if not self._holes:
+            self.network = self.recipe.again(self.recipe.first(self.table, self.table), self.table, settled=False)
+            return
+        filled = self._with(self._at_random())
+        self.network = self.recipe.first(self.table, filled)
+        self._completed = filled
+        rounds = self._needed(_SETTLED, 6, 20) if self.rounds is None else self.rounds
+        kept: list[Table] = []
+        for number in range(rounds):
+            self._completed = self._draw()
+            self.network = self.recipe.again(self.network, self._completed, settled=number + 2 >= rounds)
+            kept = [*kept, self._completed][-_KEPT:]
+        if rounds:
+            kept = kept[-max(rounds // 2, 1) :]
+            self.network = self.recipe.again(self.network, self._stacked(kept), settled=True)
+
+    def proper(self) -> Iterator[Network]:
+        """Yield networks that are draws from the posterior of the parameters, as good as independent of each other."""
+        rows = len(self.table)
+        # so that the bootstrap's variance of a mean is that of its posterior, n - 3 in place of n + 1
+        shape = min(max((rows - 4) / rows, 0.25), 1.0)
+        apart = self._needed(_APART, 1, 8) if self._holes else 1
+        completed = self._draw() if self._holes else self.table
+        network = self.network
+        while True:
+            for _ in range(apart):
+                weights = self.rng.gamma(shape, size=rows) * self.table.weights
+                network = self.recipe.again(network, completed.with_weights(weights), settled=True)
+                if self._holes:
+                    completed = self._completed = self._draw(network)
+            yield network
+
+    def filler(self, network: Network) -> Filler:
+        """Return what fills rows from the network that was learned last."""
+        filler = Filler(network, self.donors, self.bounds, self.options)
+        if filler.closed is None or not self.matched:
+            return filler
+        cells = {name: self._completed.column(name) for name in filler.closed.names}
+        return replace(
+            filler, matching=matching(filler.closed, cells, self._holes, None if network is self.network else self.rng)
+        )
+
+    def _needed(self, left: float, least: int, most: int) -> int:
+        """Return after how many rounds this share of a deviation is left, at least: no column shrinks it more slowly."""
+        if self._missing >= 1:
+            return most
+        return int(np.clip(math.ceil(math.log(left) / math.log(max(self._missing, 1e-9))), least, most))
+
+    def _draw(self, network: Network | None = None) -> Table:
+        filler = Filler(self.network if network is None else network, self.donors, self.bounds, self.options)
+        names = [*filler.network]
+        numbers: dict[int, Mapping[str, Values]] = {}
+
+        def levels(attempt: int, rows: Any) -> Mapping[str, Values]:
+            if attempt not in numbers:
+                # not zero, which is infinitely far out
+                uniform = np.maximum(self.rng.random((len(names), len(self.table))), 2.0**-54)
+                numbers[attempt] = dict(zip(names, uniform, strict=True))
+            return {name: level[rows] for name, level in numbers[attempt].items()}
+
+        cells = filler.drawn(self.table, levels)
+        self.history.append(self._summary(cells))
+        return self._with(cells)
+
+    def _at_random(self) -> Cells:
+        """Fill each column from its own observed cells."""
+        cells = {}
+        for name, mask in self._holes.items():
+            column = np.array(self.table.column(name))
+            column[mask] = self.rng.choice(column[~mask], size=int(mask.sum()))
+            cells[name] = column
+        return cells
+
+    def _with(self, cells: Cells) -> Table:
+        table = self.table
+        for name in self._holes:
+            if name in cells:
+                table = table.with_array(name, cells[name])
+        return table
+
+    def _stacked(self, tables: list[Table]) -> Table:
+        """Return one table with the rows of several; rows without holes stand in it once."""
+        open_rows = np.any([*self._holes.values()], axis=0)
+        rest, rows = np.flatnonzero(~open_rows), np.flatnonzero(open_rows)
+        stacked = self.table.take(np.concatenate([rest, np.tile(rows, len(tables))]))
+        for name in self._holes:
+            column = np.concatenate([self.table.column(name)[rest], *(table.column(name)[rows] for table in tables)])
+            stacked = stacked.with_array(name, column)
+        weights = self.table.weights
+        shared = np.tile(weights[rows] / len(tables), len(tables))
+        return stacked.with_weights(np.concatenate([weights[rest], shared]))
+
+    def _summary(self, cells: Cells) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, mask in self._holes.items():
+            if name not in cells:
+                continue
+            values = cells[name][mask]
+            if self.table.is_discrete(name):
+                found[name] = float(np.bincount(values).max() / len(values))
+            else:
+                found[name] = (float(values.mean()), float(values.std()))
+        return found
+
+
+def _potentials(table: Table) -> dict[str, Fitter]:
+    return {
+        name: MultinomialFitter(estimate=MEstimate(m=1.0)) if table.is_discrete(name) else Regression()
+        for name in table.names
+    }
+
+
+def _graph(table: Table, arcs: list[tuple[str, str]]) -> Network:
+    """Return arcs as a network with the table's variables, in its order."""
+    graph = Network()
+    for name in table.names:
+        graph.add_node(name, variable=table.variable(name))
+    graph.add_edges_from(arcs)
+    return graph

@@ -1,0 +1,103 @@
+"""Numbers that are far from normal, and the regressions and arcs that imputation learns by default."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import hybridbn as hb
+from hybridbn.fitting import GaussianFitter
+from hybridbn.learning.imputation_gaussian import conditional_gaussian
+from hybridbn.learning.imputation_regression import Regression
+from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
+
+
+def test_skewed_numbers_are_taken_from_rows_like_theirs() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1500)
+    true = pd.DataFrame({"x": x, "y": 2 + x + rng.exponential(2, 1500)})
+    frame = true.copy()
+    frame.loc[rng.random(1500) < 1 / (1 + np.exp(-2 * x)), "y"] = np.nan
+    hidden = frame["y"].isna()
+    filled = hb.impute(frame, random_state=0)
+    # few numbers are known where x is large, so some get a residual instead
+    assert filled.loc[hidden, "y"].isin(frame["y"]).mean() > 0.6
+    residuals = (filled["y"] - filled["x"])[hidden]
+    assert stats.skew(residuals) == pytest.approx(2, abs=0.8)
+    assert np.polyfit(filled["x"], filled["y"], 1)[0] == pytest.approx(1, abs=0.15)
+    normal = hb.impute(frame, donors=False, random_state=0)
+    assert not normal.loc[hidden, "y"].isin(frame["y"]).any()
+    assert abs(stats.skew((normal["y"] - normal["x"])[hidden])) < 0.4
+
+
+def test_normal_numbers_are_drawn_from_the_network() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500)
+    frame = pd.DataFrame({"x": x, "y": x + rng.normal(size=500)}).mask(rng.random((500, 2)) < 0.3)
+    for one, other in zip(
+        hb.impute(frame, draws=2, random_state=0), hb.impute(frame, draws=2, random_state=0, donors=False), strict=True
+    ):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_spikes_stay_spikes() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=800)
+    frame = pd.DataFrame({"x": x, "y": np.maximum(x + 0.5 * rng.normal(size=800), 0)})
+    share = (frame["y"] == 0).mean()
+    hidden = rng.random(800) < 0.3
+    filled = hb.impute(frame.assign(y=frame["y"].mask(hidden)), random_state=0)
+    assert (filled.loc[hidden, "y"] == 0).mean() == pytest.approx(share, abs=0.1)
+    assert filled["y"].min() >= 0
+
+
+def test_expectations_given_all_others_are_those_of_the_network() -> None:
+    c, x, y = hb.Discrete("c", states=("a", "b")), hb.Continuous("x"), hb.Continuous("y")
+    net = hb.Network([
+        hb.Multinomial(c, table=[0.5, 0.5]),
+        hb.LinearGaussian(x, parents=(c,), intercept=[0, 4], variance=[1, 2]),
+        hb.LinearGaussian(y, parents=(c, x), intercept=[1, 0], coefficients=[[2], [-1]], variance=[0.25, 1]),
+    ])  # fmt: skip
+    closed = conditional_gaussian(net)
+    assert closed is not None
+    rows = net.sample(50, random_state=0)
+    configuration = (rows["c"] == "b").to_numpy().astype(np.intp)
+    found = closed.expected(0, rows[["x", "y"]].to_numpy(), configuration)
+    np.testing.assert_allclose(found, net.posterior("x", rows[["c", "y"]]).mean(), rtol=1e-8)
+
+
+def test_a_regression_without_categories_is_that_of_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    x, z, noise = rng.normal(size=(3, 500))
+    table = hb.Table({"x": x, "z": 1e3 * z, "y": 3 * x - 2 * z + noise})
+    family = (table.variable("y"), (table.variable("x"), table.variable("z")))
+    mine, exact = Regression().fit(table, *family), GaussianFitter().fit(table, *family)
+    np.testing.assert_allclose(mine.coefficients, exact.coefficients, rtol=0.01)
+    np.testing.assert_allclose(mine.variance, exact.variance * 500 / 497, rtol=0.01)
+
+
+def test_a_regression_has_slopes_of_its_own_where_the_data_say_so() -> None:
+    rng = np.random.default_rng(0)
+    c, x, noise = rng.integers(2, size=500), *rng.normal(size=(2, 500))
+    table = hb.Table({"c": c, "x": x, "y": np.where(c == 1, 3.0, -3.0) * x + noise}, discrete="c")
+    found = Regression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x")))
+    np.testing.assert_allclose(found.coefficients.ravel(), [-3, 3], atol=0.2)
+
+
+def test_arcs_follow_what_depends_on_what() -> None:
+    rng = np.random.default_rng(0)
+    n = 1000
+    a, b = rng.integers(2, size=(2, n))
+    x = a + b + rng.normal(size=n)
+    d = np.where(rng.random(n) < 0.9, a, 1 - a)
+    table = hb.Table({"a": a, "b": b, "d": d, "x": x, "y": x + rng.normal(size=n)}, discrete=["a", "b", "d"])
+    arcs = conditional_gaussian_arcs(table)
+    assert {("a", "x"), ("b", "x")} <= set(arcs) or {("a", "y"), ("b", "y")} <= set(arcs)
+    assert {frozenset(arc) for arc in arcs} >= {frozenset("ad"), frozenset("xy")}
+    # no category depends on a number
+    assert not any(child in "abd" for parent, child in arcs if parent in "xy")
+    assert len(conditional_gaussian_arcs(table, most_parents=1)) <= 4
