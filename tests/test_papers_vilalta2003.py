@@ -71,3 +71,19 @@ def test_normal_densities_have_the_floor_of_the_paper(modules):
     # three distinct values, so two gaps of two on the average
     assert fitters["x"].floor == pytest.approx(2 / 6)
     assert fitters["same"].floor == pytest.approx(0.01 / 6)
+
+
+def test_scores_of_intervals_are_those_of_densities_where_intervals_are_short(modules):
+    vilalta2003 = modules["vilalta2003"]
+    rng = np.random.default_rng(0)
+    codes = rng.integers(2, size=200)
+    x = np.where(rng.random(200) < 0.1, np.nan, codes + rng.normal(size=200))
+    table = hb.Table(
+        {"x": x, "k": np.array(["u", "v"])[(codes + rng.integers(2, size=200)) // 2], "c": codes.astype(str)}
+    )
+    fitters = vilalta2003.densities(table, "c")
+    network = vilalta2003.naive_bayes(table, "c", fitters)
+    scores = vilalta2003.interval_scores(network, "c", table, fitters)
+    found = np.exp(scores - scores.max(axis=1, keepdims=True))
+    found /= found.sum(axis=1, keepdims=True)
+    assert found == pytest.approx(network.posterior("c", table.drop("c")).probabilities, abs=1e-3)
