@@ -46,6 +46,8 @@ from hybridbn.structures import class_clusters, naive_bayes
 from hybridbn.structures.clusters import best_cluster
 
 PUBLISHED = Path(__file__).with_name("vilalta2003_published.csv")
+PARTS = 10
+"""Of the cross-validation that chooses the number of clusters; as many as in Weka."""
 PRECISION = 0.01
 """The gap of a column that has fewer than two values."""
 LEAST = 1e-75
@@ -132,7 +134,7 @@ class Decompositions:
 
     def _decided(self, training, test, target, fitters, guard):
         """Return the codes predicted, the mean number of clusters in classes that have training rows, and codes by intervals."""
-        network = class_clusters(training, target, fitters, assignment="hard", guard=guard, most=self.most)
+        network = class_clusters(training, target, fitters, assignment="hard", guard=guard, most=self.most, folds=PARTS)
         variable, seen = training.variable(target), len(np.unique(training.column(target)))
         codes = np.array([variable.code(state) for state in best_cluster(network, target, test)])
         hidden = f"{target} cluster"
