@@ -12,7 +12,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.mixture import STARTS, Criterion, mixed, spread_rows
+from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, mixed, spread_rows
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.selective import Loss, dealt, misclassification, squared_error
@@ -38,6 +38,7 @@ def class_clusters(
     name: str | None = None,
     criterion: Criterion = "held_out",
     most: int = 10,
+    folds: int = FOLDS,
     random_state: Any = 0,
 ) -> Network:
     r"""Build a classifier that tells apart clusters within each class.
@@ -64,7 +65,7 @@ def class_clusters(
         What the guard looks at; by default `misclassification`, or `squared_error` of a continuous target.
     name : str, optional
         Of the hidden node; by default the target's with " cluster" after it.
-    criterion, most, random_state : as in `mixture`
+    criterion, most, folds, random_state : as in `mixture`
 
     Returns
     -------
@@ -100,7 +101,7 @@ def class_clusters(
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     rng = np.random.default_rng(random_state)
-    labels = _Labels(read, target, name, criterion, most, assignment == "soft")
+    labels = _Labels(read, target, name, criterion, most, assignment == "soft", folds)
     wanted = labels.wanted(clusters)
     found = labels.found(read, wanted, rng)
     single = dict.fromkeys(wanted, 1)
@@ -168,8 +169,11 @@ class _Found:
 class _Labels:
     """How the rows of each class are clustered."""
 
-    def __init__(self, data: Prepared, target: str, name: str, criterion: Criterion, most: int, soft: bool) -> None:
+    def __init__(
+        self, data: Prepared, target: str, name: str, criterion: Criterion, most: int, soft: bool, folds: int
+    ) -> None:
         self.target, self.name, self.criterion, self.most, self.soft = target, name, criterion, most, soft
+        self.folds = folds
         variable = data.variable(target)
         self.classes: tuple[Any, ...] = variable.states if isinstance(variable, Discrete) else ("",)
 
@@ -203,7 +207,7 @@ class _Labels:
             if len(rows) > 1 and wanted[state] != 1 and data.attributes:
                 mine = data.take(rows).select(names)
                 inside = Prepared(mine.table, mine.roles, None)
-                shares = mixed(inside, wanted[state], self.criterion, self.most, STARTS, rng).shares
+                shares = mixed(inside, wanted[state], self.criterion, self.most, STARTS, rng, self.folds).shares
                 if not self.soft:
                     shares = (shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1])).astype(float)
                 shares = shares[:, shares.sum(axis=0) > 0]

@@ -38,6 +38,7 @@ def mixture(
     criterion: Criterion = "held_out",
     most: int = 20,
     starts: int = STARTS,
+    folds: int = FOLDS,
     random_state: Any = 0,
 ) -> Network:
     r"""Cluster the rows of a mixed, incomplete table: a network with a hidden node above all columns.
@@ -56,12 +57,14 @@ def mixture(
     name : str
         Of the hidden node; its states are 1, 2, ..., the largest component first.
     criterion : {"held_out", "bic"}
-        The number of components has the greatest log-likelihood on held-out rows (cross-validation in five parts), or the
+        The number of components has the greatest log-likelihood on held-out rows (cross-validation), or the
         smallest BIC.
     most : int
         Greatest number of components tried.
     starts : int
         How many starts EM has for each number of components: rows that lie far apart.
+    folds : int
+        Parts of the cross-validation. More of them take longer and allow a few more components, since fits miss fewer rows.
     random_state : int, Generator or None
 
     Returns
@@ -89,7 +92,7 @@ def mixture(
     read = prepared_whole(data, _gaussian_for_auto(potentials), weights)
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    found = mixed(read, components, criterion, most, starts, np.random.default_rng(random_state))
+    found = mixed(read, components, criterion, most, starts, np.random.default_rng(random_state), folds)
     return found.network(name)
 
 
@@ -148,11 +151,14 @@ def mixed(
     most: int,
     starts: int,
     rng: np.random.Generator,
+    folds: int = FOLDS,
 ) -> Mixed:
     """Fit a mixture to rows, with a number of components that is given or chosen."""
     for what, value in (("components", components), ("most", most), ("starts", starts)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise NetworkError(f"{what} must be a positive whole number, not {value!r}")
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
+        raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     if criterion not in ("held_out", "bic"):
         raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
     names = data.attributes
@@ -162,7 +168,7 @@ def mixed(
         data.table.weights,
     )
     if components is None:
-        components = _chosen(statistics, criterion, most, starts, rng)
+        components = _chosen(statistics, criterion, most, starts, rng, int(folds))
     fit = fit_mixture(statistics, int(components), starts, rng)
     order = np.argsort(-fit.log_shares, kind="stable")
     fit = Fit(fit.log_shares[order], fit.natural[:, order], fit.history, fit.log_likelihood)
@@ -178,10 +184,12 @@ def spread_rows(data: Prepared, shares: Values, variable: Discrete) -> Prepared:
     return Prepared(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
 
 
-def _chosen(statistics: Statistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator) -> int:
+def _chosen(
+    statistics: Statistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator, folds: int
+) -> int:
     """Return the number of components that the criterion prefers."""
     rows = len(statistics.matrix)
-    parts = rng.permutation(rows) % min(FOLDS, max(rows, 1))
+    parts = rng.permutation(rows) % min(folds, max(rows, 1))
     best, failures = 1, 0
     least = math.inf
     for components in range(1, min(most, rows) + 1):

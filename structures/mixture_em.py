@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ class Statistics:
     centers: Values
     scales: Values
     shares: Values
+
+    @cached_property
+    def states(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """The places of all states, at which of them each category begins, and the category that each belongs to."""
+        sizes = np.array([part.stop - part.start for part in self.categories], dtype=np.intp)
+        places = [np.arange(part.start, part.stop) for part in self.categories]
+        joined = np.concatenate([np.empty(0, dtype=np.intp), *places])
+        return joined, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
 
     def take(self, rows: Any) -> Statistics:
         """Return the statistics of some rows."""
@@ -183,9 +192,12 @@ def _distances(data: Statistics, row: int) -> Values:
         both = matrix[:, data.numbers] * one[data.numbers]
         total += (both * (matrix[:, data.numbers + 1] - one[data.numbers + 1]) ** 2).sum(axis=1)
         shared += both.sum(axis=1)
-    for part in data.categories:
-        both = matrix[:, part].sum(axis=1) * one[part].sum()
-        total += 2 * (both - matrix[:, part] @ one[part])
+    places, starts, owner = data.states
+    if len(places):
+        known = np.zeros(matrix.shape[1])
+        known[places] = np.add.reduceat(one[places], starts)[owner]
+        both = matrix @ known
+        total += 2 * (both - matrix[:, places] @ one[places])
         shared += both
     return np.where(shared > 0, total / np.maximum(shared, 1), 1.0)
 
@@ -228,9 +240,10 @@ def _maximized(data: Statistics, given: Values) -> Fit:
         natural[data.numbers] = -0.5 * np.log(2 * math.pi * variance) - mean**2 / (2 * variance)
         natural[data.numbers + 1] = mean / variance
         natural[data.numbers + 2] = -0.5 / variance
-    for part in data.categories:
-        table = totals[part] + PRIOR_ROWS * data.shares[part, None]
-        natural[part] = np.log(table / table.sum(axis=0))
+    places, starts, owner = data.states
+    if len(places):
+        table = totals[places] + PRIOR_ROWS * data.shares[places, None]
+        natural[places] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
     return Fit(np.log(sizes / sizes.sum()), natural, (), -math.inf)
 
 
@@ -240,6 +253,6 @@ def _log_prior(data: Statistics, fit: Fit) -> float:
     if len(data.numbers):
         halves = -fit.natural[data.numbers + 2]
         result += 0.5 * PRIOR_ROWS * float(np.log(2 * halves).sum()) - PRIOR_ROWS * PRIOR_VARIANCE * float(halves.sum())
-    for part in data.categories:
-        result += PRIOR_ROWS * float((data.shares[part, None] * fit.natural[part]).sum())
+    places = data.states[0]
+    result += PRIOR_ROWS * float((data.shares[places] @ fit.natural[places]).sum())
     return result

@@ -128,3 +128,13 @@ def test_awkward_tables():
 def test_bad_requests(change, message):
     with pytest.raises(hb.HybridBNError, match=message):
         mixture({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "a"]}, **change)
+
+
+def test_the_parts_of_the_cross_validation_can_be_chosen():
+    rng = np.random.default_rng(0)
+    data = {"x": rng.normal(size=60) + 8 * (np.arange(60) % 3)}
+    for folds in (2, 10):
+        assert len(mixture(data, folds=folds).variable("cluster")) == 3
+    for folds in (1, 2.5, True):
+        with pytest.raises(hb.NetworkError, match="folds"):
+            mixture(data, folds=folds)
