@@ -142,11 +142,17 @@ def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
     found: list[Candidate] = []
     for family in families:
         found.append((naive_bayes, family))
-        if len(data.attributes) > 1:
+        if len(data.attributes) > 1 and not (family == "gaussian" and _costly(data)):
             found.append((selective_naive_bayes, family) if family == "kernel" else (tan, family))
         if family in ("gaussian", "multinomial") or len(families) == 1:
             found.append((nb_tree if discrete else partial(nb_tree, max_depth=2), family))
     return found
+
+
+def _costly(data: Prepared) -> bool:
+    """Tell whether trees of normal and logistic densities would be slow to ask: categories below numbers that are missing."""
+    kinds = {name: isinstance(data.variable(name), Discrete) for name in data.attributes}
+    return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
 def _pair(candidate: Any, potentials: Any) -> Candidate:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybridbn.errors import NetworkError
+from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
@@ -167,6 +167,13 @@ def mixed(
         [len(v) if isinstance(v := data.variable(name), Discrete) else None for name in names],
         data.table.weights,
     )
+    numbers = [name for name in names if not isinstance(data.variable(name), Discrete)]
+    with np.errstate(over="ignore"):
+        wide = [name for name, square in zip(numbers, statistics.scales**2, strict=True) if not square < np.inf]
+    if wide:
+        raise TableError(
+            f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave it out"
+        )
     if components is None:
         components = _chosen(statistics, criterion, most, starts, rng, int(folds))
     fit = fit_mixture(statistics, int(components), starts, rng)

@@ -115,14 +115,17 @@ def statistics_of(columns: Sequence[NDArray[Any]], states: Sequence[int | None],
         if count is None:
             seen = ~np.isnan(column)
             mass = weights[seen].sum()
-            center = float(weights[seen] @ column[seen] / mass) if mass > 0 else 0.0
-            spread = math.sqrt(float(weights[seen] @ (column[seen] - center) ** 2 / mass)) if mass > 0 else 0.0
-            scale = spread if spread > 1e-12 * max(abs(center), 1e-300) else 1.0
-            standard = np.where(seen, (column - center) / scale, 0.0)
+            # in units of the largest number, so that no square overflows
+            unit = float(np.abs(column[seen]).max(initial=0.0)) or 1.0
+            inner = column / unit
+            center = float(weights[seen] @ inner[seen] / mass) if mass > 0 else 0.0
+            spread = math.sqrt(float(weights[seen] @ (inner[seen] - center) ** 2 / mass)) if mass > 0 else 0.0
+            scale = spread if spread > 1e-12 * max(abs(center), 1e-300) else 1.0 / unit
+            standard = np.where(seen, (inner - center) / scale, 0.0)
             blocks.append(np.stack([seen.astype(float), standard, standard**2], axis=1))
             numbers.append(place)
-            centers.append(center)
-            scales.append(scale)
+            centers.append(center * unit)
+            scales.append(scale * unit)
         else:
             blocks.append((column[:, None] == np.arange(count)).astype(float))
             categories.append(slice(place, place + count))
