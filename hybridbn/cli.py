@@ -1,4 +1,4 @@
-"""The command line: ``hybridbn impute INPUT OUTPUT``."""
+"""The command line: ``hybridbn impute INPUT OUTPUT`` and ``hybridbn convert INPUT OUTPUT``."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ at all. An existing file is replaced at that moment, an existing table is refuse
 """
 
 
+_CONVERT = """\
+Write a network or a table in another format, by the suffixes: networks as .hbn .bif .bif.gz .elv .xmlbif .xdsl
+.net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
+and whatever SQLAlchemy knows); .dbc tables can be read. What a format can't hold is refused by name. The output
+appears complete or not at all. Exit codes are those of impute.
+"""
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     formatter = argparse.RawDescriptionHelpFormatter
@@ -71,6 +79,21 @@ def parser() -> argparse.ArgumentParser:
     )
     impute.set_defaults(command=_impute)
     _arguments(impute)
+    convert = commands.add_parser(
+        "convert",
+        usage="hybridbn convert INPUT OUTPUT [options]",
+        help="write a network or a table in another format",
+        description=_CONVERT,
+        formatter_class=formatter,
+    )
+    convert.set_defaults(command=_convert)
+    convert.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
+    convert.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
+    convert.add_argument(
+        "--bins", type=_positive, metavar="N", help="cut continuous nodes into N bins, for formats that hold none"
+    )
+    convert.add_argument("--no-clobber", action="store_true", help="refuse to replace an existing file")
+    convert.add_argument("--quiet", action="store_true", help="no warnings, errors only")
     return top
 
 
@@ -319,6 +342,15 @@ def _impute(options: argparse.Namespace) -> int:
     if options.draws is not None and options.strategy != "draw":
         raise_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
     impute(Request(**given), Terminal(options.quiet))
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from hybridbn.commands.convert import convert
+    from hybridbn.commands.terminal import Terminal
+
+    terminal = Terminal(options.quiet)
+    convert(options.input, options.output, terminal, bins=options.bins, no_clobber=options.no_clobber)
     return 0
 
 
