@@ -403,7 +403,7 @@ def test_the_mode_before_a_jump():
     net = hb.Network(
         [hb.MTE(x, (), pieces, normalize=True), hb.Softmax(c, (x,), intercept=[0, 0], coefficients=[[0], [1]])]
     )
-    for post in (net.posterior("x"), net.posterior("x", {"c": "b"})):
+    for post in (net.posterior("x"), net.posterior("x", {"c": "a"})):
         mode = post.mode()
         assert mode == pytest.approx(0.3, abs=1e-9)
         assert post.pdf(mode) >= post.pdf(np.linspace(-3, 3, 3001)).max()
