@@ -63,7 +63,7 @@ class FamilyScores:
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in names}
         self._plain = all(w == 1 for w in (self.weights.min(initial=1), self.weights.max(initial=1)))
-        self._moments: tuple[dict[str, int], Values, float] | None = None
+        self._moments: tuple[dict[str, int], Values, dict[str, float]] | None = None
 
     def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
         """Return the score of a column given others, -inf where it can't be fitted."""
@@ -142,11 +142,11 @@ class FamilyScores:
             scales = np.sqrt(np.average(standard**2, axis=1, weights=self.weights))
             standard /= np.where(scales > 0, scales, 1.0)[:, None]
             moments = (standard * self.weights) @ standard.T / self.total
-            self._moments = {name: i for i, name in enumerate(names)}, moments, 0.0
-            self._scales = dict(zip(names, scales.tolist(), strict=True))
-        places, moments, _ = self._moments
+            places = {name: i for i, name in enumerate(names)}
+            self._moments = places, moments, dict(zip(names, scales.tolist(), strict=True))
+        places, moments, spread = self._moments
         mine, given = places[child], [places[name] for name in parents]
-        if self._scales[child] <= 0:
+        if spread[child] <= 0:
             return -math.inf
         rest = moments[mine, mine]
         if given:
@@ -160,7 +160,7 @@ class FamilyScores:
             rest = rest - float(np.sum(np.linalg.solve(factor, moments[given, mine]) ** 2))
         if not rest > 1e-12:
             return -math.inf
-        variance = rest * self._scales[child] ** 2
+        variance = rest * spread[child] ** 2
         likelihood = -0.5 * self.total * (math.log(2 * math.pi * variance) + 1)
         return likelihood - self.penalty(self.total, 2 + len(given))
 

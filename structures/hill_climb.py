@@ -216,14 +216,11 @@ class _Search:
         full = parents.sum() >= self.limits.most
         for i in range(len(self.names)):
             gain = -np.inf
-            if i != child and (parents[i] or (self._may_come(i, child) and not full)):
+            if i != child and (parents[i] or (self.limits.allowed[i, child] and not full)):
                 changed = parents.copy()
                 changed[i] = not changed[i]
                 gain = self._gained(child, changed)
             self.toggled[i, child] = gain
-
-    def _may_come(self, tail: int, head: int) -> bool:
-        return bool(self.limits.allowed[tail, head])
 
     def best(self, seen: Iterable[bytes] | None) -> _Step | None:
         """Return the step of the greatest gain that leads to none of the networks seen lately."""
