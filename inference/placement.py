@@ -63,10 +63,10 @@ def place(
     """
     start, bounds = _first_cells(problem, evidence)
     done: list[tuple[NDArray[np.intp], Placed]] = []
-    work = [(np.arange(evidence.rows), start, np.full(evidence.rows, np.inf))]
+    work = [(np.arange(evidence.rows), start)]
     for round_number in range(ROUNDS):
         fresh = []
-        for rows, cells, _ in work:
+        for rows, cells in work:
             part = evidence.take(rows, len(rows))
             axes = _axes(problem, part, cells)
             logs = _marginals(problem, {**problem.axes, **axes}, part)
@@ -199,13 +199,11 @@ def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance:
     values = np.where(np.isfinite(values), values, 0.0)
     coefficients = np.einsum("kq,cqr->ckr", transform, values)
     tail = np.abs(coefficients[:, -2:]).max(axis=1) / np.where(total > 0, total, 1.0)
-    partly_zero = used & (np.isneginf(density).any(axis=1) & np.isfinite(peak))
     keep = used & (bound > -NEGLIGIBLE)
     noise = _noise(axis, slope, peak) * np.abs(coefficients).max(axis=1) / np.where(total > 0, total, 1.0)
     rough = (tail > np.maximum(tolerance / np.maximum(used.sum(axis=0), 1), noise)) | (slope > 200)
-    split = keep & rough & ~partly_zero | (keep & partly_zero & rough)
     small = width <= 1e-13 * np.maximum(np.abs(axis.low), np.abs(axis.high))
-    split &= ~small
+    split = keep & rough & ~small
     error = (tail * used).sum(axis=0)
     steep = (split & (slope > 200)).any(axis=0)
     settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | known | nothing
@@ -236,7 +234,7 @@ def _refined(
     done: list[tuple[NDArray[np.intp], Placed]],
     axes: Mapping[str, NodeAxis],
     bounds: Mapping[str, Bounds],
-) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]], Values]]:
+) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
     """Split and drop cells; rows that need grids of like size stay together, rows over the budget end here."""
     needs = {}
     for name in problem.nodes:
@@ -263,7 +261,7 @@ def _refined(
             name: _split_cells(cells[name], looked[name], rows, chosen, int(size), bounds[name])
             for name, size in zip(problem.nodes, key, strict=True)
         }
-        result.append((rows[chosen], fresh, error[chosen]))
+        result.append((rows[chosen], fresh))
     return result
 
 

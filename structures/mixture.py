@@ -187,7 +187,7 @@ def spread_rows(data: Prepared, shares: Values, variable: Discrete) -> Prepared:
     rows, states = np.nonzero(shares > 1e-9)
     repeated = data.table.take(rows)
     weighted = repeated.with_weights(repeated.weights * shares[rows, states])
-    labels = [variable.states[state] for state in states]
+    labels = np.array(variable.states, dtype=object)[states]
     return Prepared(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
 
 

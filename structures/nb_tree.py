@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.counts import joint_counts
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.network import Network
@@ -242,10 +243,7 @@ class _Tree:
 
     def _counted(self, node: Grown, names: tuple[str, ...], variables: list[Variable]) -> MultinomialStatistics:
         sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
-        codes = [self.data.codes(name)[node.rows] for name in names]
-        known = np.all([column >= 0 for column in codes], axis=0)
-        joint = np.ravel_multi_index([column[known] for column in codes], sizes)
-        counts = np.bincount(joint, node.weights[known], int(np.prod(sizes))).astype(float).reshape(sizes)
+        counts = joint_counts([self.data.codes(name)[node.rows] for name in names], sizes, node.weights)
         return MultinomialStatistics(
             child=variables[-1], parents=tuple(variables[:-1]), total=float(counts.sum()), counts=counts
         )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import gzip
 import json
 import os
 import sqlite3
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
@@ -20,7 +18,7 @@ from hybridbn.commands.places import Place, Taken
 from hybridbn.commands.writing import Writer
 from hybridbn.errors import TableError
 from hybridbn.formats import sqlite
-from hybridbn.formats.tables import _synced_folder, _umask
+from hybridbn.formats.atomic import NameTaken, replacing
 
 __all__ = ["assembled"]
 
@@ -94,41 +92,14 @@ def _grouped(pyarrow: Any, parts: Sequence[Path]) -> Iterator[Any]:
 @contextlib.contextmanager
 def _replacing(place: Place, overwrite: bool, before: Callable[[], None]) -> Iterator[IO[bytes]]:
     target = cast(Path, place.path)
-    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    for left in target.parent.glob(f".{glob_safe(target.name[:100])}.hybridbn-*.tmp"):
+    mark = "hybridbn-"
+    for left in target.parent.glob(f".{glob_safe(target.name[:100])}.{mark}*.tmp"):
         left.unlink()  # of a run that was killed here; this one has the lock
-    descriptor, temporary = tempfile.mkstemp(".tmp", f".{target.name[:100]}.hybridbn-", target.parent)
     try:
-        with os.fdopen(descriptor, "wb") as raw:
-            if place.packed:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            else:
-                yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        os.chmod(temporary, mode)
-        before()
-        if overwrite:
-            os.replace(temporary, target)
-        else:
-            _named(temporary, target, place)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _synced_folder(target.parent)
-
-
-def _named(temporary: str, target: Path, place: Place) -> None:
-    try:
-        os.link(temporary, target)  # unlike a rename, this fails where something has taken the name meanwhile
-    except FileExistsError:
+        with replacing(target, overwrite=overwrite, packed=place.packed, mark=mark, before=before) as file:
+            yield file
+    except NameTaken:
         raise Taken(f"{place.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
-    except OSError:  # a file system without hard links
-        os.replace(temporary, target)
-    else:
-        os.unlink(temporary)
 
 
 def glob_safe(text: str) -> str:

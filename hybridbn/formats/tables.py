@@ -27,14 +27,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.atomic import NameTaken, replacing
 from hybridbn.formats.reading import Read, Wanted
 from hybridbn.table import Table
 from hybridbn.variables import Variable
@@ -102,6 +102,7 @@ def read_table(
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "d.csv")
     ...     _ = file.write_text("x,c,k\n1.5,a,1\n,b,2\n")
@@ -148,6 +149,7 @@ def write_table(
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_table(Table({"x": [1.5, None]}), Path(folder, "d.parquet"))
     ...     read_table(Path(folder, "d.parquet"))["x"]
@@ -234,59 +236,13 @@ def _decompressed(place: Path | str) -> Iterator[Path | str | IO[bytes]]:
 
 @contextlib.contextmanager
 def _replacing(place: Path, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside `place` that takes its name in the end; on any failure nothing is left behind."""
+    """Open a file that takes its name in the end, or refuse to replace the one that has it."""
     target = Path(os.path.realpath(place))
+    taken = OutputExists(f"{place} exists already; overwrite=True would replace it")
     if target.exists() and not overwrite:
-        raise OutputExists(f"{place} exists already; overwrite=True would replace it")
-    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+        raise taken
     try:
-        with os.fdopen(descriptor, "wb") as raw:
-            if place.suffix.lower() == ".gz":
-                import gzip
-
-                # Without name and time, so that equal tables make equal files.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            else:
-                yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        os.chmod(temporary, mode)
-        _named(temporary, target, place, overwrite)
-    except BaseException:  # whatever happened, no debris stays
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _synced_folder(target.parent)
-
-
-def _named(temporary: str, target: Path, place: Path, overwrite: bool) -> None:
-    if overwrite:
-        os.replace(temporary, target)
-        return
-    try:
-        os.link(temporary, target)  # unlike a rename, this fails where another process was faster
-    except FileExistsError:
-        raise OutputExists(f"{place} exists already; overwrite=True would replace it") from None
-    except OSError:  # a file system without hard links
-        os.replace(temporary, target)
-    else:
-        os.unlink(temporary)
-
-
-def _synced_folder(folder: Path) -> None:
-    opener: Callable[..., int] | None = getattr(os, "open", None) if hasattr(os, "O_DIRECTORY") else None
-    if opener is not None:
-        with contextlib.suppress(OSError):
-            descriptor = opener(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+        with replacing(target, overwrite=overwrite, packed=place.suffix.lower() == ".gz") as file:
+            yield file
+    except NameTaken:
+        raise taken from None
