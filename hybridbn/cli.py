@@ -434,4 +434,10 @@ def _failed(text: str, code: int) -> int:
 
 def main() -> NoReturn:
     """Run the command that the process was started with."""
-    sys.exit(run())
+    code = run()
+    if code == INTERRUPTED:
+        # threads of libraries are in the middle of something, and the C++ ones abort the process if Python tidies up around them
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

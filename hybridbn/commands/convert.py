@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from hybridbn.commands.places import Taken, UsageFault
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.formats.networks import is_network, read_network, write_network
 from hybridbn.formats.tables import read_table, write_table
 
@@ -44,6 +44,7 @@ def convert(source: str, target: str, terminal: Terminal, *, bins: int | None = 
             options: dict[str, Any] = {} if bins is None else {"bins": bins}
             write_network(read_network(source), target, **options)
         else:
+            keep_interrupts()
             table = read_table(source)
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
