@@ -271,11 +271,11 @@ class _ComponentCollector:
 
     def __init__(self, problem: Problem, targets: Mapping[str, tuple[int, DensityCollector]]) -> None:
         self._targets = targets
-        self._component = problem.component_of[next(iter(targets))]
         self._variables = {name: _continuous(problem, name) for name in targets}
 
     def add(self, part: Solution) -> None:
-        means, variances = self._component.marginals(tuple(self._targets), part.axes, part.evidence)
+        component = part.problem.component_of[next(iter(self._targets))]
+        means, variances = component.marginals(tuple(self._targets), part.axes, part.evidence)
         for (name, (number, collector)), mean, variance in zip(self._targets.items(), means, variances, strict=True):
             table = part.tables[number]
             weights, mean, variance = (

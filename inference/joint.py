@@ -228,22 +228,22 @@ class JointPosterior:
 def _collectors(problem: Problem, question: Question, rows: int) -> list[Collector]:
     """Collect the table of discrete targets, or the moments of the continuous ones."""
     names = [name for name in question.targets if name in problem.nodes or name in problem.component_of]
-    return [_MomentCollector(problem, names, rows) if names else TableCollector(0, rows)]
+    return [_MomentCollector(names, rows) if names else TableCollector(0, rows)]
 
 
 class _MomentCollector:
     """The mean (variables, rows) and covariance of continuous targets, by the law of total covariance."""
 
-    def __init__(self, problem: Problem, names: Sequence[str], rows: int) -> None:
-        self._problem, self._names = problem, names
+    def __init__(self, names: Sequence[str], rows: int) -> None:
+        self._names = names
         self.mean = np.empty((len(names), rows))
         self.covariance = np.empty((len(names), len(names), rows))
 
     def add(self, part: Solution) -> None:
         """Take the moments of some rows."""
-        (scope,) = self._problem.scopes
+        (scope,) = part.problem.scopes
         over = tuple(range(len(scope)))
-        names, component_of = self._names, self._problem.component_of
+        names, component_of = self._names, part.problem.component_of
         table = part.tables[0]
         values: list[Values] = []
         inner = np.zeros((len(names), len(names), table.shape[-1]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -34,6 +35,8 @@ NODE_SIZE = 384
 
 _CACHE: OrderedDict[Any, tuple[Problem, tuple[Potential, ...]]] = OrderedDict()
 _CACHE_SIZE = 128
+_MOST_GROUPS = 32
+"""Of rows that are observed in the same variables, of one problem."""
 _CACHE_LOCK = Lock()
 
 
@@ -67,6 +70,10 @@ class Problem:
     """Potentials outside the problem that can make evidence impossible, by the names observed."""
     grids: dict[float, Any] = field(default_factory=dict, repr=False)
     """Shared grids by tolerance; None where there can be none."""
+    partly: tuple[str, ...] = ()
+    """Variables with nodes of which some rows have an observed value and others nothing."""
+    kinds: _Kinds | None = field(default=None, repr=False)
+    _groups: dict[frozenset[str], Problem] = field(default_factory=dict, repr=False)
     _machine: Machine | None = field(default=None, repr=False)
     _placement: Program | None = field(default=None, repr=False)
 
@@ -86,6 +93,20 @@ class Problem:
             scopes = [(name,) for name in self.nodes]
             self._placement = compile_program(self.factors, scopes, _sizes(self.axes, self.nodes))
         return self._placement
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What is asked for, where rows differ in what is observed."""
+        return () if self.kinds is None else self.kinds.question.targets
+
+    def observing(self, known: frozenset[str]) -> Problem:
+        """Return the problem for those rows in which these of the partly observed variables are observed and the others are not."""
+        if known not in self._groups:
+            assert self.kinds is not None
+            if len(self._groups) >= _MOST_GROUPS:
+                self._groups.clear()
+            self._groups[known] = _assembled(self.kinds.observing(known, frozenset(self.partly) - known), self.batched)
+        return self._groups[known]
 
 
 @dataclass(frozen=True)
@@ -203,19 +224,24 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
         needed = requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
     used = {name: potentials[name] for name in potentials if name in needed}
     kinds = _Kinds(used, children, question, findings, hard)
-    batched = not evidence.single or bool(kinds.nodes)
+    return _assembled(kinds, not evidence.single or bool(kinds.nodes))
+
+
+def _assembled(kinds: _Kinds, batched: bool) -> Problem:
+    """Make the problem in which every variable is represented as decided."""
+    question, findings = kinds.question, kinds.findings
     sources = kinds.sources(batched)
-    partly = any(name in findings for name in kinds.nodes)
+    partly = tuple(name for name in kinds.nodes if name in findings)
     shared = None if partly or not kinds.nodes else tuple(kinds.sources(batched, shared=True))
-    scopes = kinds.scopes(targets, sources)
+    scopes = kinds.scopes(question.targets, sources)
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
     factors = tuple(Factor(source.names, source.rows, source.static) for source in sources)
     order = order_of(factors, scopes or [()], _sizes(kinds.axes, kinds.nodes))
     component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
     return Problem(
-        used,
-        hard,
+        kinds.used,
+        kinds.hard,
         kinds.axes,
         tuple(kinds.nodes),
         component_of,
@@ -225,6 +251,8 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
         factors,
         order,
         shared,
+        partly=tuple(name for name in partly if findings[name].plain),
+        kinds=kinds if partly else None,
     )
 
 
@@ -239,7 +267,9 @@ class _Kinds:
         findings: Mapping[str, Finding],
         hard: frozenset[str],
     ) -> None:
-        self.used, self.findings, self.hard = used, findings, hard
+        self.used, self.question, self.hard = used, question, hard
+        # what is kept with a problem knows of no row
+        self.findings = {name: finding.take(slice(0)) for name, finding in findings.items()}
         self.below = {name: [used[child] for child in children[name] if child in used] for name in used}
         variables = {v.name: v for potential in used.values() for v in potential.variables}
         self.masked = {
@@ -270,6 +300,14 @@ class _Kinds:
                 self.axes[name] = CellAxis(self._edges(variable))
             else:
                 self.nodes.append(name)
+
+    def observing(self, known: frozenset[str], free: frozenset[str]) -> _Kinds:
+        """Decide alike where some of the variables with nodes are observed and others are free in all rows."""
+        other = copy(self)
+        other.hard = self.hard | known
+        other.nodes = [name for name in self.nodes if name not in known]
+        other.findings = {name: finding for name, finding in self.findings.items() if name not in free}
+        return other
 
     def _closable(self, name: str) -> bool:
         """Tell whether everything about the variable is linear Gaussian."""
@@ -379,5 +417,5 @@ class _Kinds:
                 potential = self.used[name]
                 result.append(tuple(n for n in potential.scope if n not in self.hard))
             else:
-                result.append((name,))
+                result.append(() if name in self.hard else (name,))
         return result

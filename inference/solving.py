@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ class Solution:
 
     Attributes
     ----------
+    problem : the one that was solved: of rows observed in the same variables
     rows : numbers of the rows
     evidence : their evidence
     axes : the axes of all hidden variables
@@ -42,6 +43,7 @@ class Solution:
     error : (rows,)
     """
 
+    problem: Problem
     rows: NDArray[np.intp]
     evidence: Evidence
     axes: Mapping[str, Axis]
@@ -66,11 +68,46 @@ def chunks(problem: Problem, evidence: Evidence, max_bytes: float) -> Iterator[t
 
 def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk; take what is wanted of a solution before the next one is asked for."""
-    for rows, part in chunks(problem, evidence, max_bytes):
-        if problem.nodes:
-            yield from _solve_with_nodes(problem, part, rows, tolerance, max_bytes)
-        else:
-            yield _solve(problem, part, rows, {}, np.zeros(len(rows)))
+    for members, mine, group in _groups(problem, evidence):
+        for rows, part in chunks(mine, group, max_bytes):
+            if mine.nodes:
+                for found in _solve_with_nodes(mine, part, members[rows], tolerance, max_bytes):
+                    yield _with_observed(problem, found)
+            else:
+                yield _with_observed(problem, _solve(mine, part, members[rows], {}, np.zeros(len(rows))))
+
+
+def _groups(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
+    """Yield rows in which the same variables with nodes are observed, with a problem of their own.
+
+    In such a problem an observed variable has no nodes, and what is left can share a grid.
+    """
+    observed = np.array([evidence.findings[name].observed for name in problem.partly])
+    if not len(observed) or not evidence.rows:
+        yield np.arange(evidence.rows), problem, evidence
+        return
+    patterns, group = np.unique(observed, axis=1, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(group.ravel()))
+    for pattern, rows in zip(patterns.T, np.split(order, ends[:-1]), strict=True):
+        known = frozenset(name for name, there in zip(problem.partly, pattern, strict=True) if there)
+        findings = {
+            name: finding for name, finding in evidence.findings.items() if name not in problem.partly or name in known
+        }
+        yield rows, problem.observing(known), Evidence(findings, evidence.rows, evidence.single).take(rows, len(rows))
+
+
+def _with_observed(problem: Problem, solution: Solution) -> Solution:
+    """Give targets that are observed in these rows, and hidden in others, one node each."""
+    if solution.problem is problem:
+        return solution
+    axes, tables = dict(solution.axes), list(solution.tables)
+    for number, name in enumerate(problem.targets):
+        if name in problem.partly and name not in axes:
+            values = solution.evidence.findings[name].values
+            axes[name] = axis = node_axis(values[None], values[None], values)
+            tables[number] = tables[number] * (axis.weights > 0)
+    return replace(solution, axes=axes, tables=tables)
 
 
 def _solve_with_nodes(
@@ -136,12 +173,17 @@ def _solve_on_grid(
         likely, _, splits = grid.judged(marginals, evidence, together)
         settled |= likely & (error <= together)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
-    return Solution(rows, evidence, axes, run.tables[:kept], run.log_norm, error), settled & ~run.doubtful, splits
+    return (
+        Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, error),
+        settled & ~run.doubtful,
+        splits,
+    )
 
 
 def _chosen(solution: Solution, rows: NDArray[np.intp]) -> Solution:
     """Return some rows of a solution."""
     return Solution(
+        solution.problem,
         solution.rows[rows],
         solution.evidence.take(rows, len(rows)),
         _taken(solution.axes, rows),
@@ -184,7 +226,7 @@ def _solve(
     axes: dict[str, Axis] = {**problem.axes, **nodes}
     count = evidence.rows
     if not problem.sources:
-        return Solution(rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
+        return Solution(problem, rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
     run = problem.machine.run(axes, evidence)
     if run.doubtful.any():
         again = np.flatnonzero(run.doubtful)
@@ -192,4 +234,4 @@ def _solve(
         run.log_norm[again] = fresh.log_norm
         for table, better in zip(run.tables, fresh.tables, strict=True):
             table[..., again] = better
-    return Solution(rows, evidence, axes, run.tables, run.log_norm, error)
+    return Solution(problem, rows, evidence, axes, run.tables, run.log_norm, error)

@@ -1,0 +1,107 @@
+"""Rows of one table that differ in which numbers are observed: those alike share a grid, and get what they would get alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hybridbn as hb
+from hybridbn.inference import solving
+
+CLOSE = 1e-10
+
+
+@pytest.fixture(scope="module")
+def net() -> hb.Network:
+    """Linear Gaussians x -> z with categories below them, and a number w that no closed form knows."""
+    y, c, d = (hb.Discrete(name, ("n", "y")) for name in "ycd")
+    x, z, w = (hb.Continuous(name) for name in "xzw")
+    return hb.Network([
+        hb.Multinomial(y, table=[0.3, 0.7]),
+        hb.LinearGaussian(x, parents=(y,), intercept=[-1.0, 1.0], coefficients=np.zeros((2, 0)), variance=[1.0, 2.0]),
+        hb.LinearGaussian(
+            z, parents=(y, x), intercept=[0.0, 0.5], coefficients=[[1.0], [0.4]], variance=[0.5, 1.0]
+        ),
+        hb.Softmax(c, parents=(x,), intercept=[0.0, 0.3], coefficients=[[0.0], [1.5]]),
+        hb.Softmax(d, parents=(z, x), intercept=[0.0, -0.2], coefficients=[[0.0, 0.0], [1.0, -0.5]]),
+        hb.Kernel(w, parents=(x,), points=[[0.0, -1.0], [2.0, 0.5], [1.0, 2.0]], bandwidths=[0.5, 1.0]),
+    ])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(net: hb.Network) -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    whole = net.sample(10, random_state=1)
+    return whole.mask(rng.random(whole.shape) < 0.4)
+
+
+def case(table: pd.DataFrame, row: int, *without: str) -> dict[str, object]:
+    return {name: value for name, value in table.iloc[row].items() if name not in without and pd.notna(value)}
+
+
+def test_rows_with_different_holes_need_no_nodes_of_their_own(
+    net: hb.Network, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def place(*_: object) -> None:
+        raise AssertionError("rows got nodes of their own")
+
+    monkeypatch.setattr(solving, "place", place)
+    net.posteriors(table)
+
+
+@pytest.mark.parametrize("target", ["y", "x", "z", "w", "c"])
+def test_a_row_gets_what_it_gets_alone(net: hb.Network, table: pd.DataFrame, target: str) -> None:
+    batch = net.posterior(target, table)
+    log_evidence = net.log_evidence(table)
+    for row in range(len(table)):
+        alone = net.posterior(target, case(table, row, target))
+        if target in "yc":
+            np.testing.assert_allclose(batch.probabilities[row], alone.probabilities, atol=CLOSE)
+        else:
+            ours, theirs = batch[row], alone
+            np.testing.assert_allclose([ours.mean(), ours.var()], [theirs.mean(), theirs.var()], rtol=CLOSE)
+            np.testing.assert_allclose(ours.pdf([-1.0, 0.5]), theirs.pdf([-1.0, 0.5]), rtol=1e-8)
+        assert log_evidence[row] == pytest.approx(net.log_evidence(case(table, row)), abs=1e-9)
+
+
+def test_a_number_that_only_some_rows_have_is_known_there(net: hb.Network, table: pd.DataFrame) -> None:
+    every = net.posteriors(table)
+    for name in ("x", "z", "w"):
+        seen = table[name].notna().to_numpy()
+        assert seen.any()
+        assert not seen.all()
+        np.testing.assert_array_equal(every[name].mean()[seen], table[name][seen])
+        np.testing.assert_array_equal(every[name].var()[seen], 0.0)
+        for row in np.flatnonzero(~seen).tolist():
+            alone = net.posterior(name, case(table, row))
+            assert every[name].mean()[row] == pytest.approx(alone.mean(), rel=CLOSE)
+
+
+def test_joint_moments_and_intervals(net: hb.Network, table: pd.DataFrame) -> None:
+    batch = net.posterior(["x", "z"], table)
+    ranged = table.astype({"w": object})
+    ranged.loc[[0, 3], "w"] = hb.Interval(0.0, 1.5)
+    inside = net.posterior("y", ranged)
+    for row in (0, 3, 5, 9):
+        alone = net.posterior(["x", "z"], case(table, row, "x", "z"))
+        np.testing.assert_allclose(batch.mean()[row], alone.mean(), rtol=CLOSE)
+        np.testing.assert_allclose(batch.cov()[row], alone.cov(), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(
+            inside.probabilities[row], net.posterior("y", case(ranged, row)).probabilities, atol=CLOSE
+        )
+
+
+def test_impossible_rows_are_named_by_their_place(net: hb.Network) -> None:
+    a, b = hb.Continuous("a"), hb.Discrete("b", ("n", "y"))
+    step = hb.Multinomial(hb.Discrete("k", ("n", "y")), parents=(b,), table=[[1.0, 0.0], [0.0, 1.0]])
+    small = hb.Network([
+        hb.Kernel(a, points=[[0.0], [1.0]], bandwidths=[0.5]),
+        hb.Softmax(b, parents=(a,), intercept=[0.0, 0.0], coefficients=[[0.0], [1.0]]),
+        step,
+    ])  # fmt: skip
+    table = pd.DataFrame({"a": [None, 1.0, None, 0.5], "b": ["y", "y", "n", "n"], "k": ["y", "y", "y", "y"]})
+    with pytest.raises(hb.ImpossibleEvidence) as caught:
+        small.log_evidence(table), small.posteriors(table)
+    assert caught.value.rows == (2, 3)
+    assert np.isneginf(small.log_evidence(table)).tolist() == [False, False, True, True]
