@@ -37,7 +37,7 @@ FIRST_STEPS = 15
 WIDE = 32
 """The indicators of a category of more states are a sparse matrix."""
 TOGETHER = 1 << 19
-"""Cells of an array over components, fits and rows, about."""
+"""Cells of an array over components, fits and rows (or statistics), about."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _fitted(data: Statistics, weights: Values, components: int, starts: int, rng
     if components == 1:
         return _climbed(data, weights, _maximized(data, weights, np.ones((1, count, rows))), 1)
     chances = rng.random((count * starts, components))
-    step = max(1, TOGETHER // (components * rows))
+    step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
     begun: list[Fit] = []
     for first in range(0, len(chances), step):
         part = slice(first, first + step)
