@@ -58,7 +58,7 @@ def pattern(arcs: Arcs) -> Arcs:
         for a, b in sorted(arcs - fixed):
             away = any(frozenset((c, b)) not in beside for c in into.get(a, ()))
             around = any((a, c) in fixed for c in into.get(b, ()))
-            sources = [c for c in into.get(b, ()) if frozenset((a, c)) in beside and (a, c) not in fixed]
+            sources = [c for c in into.get(b, ()) if frozenset((a, c)) in beside and not {(a, c), (c, a)} & fixed]
             pair = any(frozenset(two) not in beside for two in itertools.combinations(sources, 2))
             if away or around or pair:
                 fixed.add((a, b))
