@@ -1,21 +1,26 @@
 """BIC of single families, cached: what a search over structures adds up.
 
-Families of discrete columns are scored from counts, those of normal columns with normal parents from one matrix of moments; any other
-family is fitted, and its density evaluated at the rows.
+Families of discrete columns are scored from counts, those of normal columns from moments; any other family is fitted, and its
+density evaluated at the rows. What the families are that differ from one by a single parent is found out in one go.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError
+from hybridbn.fitting.counts import configurations
+from hybridbn.fitting.gaussian import GaussianFitter, GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.learning.em_structure import free_parameters
 from hybridbn.potentials.base import Potential
+from hybridbn.potentials.gaussian import LinearGaussian
+from hybridbn.structures.family_counts import Crossed
 from hybridbn.structures.preparing import Prepared
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -23,8 +28,21 @@ __all__ = ["FamilyScores"]
 
 SPARSE = 4
 """A table with so many times more cells than rows is counted by sorting the rows."""
+WIDE = 64
+"""Columns of more states are counted one by one."""
+CELLS = 1 << 20
+"""Most cells of the tables of all columns with a configuration that are counted together."""
 _ROWS = 65536
-_NOTHING: frozenset[str] = frozenset()
+_CERTAIN = 1e-12
+"""A share of the variance below which a number is a combination of others."""
+
+
+class _Moments(NamedTuple):
+    """The columns' places, their second moments and their standard deviations."""
+
+    places: dict[str, int]
+    products: Values
+    scales: Values
 
 
 class FamilyScores:
@@ -35,8 +53,6 @@ class FamilyScores:
     Parameters
     ----------
     data : Prepared
-    penalty : callable, optional
-        From (number of rows, number of free parameters) to what is taken off; by default that of BIC.
 
     Examples
     --------
@@ -45,25 +61,25 @@ class FamilyScores:
     >>> scores = FamilyScores(prepared_whole(data, "auto", None))
     >>> round(scores("a", ()), 3), round(scores("a", ("b",)), 3)
     (-15.361, -2.996)
+    >>> scores.changed("a", frozenset()).round(3)
+    array([  -inf, -2.996])
     """
 
-    def __init__(self, data: Prepared, penalty: Callable[[float, int], float] | None = None) -> None:
+    def __init__(self, data: Prepared) -> None:
         self.data = data
-        self.penalty = penalty or (lambda rows, count: 0.5 * count * math.log(max(rows, 2.0)))
-        names = list(data.roles)
-        self.place = {name: i for i, name in enumerate(names)}
+        self.names = list(data.roles)
+        self.place = {name: i for i, name in enumerate(self.names)}
         self.weights = data.table.weights
         self.total = float(self.weights.sum())
+        self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
-        self._joint: dict[frozenset[str], tuple[Codes, int]] = {}
-        self._sums: dict[tuple[frozenset[str], frozenset[str]], tuple[float, float]] = {}
+        self._changed: dict[tuple[str, frozenset[str]], Values] = {}
         self._columns: dict[str, Codes] = {}
-        self._tables: dict[str, bool] = {}
         self._holes = {name: bool(count) for name, count in data.table.missing.items()}
         self._whole = not any(self._holes.values())
-        self._discrete = {name: isinstance(data.variable(name), Discrete) for name in names}
-        self._plain = all(w == 1 for w in (self.weights.min(initial=1), self.weights.max(initial=1)))
-        self._moments: tuple[dict[str, int], Values, dict[str, float]] | None = None
+        self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
+        plain = all(w == 1 for w in (self.weights.min(initial=1), self.weights.max(initial=1)))
+        self._given = None if plain else self.weights
 
     def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
         """Return the score of a column given others, -inf where it can't be fitted."""
@@ -72,107 +88,202 @@ class FamilyScores:
             self._scores[key] = self._score(child, key[1])
         return self._scores[key]
 
+    def changed(self, child: str, parents: frozenset[str]) -> Values:
+        """Return the scores with each column in turn as one more parent, or, if it is a parent, as one less (columns,).
+
+        At the child's own place is -inf.
+        """
+        key = child, parents
+        if key not in self._changed:
+            result = np.full(len(self.names), np.nan)
+            result[self.place[child]] = -np.inf
+            inside = {child, *parents}
+            if all(self._tabular(name) for name in inside):
+                self._changed_tables(result, child, parents)
+            elif not any(self._discrete[name] for name in inside) and self._normal(child, parents):
+                self._changed_regressions(result, child, parents)
+            for place in np.flatnonzero(np.isnan(result)).tolist():
+                result[place] = self(child, parents ^ {self.names[place]})
+            result.flags.writeable = False
+            self._changed[key] = result
+        return self._changed[key]
+
     def _score(self, child: str, parents: frozenset[str]) -> float:
-        if all(self._discrete[name] for name in (child, *parents)):
-            return self._counted(child, parents)
-        if not any(self._discrete[name] for name in (child, *parents)):
-            found = self._by_moments(child, parents)
-            if found is not None:
-                return found
+        family = (child, *parents)
+        if all(self._tabular(name) for name in family):
+            return self._by_counts(child, parents)
+        if not any(self._discrete[name] for name in family) and self._normal(child, parents):
+            return self._by_moments(child, parents)
         return self._by_fitting(child, parents)
-
-    # -- tables -------------------------------------------------------------------------------------------------------
-
-    def _counted(self, child: str, parents: frozenset[str]) -> float:
-        if child not in self._tables:
-            self._tables[child] = type(self.data.fitter(child, ())) is MultinomialFitter
-        if not self._tables[child]:
-            return self._by_fitting(child, parents)
-        size = math.prod(self.data.states(name) for name in parents)
-        both, rows = self._sum_of_logs(parents | {child}, parents | {child})
-        if rows <= 0:
-            return -math.inf
-        likelihood = both - self._sum_of_logs(parents, parents | {child})[0]
-        return likelihood * self.total / rows - self.penalty(self.total, size * (self.data.states(child) - 1))
-
-    def _sum_of_logs(self, names: frozenset[str], seen: frozenset[str]) -> tuple[float, float]:
-        """Return the sum of n log n over the counts of some columns, and their number, where others are seen too."""
-        key = names, _NOTHING if self._whole else frozenset(name for name in seen - names if self._holes[name])
-        if key not in self._sums:
-            codes, size = self._configurations(names)
-            known = None
-            if not self._whole and any(self._holes[name] for name in seen):
-                known = self._configurations(seen)[0] >= 0
-                codes = codes[known]
-            weights = None if self._plain else self.weights if known is None else self.weights[known]
-            rows = float(len(codes)) if weights is None else float(weights.sum())
-            self._sums[key] = _sum_of_logs(codes, weights, size), rows
-        return self._sums[key]
-
-    def _configurations(self, names: frozenset[str]) -> tuple[Codes, int]:
-        """Return the joint configuration of some columns in each row (-1 where one is missing), and how many there may be."""
-        if names not in self._joint:
-            if not names:
-                return np.zeros(len(self.weights), dtype=np.intp), 1
-            last = max(names, key=self.place.__getitem__)
-            codes, size = self._configurations(names - {last})
-            column, states = self._codes(last), self.data.states(last)
-            joint = codes * states + column
-            if not self._whole and any(self._holes[name] for name in names):
-                joint = np.where((codes < 0) | (column < 0), -1, joint)
-            self._joint[names] = joint, size * states
-        return self._joint[names]
 
     def _codes(self, name: str) -> Codes:
         if name not in self._columns:
             self._columns[name] = self.data.codes(name).astype(np.intp)
         return self._columns[name]
 
+    def _ordered(self, names: frozenset[str]) -> list[str]:
+        return sorted(names, key=self.place.__getitem__)
+
+    def _penalty(self, count: float) -> float:
+        return self._half_log * count
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _tabular(self, name: str) -> bool:
+        """Tell whether a family of such columns is scored from its counts."""
+        return self._discrete[name] and name in self._plain
+
+    @cached_property
+    def _plain(self) -> frozenset[str]:
+        discrete = [name for name in self.names if self._discrete[name]]
+        return frozenset(name for name in discrete if type(self.data.fitter(name, ())) is MultinomialFitter)
+
+    def _by_counts(self, child: str, parents: frozenset[str]) -> float:
+        given = self._ordered(parents)
+        rows = self._observed([*given, child])
+        outer, size = self._configuration(given, rows)
+        states = self.data.states(child)
+        mine = self._codes(child) if rows is None else self._codes(child)[rows]
+        weights = self._given if rows is None or self._given is None else self._given[rows]
+        weight = float(len(mine)) if weights is None else float(weights.sum())
+        if weight <= 0:
+            return -math.inf
+        likelihood = _sum_of_logs(outer * states + mine, weights, size * states) - _sum_of_logs(outer, weights, size)
+        return likelihood * self.total / weight - self._penalty(size * (states - 1))
+
+    def _observed(self, names: list[str]) -> NDArray[np.intp] | None:
+        """Return the rows in which these discrete columns are all observed, None for all rows."""
+        holes = [name for name in names if self._holes[name]]
+        if not holes:
+            return None
+        return np.flatnonzero(np.all([self._codes(name) >= 0 for name in holes], axis=0))
+
+    def _configuration(self, names: list[str], rows: NDArray[np.intp] | None) -> tuple[Codes, int]:
+        """Return the joint configuration of some columns, and how many there may be."""
+        columns = [self._codes(name) if rows is None else self._codes(name)[rows] for name in names]
+        count = len(self.weights) if rows is None else len(rows)
+        sizes = [self.data.states(name) for name in names]
+        return configurations(columns, sizes, count), math.prod(sizes)
+
+    @cached_property
+    def _crossed(self) -> tuple[list[str], Crossed, NDArray[np.intp]]:
+        """The columns that are counted together, and their numbers of states."""
+        names = [name for name in self.names if self._tabular(name) and self.data.states(name) <= WIDE]
+        sizes = [self.data.states(name) for name in names]
+        return names, Crossed([self._codes(name) for name in names], sizes, self._given), np.array(sizes)
+
+    def _changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
+        """Fill in the scores of tables that are found from one pass over the rows."""
+        names, crossed, sizes = self._crossed
+        given, states = self._ordered(parents), self.data.states(child)
+        inner = [self.data.states(name) for name in given]
+        size = math.prod(inner) * states
+        if not names or size * int(sizes.sum()) > CELLS:
+            return
+        rows = self._observed([*given, child])
+        configuration = self._configuration([*given, child], rows)[0]
+        table = crossed.tables(configuration, size, rows).reshape(size // states, states, -1)
+        joint, above = _logs_of(table).sum(axis=(0, 1)), _logs_of(table.sum(axis=1)).sum(axis=0)
+        weights = np.add.reduceat(table.sum(axis=(0, 1)), crossed.starts)
+        likelihood = np.add.reduceat(joint - above, crossed.starts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * sizes
+        found[weights <= 0] = -np.inf
+        for name, score in zip(names, found.tolist(), strict=True):
+            if name != child and name not in parents:
+                result[self.place[name]] = score
+        if self._whole and parents:
+            # the table of the family itself is a margin of the others
+            own = table[:, :, : sizes[0]].sum(axis=2).reshape(*inner, states)
+            for axis, name in enumerate(given):
+                less = own.sum(axis=axis)
+                likely = float(_logs_of(less).sum() - _logs_of(less.sum(axis=-1)).sum())
+                result[self.place[name]] = likely - self._penalty(size / inner[axis] / states * (states - 1))
+
     # -- normal densities ---------------------------------------------------------------------------------------------
 
-    def _by_moments(self, child: str, parents: frozenset[str]) -> float | None:
-        """Return the score of a linear regression from second moments; None where it is another family or there are holes."""
-        if self.data.fitter(child, ()).name != "gaussian" or any(self._holes[name] for name in (child, *parents)):
-            return None
-        if self._moments is None:
-            names = [name for name, discrete in self._discrete.items() if not discrete and not self._holes[name]]
-            columns = np.stack([self.data.codes(name) for name in names])
-            centers = np.average(columns, axis=1, weights=self.weights)
-            standard = columns - centers[:, None]
-            scales = np.sqrt(np.average(standard**2, axis=1, weights=self.weights))
-            standard /= np.where(scales > 0, scales, 1.0)[:, None]
-            moments = (standard * self.weights) @ standard.T / self.total
-            places = {name: i for i, name in enumerate(names)}
-            self._moments = places, moments, dict(zip(names, scales.tolist(), strict=True))
-        places, moments, spread = self._moments
-        mine, given = places[child], [places[name] for name in parents]
-        if spread[child] <= 0:
-            return -math.inf
-        rest = moments[mine, mine]
+    @cached_property
+    def _moments(self) -> _Moments:
+        """Of the standardized number columns that have no holes."""
+        names = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
+        columns = np.stack([self.data.codes(name) for name in names])
+        centers = np.average(columns, axis=1, weights=self.weights)
+        standard = columns - centers[:, None]
+        scales = np.sqrt(np.average(standard**2, axis=1, weights=self.weights))
+        standard /= np.where(scales > 0, scales, 1.0)[:, None]
+        products = (standard * self.weights) @ standard.T / self.total
+        return _Moments({name: i for i, name in enumerate(names)}, products, scales)
+
+    def _normal(self, child: str, others: frozenset[str]) -> bool:
+        """Tell whether the child is to have a regression, and nobody has holes."""
+        fitter = self.data.fitter(child, ())
+        return type(fitter) is GaussianFitter and not any(self._holes[name] for name in (child, *others))
+
+    def _by_moments(self, child: str, parents: frozenset[str]) -> float:
+        found = self._regression(child, parents)
+        return -math.inf if found is None else float(self._of_variances(child, found[0], len(parents)))
+
+    def _regression(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values] | None:
+        """Return what the parents leave of the child's variance, and of all columns' covariances with it and variances.
+
+        None where a parent is a combination of others.
+        """
+        moments = self._moments
+        mine, given = moments.places[child], [moments.places[name] for name in self._ordered(parents)]
+        across, within = moments.products[mine], np.diag(moments.products)
         if given:
-            inside = moments[np.ix_(given, given)]
             try:
-                factor = np.linalg.cholesky(inside)
+                factor = np.linalg.cholesky(moments.products[np.ix_(given, given)])
             except np.linalg.LinAlgError:
-                return -math.inf
-            if np.diag(factor).min() < 1e-6:
-                return -math.inf
-            rest = rest - float(np.sum(np.linalg.solve(factor, moments[given, mine]) ** 2))
-        if not rest > 1e-12:
-            return -math.inf
-        variance = rest * spread[child] ** 2
-        likelihood = -0.5 * self.total * (math.log(2 * math.pi * variance) + 1)
-        return likelihood - self.penalty(self.total, 2 + len(given))
+                return None
+            if np.diag(factor).min() ** 2 < _CERTAIN:
+                return None
+            told = np.linalg.solve(factor, moments.products[given])
+            across, within = across - told[:, mine] @ told, within - (told**2).sum(axis=0)
+        return float(within[mine]), across, within
+
+    def _of_variances(self, child: str, rest: Values | float, parents: int) -> Values:
+        """Return the scores of regressions by what they leave of the child's variance."""
+        moments = self._moments
+        square = moments.scales[moments.places[child]] ** 2
+        fine = np.asarray(rest) > _CERTAIN if square > 0 else np.zeros(np.shape(rest), dtype=bool)
+        variance = np.where(fine, rest, 1.0) * (square if square > 0 else 1.0)
+        likelihood = -0.5 * self.total * (np.log(2 * math.pi * variance) + 1)
+        return np.where(fine, likelihood - self._penalty(2 + parents), -np.inf)
+
+    def _changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
+        """Fill in the scores of regressions with one more parent."""
+        found = self._regression(child, parents)
+        if found is None:
+            return
+        rest, across, within = found
+        fine = within > _CERTAIN
+        less = np.where(fine, rest - across**2 / np.where(fine, within, 1.0), 0.0)
+        scores = self._of_variances(child, less, len(parents) + 1)
+        for name, place in self._moments.places.items():
+            if name != child and name not in parents:
+                result[self.place[name]] = scores[place]
 
     # -- anything else ------------------------------------------------------------------------------------------------
 
     def _by_fitting(self, child: str, parents: frozenset[str]) -> float:
-        given = tuple(sorted(parents, key=self.place.__getitem__))
+        given = tuple(self._ordered(parents))
+        fitter = self.data.fitter(child, given)
+        variable, above = self.data.variable(child), tuple(map(self.data.variable, given))
         try:
-            potential = self.data.fit(child, given)
+            if type(fitter) is GaussianFitter:
+                statistics = fitter.statistics(self.data.table, variable, above)
+                regressions = fitter.potential(statistics)
+                likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())
+                return likelihood * self.total / weight - self._penalty(free_parameters(regressions))
+            potential = fitter.fit(self.data.table, variable, above)
         except HybridBNError:
             return -math.inf
-        columns = {name: self.data.codes(name) for name in (*given, child)}
+        return self._evaluated(potential)
+
+    def _evaluated(self, potential: Potential) -> float:
+        """Return the score of a density at the rows."""
+        columns = {variable.name: self.data.codes(variable.name) for variable in potential.variables}
         known = np.all(
             [column >= 0 if self._discrete[name] else ~np.isnan(column) for name, column in columns.items()], axis=0
         )
@@ -181,7 +292,23 @@ class FamilyScores:
             return -math.inf
         likelihood = float(self.weights[rows] @ _logs(potential, {n: c[rows] for n, c in columns.items()}))
         scaled = likelihood * self.total / float(self.weights[rows].sum())
-        return scaled - self.penalty(self.total, free_parameters(potential))
+        return scaled - self._penalty(free_parameters(potential))
+
+
+def _log_likelihood(potential: LinearGaussian, statistics: GaussianStatistics) -> float:
+    """Return the log-likelihood of regressions from the moments that they were learned from."""
+    slopes = potential.coefficients.reshape(len(statistics.weights), -1)
+    variance, intercept = potential.variance.reshape(-1), potential.intercept.reshape(-1)
+    direction = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
+    spread = np.einsum("di,dij,dj->d", direction, statistics.products, direction)
+    squares = spread + statistics.weights * ((direction * statistics.means).sum(axis=1) - intercept) ** 2
+    return -0.5 * float((statistics.weights * np.log(2 * math.pi * variance) + squares / variance).sum())
+
+
+def _logs_of(counts: Values) -> Values:
+    """Return n log n of each count."""
+    result: Values = counts * np.log(np.maximum(counts, 1e-300))
+    return result
 
 
 def _sum_of_logs(codes: Codes, weights: Values | None, size: int) -> float:
@@ -189,9 +316,7 @@ def _sum_of_logs(codes: Codes, weights: Values | None, size: int) -> float:
     if size > SPARSE * max(len(codes), 256):
         codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
         size = int(codes.max(initial=0)) + 1
-    counts = np.bincount(codes, weights, size)
-    counts = counts[counts > 0]
-    return float(counts @ np.log(counts))
+    return float(_logs_of(np.bincount(codes, weights, size).astype(float)).sum())
 
 
 def _logs(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:

@@ -120,18 +120,17 @@ class Mixed:
         """Return the mixture as a network with a hidden node of this name."""
         hidden = Discrete(name, tuple(range(1, self.fit.components + 1)))
         potentials: list[Potential] = [Multinomial(hidden, table=np.exp(self.fit.log_shares))]
-        place = number = 0
+        number = 0
         spread = None
-        for column in self.data.attributes:
+        for column, place in zip(self.data.attributes, self.statistics.places, strict=True):
             variable = self.data.variable(column)
             if isinstance(variable, Discrete):
-                block = self.fit.natural[place : place + len(variable)]
-                potentials.append(Multinomial(variable, (hidden,), table=np.exp(block).T))
-                place += len(variable)
+                potentials.append(Multinomial(variable, (hidden,), table=np.exp(self.fit.natural[place]).T))
                 continue
             if self.data.fitter(column, ()).name == "gaussian":
-                variance = -0.5 / self.fit.natural[place + 2]
-                mean = self.fit.natural[place + 1] * variance
+                _, slope, curvature = self.fit.natural[place]
+                variance = -0.5 / curvature
+                mean = slope * variance
                 center, scale = self.statistics.centers[number], self.statistics.scales[number]
                 potentials.append(
                     LinearGaussian(variable, (hidden,), intercept=center + scale * mean, variance=scale**2 * variance)
@@ -140,7 +139,7 @@ class Mixed:
                 spread = spread or spread_rows(self.data, self.shares, hidden)
                 fitter = self.data.fitter(column, ())
                 potentials.append(fitter.fit(spread.table, variable, (hidden,)))
-            place, number = place + 3, number + 1
+            number += 1
         return Network(potentials)
 
 
@@ -195,7 +194,7 @@ def _chosen(
     statistics: Statistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator, folds: int
 ) -> int:
     """Return the number of components that the criterion prefers."""
-    rows = len(statistics.matrix)
+    rows = len(statistics)
     parts = rng.permutation(rows) % min(folds, max(rows, 1))
     best, failures = 1, 0
     least = math.inf

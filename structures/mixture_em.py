@@ -1,21 +1,26 @@
-"""EM for naive Bayes mixtures of mixed, incomplete columns: every step is one matrix product.
+"""EM for naive Bayes mixtures of mixed, incomplete columns: every step is two matrix products.
 
 Given its component, a row's cells are independent: numbers normal, categories multinomial. Both are exponential families, so
 with a row's sufficient statistics in a matrix S (of a number: 1, x, x squared; of a category: an indicator for each state; zeros for a missing
 cell) and the natural parameters of the components in a matrix T, the log-densities of all rows are S T, and the expected statistics that
 the next parameters need are S' R, where R holds the responsibilities. A missing cell is thereby marginalized exactly.
+
+The starts of EM and the parts of a cross-validation are so many fits to the same rows with other weights, so they take their steps together,
+as more columns of T. Arrays over components and fits have rows as their last axis. Indicators of categories of many states are
+sparse matrices.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from hybridbn.variables import Values
 
@@ -29,6 +34,10 @@ CONVERGED = 1e-7
 MOST_STEPS = 500
 FIRST_STEPS = 15
 """Steps made from every start before the best one is followed."""
+WIDE = 32
+"""The indicators of a category of more states are a sparse matrix."""
+TOGETHER = 1 << 19
+"""Cells of an array over components, fits and rows (or statistics), about."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +46,22 @@ class Statistics:
 
     Attributes
     ----------
-    matrix : ndarray (rows, statistics)
+    narrow : ndarray (rows, statistics)
+    wide : sparse array (rows, statistics), of categories of many states; they come after the others
     weights : ndarray (rows,)
+    places : tuple of slices, where the statistics of each column are
     numbers : ndarray (numbers,), the place of each number column's three statistics
-    categories : list of slices, the places of each category's states
+    categories : tuple of slices, the places of each category's states
     centers, scales : ndarray (numbers,); numbers are standardized by them
     shares : ndarray (statistics,), of the states in all rows
     """
 
-    matrix: Values
+    narrow: Values
+    wide: sparse.csr_array
     weights: Values
+    places: tuple[slice, ...]
     numbers: NDArray[np.intp]
-    categories: Sequence[slice]
+    categories: tuple[slice, ...]
     centers: Values
     scales: Values
     shares: Values
@@ -61,17 +74,32 @@ class Statistics:
         joined = np.concatenate([np.empty(0, dtype=np.intp), *places])
         return joined, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
 
+    @cached_property
+    def _turned(self) -> sparse.csr_array:
+        return self.wide.T.tocsr()
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.weights)
+
     def take(self, rows: Any) -> Statistics:
         """Return the statistics of some rows."""
-        return Statistics(
-            self.matrix[rows],
-            self.weights[rows],
-            self.numbers,
-            self.categories,
-            self.centers,
-            self.scales,
-            self.shares,
-        )
+        return replace(self, narrow=self.narrow[rows], wide=self.wide[rows], weights=self.weights[rows])
+
+    def products(self, natural: Values) -> Values:
+        """Return each row's products with vectors (statistics, vectors): (vectors, rows)."""
+        split = self.narrow.shape[1]
+        result: Values = natural[:split].T @ self.narrow.T
+        if self.wide.shape[1]:
+            result += (self.wide @ np.ascontiguousarray(natural[split:])).T
+        return result
+
+    def sums(self, weights: Values) -> Values:
+        """Return the sums of the rows' statistics with some weights (vectors, rows): (statistics, vectors)."""
+        found: Values = self.narrow.T @ weights.T
+        if not self.wide.shape[1]:
+            return found
+        return np.concatenate([found, self._turned @ np.ascontiguousarray(weights.T)])
 
 
 @dataclass(frozen=True)
@@ -104,134 +132,218 @@ def statistics_of(columns: Sequence[NDArray[Any]], states: Sequence[int | None],
     Examples
     --------
     >>> found = statistics_of([np.array([0, -1]), np.array([1.0, 3.0])], [2, None], np.ones(2))
-    >>> found.matrix
+    >>> found.narrow
     array([[ 1.,  0.,  1., -1.,  1.],
            [ 0.,  0.,  1.,  1.,  1.]])
     """
-    blocks: list[Values] = []
-    numbers, categories, centers, scales = [], [], [], []
-    place = 0
+    rows = len(weights)
+    narrow, wide, centers, scales = [np.empty((rows, 0))], [sparse.csr_array((rows, 0))], [], []
+    sizes = [3 if count is None else count for count in states]
+    spread = [count is not None and count > WIDE for count in states]
+    order = sorted(range(len(sizes)), key=lambda i: spread[i])
+    begin = dict(zip(order, np.cumsum([0, *(sizes[i] for i in order)]).tolist(), strict=False))
+    places = tuple(slice(begin[i], begin[i] + size) for i, size in enumerate(sizes))
     for column, count in zip(columns, states, strict=True):
         if count is None:
-            seen = ~np.isnan(column)
-            mass = weights[seen].sum()
-            # in units of the largest number, so that no square overflows
-            unit = float(np.abs(column[seen]).max(initial=0.0)) or 1.0
-            inner = column / unit
-            center = float(weights[seen] @ inner[seen] / mass) if mass > 0 else 0.0
-            spread = math.sqrt(float(weights[seen] @ (inner[seen] - center) ** 2 / mass)) if mass > 0 else 0.0
-            scale = spread if spread > 1e-12 * max(abs(center), 1e-300) else 1.0 / unit
-            standard = np.where(seen, (inner - center) / scale, 0.0)
-            blocks.append(np.stack([seen.astype(float), standard, standard**2], axis=1))
-            numbers.append(place)
-            centers.append(center * unit)
-            scales.append(scale * unit)
+            block, center, scale = _standardized(column, weights)
+            narrow.append(block)
+            centers.append(center)
+            scales.append(scale)
+        elif count > WIDE:
+            known = np.flatnonzero(column >= 0)
+            wide.append(sparse.csr_array((np.ones(len(known)), (known, column[known])), shape=(rows, count)))
         else:
-            blocks.append((column[:, None] == np.arange(count)).astype(float))
-            categories.append(slice(place, place + count))
-        place += blocks[-1].shape[1]
-    matrix = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(weights), 0))
-    shares = weights @ matrix
-    for part in categories:
-        shares[part] = (shares[part] + 1 / (part.stop - part.start)) / (shares[part].sum() + 1)
-    return Statistics(
-        matrix, weights, np.array(numbers, dtype=np.intp), categories, np.array(centers), np.array(scales), shares
+            narrow.append((column[:, None] == np.arange(count)).astype(float))
+    made = Statistics(
+        np.concatenate(narrow, axis=1),
+        sparse.hstack(wide, format="csr"),
+        weights,
+        places,
+        np.array([place.start for place, count in zip(places, states, strict=True) if count is None], dtype=np.intp),
+        tuple(sorted((place for place, count in zip(places, states, strict=True) if count is not None), key=_start_of)),
+        np.array(centers),
+        np.array(scales),
+        np.empty(0),
     )
+    shares = made.sums(weights[None])[:, 0]
+    for part in made.categories:
+        shares[part] = (shares[part] + 1 / (part.stop - part.start)) / (shares[part].sum() + 1)
+    return replace(made, shares=shares)
+
+
+def _start_of(place: slice) -> int:
+    return int(place.start)
+
+
+def _standardized(column: Values, weights: Values) -> tuple[Values, float, float]:
+    """Return the statistics of a number column (rows, 3), the center and the scale."""
+    seen = ~np.isnan(column)
+    mass = weights[seen].sum()
+    # in units of the largest number, so that no square overflows
+    unit = float(np.abs(column[seen]).max(initial=0.0)) or 1.0
+    inner = column / unit
+    center = float(weights[seen] @ inner[seen] / mass) if mass > 0 else 0.0
+    spread = math.sqrt(float(weights[seen] @ (inner[seen] - center) ** 2 / mass)) if mass > 0 else 0.0
+    scale = spread if spread > 1e-12 * max(abs(center), 1e-300) else 1.0 / unit
+    standard = np.where(seen, (inner - center) / scale, 0.0)
+    return np.stack([seen.astype(float), standard, standard**2], axis=1), center * unit, scale * unit
+
+
+# -- fits -------------------------------------------------------------------------------------------------------------
 
 
 def fit_mixture(data: Statistics, components: int, starts: int, rng: np.random.Generator) -> Fit:
-    """Fit a mixture by EM from several starts, the best of which is followed to the end."""
-    if components == 1:
-        return _steps(data, np.ones((len(data.matrix), 1)), 1)
-    begun = [_steps(data, _start(data, components, rng), FIRST_STEPS) for _ in range(starts)]
-    best = max(begun, key=lambda fit: fit.history[-1])
-    return _continued(data, best)
+    """Fit a mixture by EM from several starts, the best of which is followed to the end.
 
-
-def responsibilities(data: Statistics, fit: Fit) -> tuple[Values, Values]:
-    """Return the probabilities of the components (rows, components), and the log-density of each row."""
-    logs = data.matrix @ fit.natural + fit.log_shares
-    top = logs.max(axis=1, keepdims=True)
-    weights = np.exp(logs - top)
-    total = weights.sum(axis=1, keepdims=True)
-    return weights / total, (top + np.log(total))[:, 0]
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> data = statistics_of([np.r_[rng.normal(size=50), 20 + rng.normal(size=150)]], [None], np.ones(200))
+    >>> np.exp(np.sort(fit_mixture(data, 2, 3, rng).log_shares)).round(2)
+    array([0.25, 0.75])
+    """
+    return _fitted(data, data.weights[None], components, starts, rng)[0]
 
 
 def held_out(
     data: Statistics, components: int, parts: NDArray[np.intp], starts: int, rng: np.random.Generator
 ) -> Values:
     """Return the log-density of every row under the mixture fitted to the rows of the other parts (rows,)."""
-    result = np.zeros(len(data.matrix))
-    for part in range(parts.max() + 1):
-        inside = parts == part
-        fit = fit_mixture(data.take(~inside), components, starts, rng)
+    outside = parts != np.arange(parts.max() + 1)[:, None]
+    fits = _fitted(data, outside * data.weights, components, starts, rng)
+    result = np.zeros(len(data))
+    for part, fit in enumerate(fits):
+        inside = np.flatnonzero(parts == part)
         result[inside] = responsibilities(data.take(inside), fit)[1]
     return result
 
 
-def _start(data: Statistics, components: int, rng: np.random.Generator) -> Values:
-    """Assign each row to the nearest of some rows that lie far apart (k-means++ over the cells that both have)."""
-    rows = len(data.matrix)
-    chances = data.weights / data.weights.sum()
-    nearest = np.full(rows, np.inf)
-    owner = np.zeros(rows, dtype=np.intp)
+def responsibilities(data: Statistics, fit: Fit) -> tuple[Values, Values]:
+    """Return the probabilities of the components (rows, components), and the log-density of each row."""
+    given, logs = _expected(data, _Parameters(fit.log_shares[:, None], fit.natural[:, :, None]))
+    return np.ascontiguousarray(given[:, 0].T), logs[0]
+
+
+def _fitted(data: Statistics, weights: Values, components: int, starts: int, rng: np.random.Generator) -> list[Fit]:
+    """Return a mixture for each of some weightings of the rows (fits, rows)."""
+    count, rows = weights.shape
+    if components == 1:
+        return _climbed(data, weights, _maximized(data, weights, np.ones((1, count, rows))), 1)
+    chances = rng.random((count * starts, components))
+    step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
+    begun: list[Fit] = []
+    for first in range(0, len(chances), step):
+        part = slice(first, first + step)
+        mine = weights[np.arange(len(chances))[part] // starts]
+        begun += _climbed(data, mine, _maximized(data, mine, _start(data, mine, chances[part])), FIRST_STEPS)
+    best = [max(begun[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(begun), starts)]
+    found: list[Fit] = []
+    for first in range(0, count, step):
+        chosen = best[first : first + step]
+        joined = _Parameters(
+            np.stack([fit.log_shares for fit in chosen], axis=1), np.stack([fit.natural for fit in chosen], axis=2)
+        )
+        found += _climbed(data, weights[first : first + step], joined, MOST_STEPS)
+    return [replace(rest, history=fit.history + rest.history[1:]) for fit, rest in zip(best, found, strict=True)]
+
+
+class _Parameters(NamedTuple):
+    """Of several fits: log_shares (components, fits), natural (statistics, components, fits)."""
+
+    log_shares: Values
+    natural: Values
+
+    def take(self, fits: NDArray[np.bool_]) -> _Parameters:
+        return _Parameters(self.log_shares[:, fits], self.natural[:, :, fits])
+
+
+def _climbed(data: Statistics, weights: Values, found: _Parameters, steps: int) -> list[Fit]:
+    """Alternate expectation and maximization until each fit hardly changes or the steps are used up."""
+    history: list[list[float]] = [[] for _ in weights]
+    fits: dict[int, Fit] = {}
+    active = np.arange(len(weights))
+    before = np.full(len(weights), -np.inf)
+    for step in range(steps):
+        given, logs = _expected(data, found)
+        likelihood = np.einsum("fr,fr->f", weights, logs)
+        now = likelihood + _log_prior(data, found)
+        done = (now - before <= CONVERGED * np.maximum(np.abs(now), 1.0)) | (step == steps - 1)
+        for place, fit in enumerate(active.tolist()):
+            history[fit].append(float(now[place]))
+            if done[place]:
+                shares, natural = found.log_shares[:, place].copy(), found.natural[:, :, place].copy()
+                fits[fit] = Fit(shares, natural, tuple(history[fit]), float(likelihood[place]))
+        if done.all():
+            break
+        if done.any():
+            active, before, weights, given = active[~done], now[~done], weights[~done], given[:, ~done]
+        else:
+            before = now
+        found = _maximized(data, weights, given)
+    return [fits[fit] for fit in range(len(history))]
+
+
+def _start(data: Statistics, weights: Values, chances: Values) -> Values:
+    """Assign each row to the nearest of some rows that lie far apart (k-means++ over the cells that both have).
+
+    The chances are uniform random numbers (fits, components).
+    """
+    nearest = np.full(weights.shape, np.inf)
+    owner = np.zeros(weights.shape, dtype=np.intp)
+    components = chances.shape[1]
     for number in range(components):
-        total = float((nearest * data.weights).sum()) if number else 0.0
-        chosen = int(rng.choice(rows, p=nearest * data.weights / total if total > 0 else chances))
+        reached = np.cumsum(weights * nearest if number else weights, axis=1)
+        nowhere = ~(reached[:, -1] > 0)
+        if nowhere.any():
+            reached[nowhere] = np.cumsum(weights[nowhere], axis=1)
+        chosen = (reached > chances[:, number, None] * reached[:, -1:]).argmax(axis=1)
         distance = _distances(data, chosen)
         closer = distance < nearest
-        nearest = np.where(closer, distance, nearest)
+        np.copyto(nearest, distance, where=closer)
         owner[closer] = number
-    result: Values = (owner[:, None] == np.arange(components)).astype(float)
     # never quite sure, so that a component can still grow
-    return 0.9 * result + 0.1 / components
+    result: Values = 0.9 * (owner == np.arange(components)[:, None, None]) + 0.1 / components
+    return result
 
 
-def _distances(data: Statistics, row: int) -> Values:
-    """Return the mean squared distance of each row from one, over the cells that both have; a different state counts 2."""
-    matrix, one = data.matrix, data.matrix[row]
-    total, shared = np.zeros(len(matrix)), np.zeros(len(matrix))
-    if len(data.numbers):
-        both = matrix[:, data.numbers] * one[data.numbers]
-        total += (both * (matrix[:, data.numbers + 1] - one[data.numbers + 1]) ** 2).sum(axis=1)
-        shared += both.sum(axis=1)
+def _distances(data: Statistics, chosen: NDArray[np.intp]) -> Values:
+    """Return the mean squared distances of all rows from chosen ones (chosen, rows).
+
+    The mean is over the cells that both rows have; a different state counts 2.
+    """
+    narrow, wide = data.narrow[chosen].T, data.wide[chosen].toarray().T
+    one = np.concatenate([narrow, wide])
+    gap, both = np.zeros_like(one), np.zeros_like(one)
+    seen, value, square = (one[data.numbers + shift] for shift in range(3))
+    gap[data.numbers], gap[data.numbers + 1], gap[data.numbers + 2] = square, -2 * value, seen
+    both[data.numbers] = seen
     places, starts, owner = data.states
     if len(places):
-        known = np.zeros(matrix.shape[1])
-        known[places] = np.add.reduceat(one[places], starts)[owner]
-        both = matrix @ known
-        total += 2 * (both - matrix[:, places] @ one[places])
-        shared += both
-    return np.where(shared > 0, total / np.maximum(shared, 1), 1.0)
+        both[places] = np.add.reduceat(one[places], starts, axis=0)[owner]
+        gap[places] = 2 * (both[places] - one[places])
+    shared = data.products(both)
+    return np.where(shared > 0, np.maximum(data.products(gap), 0.0) / np.maximum(shared, 1), 1.0)
 
 
-def _steps(data: Statistics, given: Values, steps: int) -> Fit:
-    """Maximize, then alternate until it hardly changes or the steps are used up."""
-    history: list[float] = []
-    fit = _maximized(data, given)
-    for _ in range(steps):
-        given, logs = responsibilities(data, fit)
-        likelihood = float(data.weights @ logs)
-        history.append(likelihood + _log_prior(data, fit))
-        fit = Fit(fit.log_shares, fit.natural, tuple(history), likelihood)
-        if len(history) > 1 and history[-1] - history[-2] <= CONVERGED * max(abs(history[-1]), 1.0):
-            break
-        if len(history) < steps:
-            fresh = _maximized(data, given)
-            fit = Fit(fresh.log_shares, fresh.natural, fit.history, likelihood)
-    return fit
+def _expected(data: Statistics, found: _Parameters) -> tuple[Values, Values]:
+    """Return the responsibilities (components, fits, rows) and the log-densities (fits, rows)."""
+    components, fits = found.log_shares.shape
+    given = data.products(found.natural.reshape(len(found.natural), -1)).reshape(components, fits, -1)
+    given += found.log_shares[:, :, None]
+    top = given.max(axis=0)
+    given -= top
+    np.exp(given, out=given)
+    total = given.sum(axis=0)
+    given /= total
+    return given, top + np.log(total)
 
 
-def _continued(data: Statistics, fit: Fit) -> Fit:
-    rest = _steps(data, responsibilities(data, fit)[0], MOST_STEPS)
-    return Fit(rest.log_shares, rest.natural, fit.history + rest.history, rest.log_likelihood)
-
-
-def _maximized(data: Statistics, given: Values) -> Fit:
+def _maximized(data: Statistics, weights: Values, given: Values) -> _Parameters:
     """Return the parameters of highest posterior density for rows that belong to components in these shares."""
-    weighted = given * data.weights[:, None]
-    totals = data.matrix.T @ weighted
-    sizes = weighted.sum(axis=0) + PRIOR_ROWS
+    weighted = given * weights
+    components, fits, rows = given.shape
+    totals = data.sums(weighted.reshape(-1, rows)).reshape(-1, components, fits)
+    sizes = weighted.sum(axis=2) + PRIOR_ROWS
     natural = np.zeros_like(totals)
     if len(data.numbers):
         count, first, second = (totals[data.numbers + shift] for shift in range(3))
@@ -245,17 +357,17 @@ def _maximized(data: Statistics, given: Values) -> Fit:
         natural[data.numbers + 2] = -0.5 / variance
     places, starts, owner = data.states
     if len(places):
-        table = totals[places] + PRIOR_ROWS * data.shares[places, None]
+        table = totals[places] + PRIOR_ROWS * data.shares[places, None, None]
         natural[places] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
-    return Fit(np.log(sizes / sizes.sum()), natural, (), -math.inf)
+    return _Parameters(np.log(sizes / sizes.sum(axis=0)), natural)
 
 
-def _log_prior(data: Statistics, fit: Fit) -> float:
-    """Return the log prior density of the parameters, but for a constant."""
-    result = PRIOR_ROWS * float(fit.log_shares.sum())
+def _log_prior(data: Statistics, found: _Parameters) -> Values:
+    """Return the log prior density of the parameters of each fit, but for a constant."""
+    result: Values = PRIOR_ROWS * found.log_shares.sum(axis=0)
     if len(data.numbers):
-        halves = -fit.natural[data.numbers + 2]
-        result += 0.5 * PRIOR_ROWS * float(np.log(2 * halves).sum()) - PRIOR_ROWS * PRIOR_VARIANCE * float(halves.sum())
+        halves = -found.natural[data.numbers + 2]
+        result += PRIOR_ROWS * (0.5 * np.log(2 * halves) - PRIOR_VARIANCE * halves).sum(axis=(0, 1))
     places = data.states[0]
-    result += PRIOR_ROWS * float((data.shares[places] @ fit.natural[places]).sum())
+    result += PRIOR_ROWS * np.tensordot(data.shares[places], found.natural[places], axes=1).sum(axis=0)
     return result

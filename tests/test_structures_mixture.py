@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import hybridbn as hb
-from hybridbn.structures import mixture
+from hybridbn.structures import mixture, mixture_em
 from hybridbn.structures.mixture import mixed
 from hybridbn.structures.mixture_em import fit_mixture, held_out, responsibilities, statistics_of
 from hybridbn.structures.preparing import prepared_whole
@@ -27,18 +27,68 @@ def simulated(rows: int, seed: int, missing: float = 0.2):
     return data, group
 
 
+def statistics(rng):
+    """Numbers and categories of few and of many states, with holes and weights, some of them zero."""
+    columns = [
+        rng.normal(size=60),
+        rng.integers(-1, 3, size=60),
+        rng.integers(-1, 50, size=60),
+        np.where(rng.random(60) < 0.5, np.nan, rng.normal(size=60)),
+    ]
+    return statistics_of(columns, [None, 3, 50, None], np.maximum(rng.random(60) - 0.1, 0.0))
+
+
+def by_definition(data, fit):
+    """Return the log-densities of the rows given each component, times its share, from the statistics in one matrix."""
+    matrix = np.concatenate([data.narrow, data.wide.toarray()], axis=1)
+    return matrix @ fit.natural + fit.log_shares
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("components", [1, 2, 3, 6])
 def test_the_objective_never_falls(seed, components):
     rng = np.random.default_rng(seed)
-    columns = [
-        rng.normal(size=60),
-        rng.integers(-1, 3, size=60),
-        np.where(rng.random(60) < 0.5, np.nan, rng.normal(size=60)),
-    ]
-    data = statistics_of(columns, [None, 3, None], rng.random(60) + 0.1)
+    data = statistics(rng)
     history = np.array(fit_mixture(data, components, 3, rng).history)
     assert (np.diff(history) >= -1e-9 * np.abs(history[1:])).all()
+
+
+@pytest.mark.parametrize("components", [1, 4])
+def test_a_step_is_the_textbook_s(components):
+    rng = np.random.default_rng(11)
+    data = statistics(rng)
+    fit = fit_mixture(data, components, 2, rng)
+    logs = by_definition(data, fit)
+    shares, densities = responsibilities(data, fit)
+    np.testing.assert_allclose(densities, np.log(np.exp(logs).sum(axis=1)), rtol=1e-12)
+    np.testing.assert_allclose(shares, np.exp(logs - densities[:, None]), rtol=1e-9)
+    assert fit.log_likelihood == pytest.approx(data.weights @ densities)
+    matrix = np.concatenate([data.narrow, data.wide.toarray()], axis=1)
+    np.testing.assert_allclose(
+        data.sums(shares.T * data.weights), (matrix * data.weights[:, None]).T @ shares, atol=1e-12
+    )
+
+
+def test_neither_sparse_indicators_nor_the_number_of_fits_at_a_time_matter(monkeypatch):
+    def found():
+        rng = np.random.default_rng(12)
+        data = statistics(rng)
+        fit = fit_mixture(data, 3, 4, rng)
+        return responsibilities(data, fit)[0], held_out(data, 3, np.arange(60) % 4, 3, rng), np.array(fit.history)
+
+    first = found()
+    for name, value in (("WIDE", 1), ("WIDE", 100), ("TOGETHER", 1), ("TOGETHER", 500)):
+        monkeypatch.setattr(mixture_em, name, value)
+        for one, other in zip(first, found(), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+def test_a_row_of_weight_zero_is_as_if_it_were_not_there():
+    data = statistics(np.random.default_rng(13))
+    kept = data.take(data.weights > 0)
+    first, second = (fit_mixture(d, 3, 5, np.random.default_rng(1)) for d in (data, kept))
+    assert len(kept) < len(data)
+    np.testing.assert_allclose(first.natural, second.natural, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("criterion", ["held_out", "bic"])

@@ -3,7 +3,7 @@
 Naive Bayes with its predictions beside scikit-learn's CategoricalNB (100,000 rows, 20 discrete columns); tree-augmented naive
 Bayes beside the counting alone, done by hand with grouped and with plain bincounts (2,000,000 rows, 20 columns); and with
 mixtures of truncated exponentials on the table of the file, if one is given. CPU-seconds of this process, the best of
-several turns; set OMP_NUM_THREADS=1 where other processes run.
+several turns; set OMP_NUM_THREADS=1 where other processes run. Searches for structures are compared by recovery.py.
 """
 
 from __future__ import annotations

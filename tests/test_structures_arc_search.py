@@ -1,0 +1,182 @@
+"""The search over graphs: which steps there are, the tabu list, turned arcs, restarts, and limits that hold all the time."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import hybridbn as hb
+from hybridbn.structures import arc_search, hill_climb
+from hybridbn.structures.arc_search import Limits, acyclic, arcs_of, climbed, graph_of
+from hybridbn.structures.family_scores import FamilyScores
+from hybridbn.structures.preparing import prepared_whole
+
+
+class Given:
+    """Scores that are made up: a table of (child, set of parents)."""
+
+    def __init__(self, names, score):
+        self.place = {name: i for i, name in enumerate(names)}
+        self.names, self.score = names, score
+
+    def __call__(self, child, parents):
+        return self.score(child, frozenset(parents))
+
+    def changed(self, child, parents):
+        return np.array(
+            [-np.inf if name == child else self.score(child, frozenset(parents) ^ {name}) for name in self.names]
+        )
+
+
+def random_scores(names, seed):
+    rng = np.random.default_rng(seed)
+    table = {
+        (child, frozenset(chosen)): rng.normal()
+        for child in names
+        for count in range(len(names))
+        for chosen in itertools.combinations([name for name in names if name != child], count)
+    }
+    return Given(names, lambda child, parents: table[child, parents])
+
+
+def free(size, required=(), forbidden=(), most=None):
+    stays, allowed = np.zeros((size, size), dtype=bool), ~np.eye(size, dtype=bool)
+    for child, parent in required:
+        stays[child, parent] = True
+    for child, parent in forbidden:
+        allowed[child, parent] = False
+    return Limits(stays, allowed, most or size)
+
+
+def search_of(names, scores, limits, graph=None):
+    return arc_search._Search(names, scores, limits, graph or (0,) * len(names))
+
+
+def every_change(graph):
+    """Return all graphs that one arc more, less, or turned around makes, those with cycles left out."""
+    arcs = arcs_of(graph)
+    for child, parent in itertools.permutations(range(len(graph)), 2):
+        changed = arcs.copy()
+        changed[child, parent] = ~arcs[child, parent]
+        yield changed
+        if arcs[child, parent]:
+            changed = changed.copy()
+            changed[parent, child] = True
+            yield changed
+
+
+def is_acyclic(arcs):
+    return nx.is_directed_acyclic_graph(nx.from_numpy_array(arcs.astype(int), create_using=nx.DiGraph))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_step_is_the_best_of_all(seed):
+    rng = np.random.default_rng(seed)
+    names = list("abcde")
+    scores = random_scores(names, seed)
+    order = rng.permutation(5)
+    graph = graph_of((np.tril(rng.random((5, 5)) < 0.5, -1))[np.ix_(order, order)])
+    search = search_of(names, scores, free(5), graph)
+
+    def value(arcs):
+        return sum(scores(names[i], {names[j] for j in np.flatnonzero(arcs[i])}) for i in range(5))
+
+    assert search.value == pytest.approx(value(arcs_of(graph)))
+    possible = {graph_of(arcs): value(arcs) for arcs in every_change(graph) if is_acyclic(arcs)}
+    past, ranked = [], sorted(possible.items(), key=lambda item: -item[1])
+    for expected, score in ranked:
+        step = search.best(past)
+        assert tuple(search._after(step)) == expected
+        assert step.gain == pytest.approx(score - search.value, abs=1e-5)
+        past.append(expected)
+    assert search.best(past) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cycles_are_seen(seed):
+    arcs = np.random.default_rng(seed).random((12, 12)) < 0.08
+    assert acyclic(graph_of(arcs)) == is_acyclic(arcs)
+    assert np.array_equal(arcs_of(graph_of(arcs)), arcs)
+
+
+def test_the_tabu_list_leads_past_a_summit_and_never_back(monkeypatch):
+    # two arcs into c are worth a lot together, each alone costs something
+    worth = {frozenset(): 0.0, frozenset("a"): -1.0, frozenset("b"): -1.0, frozenset("ab"): 10.0}
+    scores = Given(list("abc"), lambda child, parents: worth[parents] if child == "c" else -20.0 * len(parents))
+    visited = []
+    taken = arc_search._Search.take
+    monkeypatch.setattr(
+        arc_search._Search, "take", lambda self, step: (taken(self, step), visited.append(tuple(self.parents)))[0]
+    )
+
+    def found(tabu):
+        rng = np.random.default_rng(0)
+        return climbed(list("abc"), scores, free(3), (0, 0, 0), tabu=tabu, turns=0, restarts=0, rng=rng)
+
+    assert found(0) == (0, 0, 0)
+    assert visited == []
+    assert found(2) == (0, 0, 3)
+    for first in range(len(visited) - 2):
+        assert visited[first] not in visited[first + 1 : first + 3]
+
+
+def test_restarts_and_turns_are_never_worse():
+    names = list("abcdef")
+    for seed in range(10):
+        scores = random_scores(names, seed)
+        values = []
+        for options in (
+            {"tabu": 0, "turns": 0, "restarts": 0},
+            {"tabu": 5, "turns": 0, "restarts": 0},
+            {"tabu": 5, "turns": 0, "restarts": 20},
+        ):
+            graph = climbed(names, scores, free(6), (0,) * 6, rng=np.random.default_rng(0), **options)
+            values.append(search_of(names, scores, free(6), graph).value)
+        assert values == sorted(values)
+
+
+def test_turned_arcs_make_no_difference():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(3, size=(2, 400))
+    data = {"a": a, "b": (a + b) % 3, "c": (a * b) % 3, "d": (b + rng.integers(2, size=400)) % 3}
+    texts = {name: column.astype(str) for name, column in data.items()}
+    read = FamilyScores(prepared_whole(texts, "auto", None))
+    names = list(data)
+    search = search_of(names, read, free(4), graph_of(np.tril(np.ones((4, 4), dtype=bool), -1)))
+    seen, value = set(), search.value
+    for _ in range(50):
+        assert search.turn(3, rng)
+        assert search.value == pytest.approx(value, rel=1e-12)
+        assert acyclic(tuple(search.parents))
+        seen.add(tuple(search.parents))
+    # a complete graph has 24 orders
+    assert len(seen) > 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_limits_hold_through_turns_and_restarts(seed):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(3, size=(6, 500))
+    for row in range(1, 6):
+        a[row] = np.where(rng.random(500) < 0.7, a[row - 1], a[row])
+    data = {f"v{row}": a[row].astype(str) for row in range(6)}
+    required = [("v3", "v2"), ("v5", "v0")]
+    forbidden = [("v0", "v1"), ("v4", "v5"), ("v5", "v4")]
+    net = hill_climb(
+        data, required=required, forbidden=forbidden, max_parents=2, turns=20, restarts=20, random_state=seed
+    )
+    assert set(required) <= set(net.edges)
+    assert not set(forbidden) & set(net.edges)
+    assert max(dict(net.in_degree()).values()) <= 2
+    assert set(net.edges) == set(
+        hill_climb(
+            hb.Table(data),
+            required=required,
+            forbidden=forbidden,
+            max_parents=2,
+            turns=20,
+            restarts=20,
+            random_state=seed,
+        ).edges
+    )

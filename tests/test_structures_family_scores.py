@@ -1,0 +1,132 @@
+"""Scores of families: by definition, and all single changes of a family at once against one at a time."""
+
+import math
+
+import numpy as np
+import pytest
+
+import hybridbn as hb
+from hybridbn.structures import family_scores
+from hybridbn.structures.family_counts import Crossed
+from hybridbn.structures.family_scores import FamilyScores
+from hybridbn.structures.preparing import prepared_whole
+
+
+def table_of(kind: str, rows: int = 300, seed: int = 0):
+    """Return columns that depend on each other, some of many states or of one."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(3, size=rows)
+    b = (a + rng.integers(2, size=rows)) % 4
+    data = {
+        "a": a,
+        "b": b,
+        "c": (a * b + rng.integers(2, size=rows)) % 5,
+        "many": rng.integers(90, size=rows) + b,
+        "one": np.zeros(rows, dtype=int),
+    }
+    data = {name: np.array([f"s{value}" for value in column], dtype=object) for name, column in data.items()}
+    if kind == "numbers":
+        x = a + rng.normal(size=rows)
+        y = 2 * x - b + 0.3 * rng.normal(size=rows)
+        return {"x": x, "y": y, "z": 1000 + rng.normal(size=rows), "w": x - y + rng.normal(size=rows)}
+    if kind == "mixed":
+        x = a + rng.normal(size=rows)
+        return {"a": data["a"], "b": data["b"], "x": x, "y": np.where(a == 1, -x, x) + rng.normal(size=rows)}
+    if kind == "holes":
+        for column in data.values():
+            column[rng.random(rows) < 0.1] = None
+    return data
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["tables", "holes", "numbers", "mixed"])
+@pytest.mark.parametrize("cells", [family_scores.CELLS, 50])
+def test_all_changes_of_a_family_are_scored_as_one_by_one(monkeypatch, kind, weighted, cells):
+    monkeypatch.setattr(family_scores, "CELLS", cells)
+    data = table_of(kind)
+    weights = np.random.default_rng(1).integers(0, 3, 300).astype(float) if weighted else None
+    read = prepared_whole(data, "gaussian", weights)
+    scores, alone = FamilyScores(read), FamilyScores(read)
+    names = list(data)
+    for child, parents in (
+        (names[0], ()),
+        (names[1], (names[0],)),
+        (names[2], (names[0], names[1])),
+        (names[3], (names[2],)),
+    ):
+        found = scores.changed(child, frozenset(parents))
+        expected = [-np.inf if name == child else alone(child, frozenset(parents) ^ {name}) for name in names]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_scores_of_tables_are_the_definition():
+    data = table_of("tables")
+    states = {name: sorted(set(data[name])) for name in ("a", "b", "c")}
+    joint = np.array(
+        [
+            [[np.sum((data["a"] == i) & (data["b"] == j) & (data["c"] == k)) for k in states["c"]] for j in states["b"]]
+            for i in states["a"]
+        ],
+        dtype=float,
+    )
+    seen = joint > 0
+    shares = joint / np.maximum(joint.sum(axis=2, keepdims=True), 1)
+    likelihood = np.sum(joint[seen] * np.log(shares[seen]))
+    expected = likelihood - 0.5 * math.log(300) * 3 * 4 * 4
+    assert FamilyScores(prepared_whole(data, "auto", None))("c", ("a", "b")) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_regressions_are_scored_by_moments_as_by_their_density(holes):
+    data = table_of("mixed")
+    if holes:
+        data["x"][:40], data["a"][20:60] = np.nan, None
+    read = prepared_whole(data, "gaussian", np.random.default_rng(3).random(300))
+    scores = FamilyScores(read)
+    for child, parents in (("x", ()), ("y", ("x",)), ("y", ("a", "x")), ("x", ("a", "b"))):
+        potential = read.fit(child, parents)
+        assert scores(child, parents) == pytest.approx(scores._evaluated(potential), rel=1e-9)
+
+
+def test_a_combination_of_parents_is_refused():
+    data = table_of("numbers")
+    data |= {"sum": data["x"] + data["z"], "same": np.full(300, 2.0)}
+    scores = FamilyScores(prepared_whole(data, "gaussian", None))
+    names = list(data)
+    for found in (
+        scores.changed("y", frozenset({"x", "z"}))[names.index("sum")],
+        scores.changed("y", frozenset())[names.index("same")],
+        scores("same", ("x",)),
+        scores("sum", ("x", "z")),
+    ):
+        assert found == -np.inf
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_counts_with_a_configuration_are_those_of_each_column(holes):
+    rng = np.random.default_rng(4)
+    sizes = (2, 3, 2, 40, 2, 7, 2, 2, 1)
+    codes = [rng.integers(-1 if holes else 0, size, size=500) for size in sizes]
+    weights = rng.random(500)
+    configuration = rng.integers(6, size=500)
+    rows = np.flatnonzero(rng.random(500) < 0.7)
+    for kept in (None, rows):
+        for given in (None, weights):
+            crossed = Crossed(codes, sizes, given)
+            part = slice(None) if kept is None else kept
+            found = crossed.tables(configuration[part], 6, kept)
+            for start, size, column in zip(crossed.starts, sizes, codes, strict=True):
+                mass = (np.ones(500) if given is None else given)[part]
+                expected = np.zeros((6, size))
+                seen = column[part] >= 0
+                np.add.at(expected, (configuration[part][seen], column[part][seen]), mass[seen])
+                np.testing.assert_allclose(found[:, start : start + size], expected, atol=1e-12)
+
+
+def test_scores_of_incomplete_tables_are_scaled_up():
+    data = {"a": ["x", "x", "y", "y", None] * 20, "b": ["u", "v", "v", None, "u"] * 20}
+    scores = FamilyScores(prepared_whole(data, "auto", None))
+    seen = FamilyScores(prepared_whole({name: column[:3] * 20 for name, column in data.items()}, "auto", None))
+    likelihood = seen("b", ("a",)) + 0.5 * math.log(60) * 2
+    assert scores("b", ("a",)) == pytest.approx(likelihood * 100 / 60 - 0.5 * math.log(100) * 2)
+    assert hb.Table(data).missing["b"] == 20
