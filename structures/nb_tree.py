@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
-from hybridbn.fitting.counts import joint_counts
 from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
+from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -21,7 +19,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.tree_growth import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
-from hybridbn.variables import Continuous, Discrete, Variable
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["nb_tree"]
 
@@ -108,7 +106,10 @@ def nb_tree(
     cells = read.codes(target)
     discrete = isinstance(read.variable(target), Discrete)
     seen = cells >= 0 if discrete else ~np.isnan(cells)
-    read = read.take(np.flatnonzero(seen & (read.table.weights > 0)))
+    if read.weights is not None:
+        seen &= read.weights > 0
+    if not seen.all():
+        read = read.take(np.flatnonzero(seen))
     if not len(read.table):
         raise TableError(f"no row of positive weight has a value of {target!r}")
     if criterion is None:
@@ -117,7 +118,7 @@ def nb_tree(
     view = _view(read, tests)
     binary = not discrete if binary is None else binary
     root = grown(view, criterion, None if max_depth is None else int(max_depth), float(least), binary)
-    return _Tree(read, target, name, tests, root, binary).network()
+    return _Tree(read, target, name, tests, view, root).network()
 
 
 def _test_variable(data: Prepared, column: str, always: bool) -> Discrete:
@@ -148,7 +149,7 @@ def _view(data: Prepared, tests: Mapping[str, Discrete]) -> View:
         own = data.codes(column)
         if not isinstance(data.variable(column), Discrete):
             own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
-        codes.append(own.astype(np.intp))
+        codes.append(own)
     return View(
         codes,
         [len(variable) for variable in tests.values()],
@@ -163,9 +164,9 @@ class _Tree:
     """A grown tree on its way to a network."""
 
     def __init__(
-        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], root: Grown, binary: bool
+        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], view: View, root: Grown
     ) -> None:
-        self.data, self.target, self.tests, self.binary = data, target, tests, binary
+        self.data, self.target, self.tests, self.view = data, target, tests, view
         self.columns = list(tests)
         self.leaves = leaves(root)
         self.hidden = Discrete(name, _told([self._path(leaf) for leaf in self.leaves]))
@@ -174,10 +175,37 @@ class _Tree:
         """Return the network."""
         mass = np.array([_mass(leaf) for leaf in self.leaves])
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
-        potentials.append(self._joined(self.target, lambda leaf: self._fitted(leaf, self.target, ())))
-        for place, column in enumerate(self.columns):
-            potentials.append(self._joined(column, lambda leaf, p=place: self._attribute(leaf, p)))  # type: ignore[misc]
+        counts = _counts_of(self.leaves, self.view)
+        potentials.append(self._potential(self.target, len(self.columns), counts))
+        potentials += [self._potential(column, place, counts) for place, column in enumerate(self.columns)]
         return Network(potentials)
+
+    def _potential(self, column: str, place: int, counts: Values) -> Potential:
+        """Return the densities of a column in all leaves: as one table where they are tables of what was counted."""
+        variable, target = self.data.variable(column), self.data.variable(self.target)
+        parents = () if column == self.target else (target,)
+        if isinstance(variable, Discrete) and isinstance(target, Discrete):
+            fitter = self.data.fitter(column, () if column == self.target else (self.target,))
+            if type(fitter) is MultinomialFitter:
+                given = (target,) if parents else ()
+                own = counts[:, :, -1] if not parents else counts[:, :, slice(*self.view.starts[place : place + 2])]
+                if own.sum(axis=tuple(range(1, own.ndim))).all():
+                    table = self._inside(fitter.tables(own), place)
+                    return Multinomial(variable, (self.hidden, *given), table=table)
+        if not parents:
+            return self._joined(self.target, lambda leaf: self._fitted(leaf, self.target, ()))
+        return self._joined(column, lambda leaf: self._attribute(leaf, place))
+
+    def _inside(self, table: Values, place: int) -> Values:
+        """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
+        for number, leaf in enumerate(self.leaves):
+            box = leaf.boxes.get(place)
+            if box is not None and len(box) == 1:
+                table[number] = 0.0
+                table[number, ..., box[0]] = 1.0
+            elif box is not None:
+                table[number] = _confined(table[number], box)
+        return table
 
     def _path(self, leaf: Grown) -> str:
         parts = []
@@ -204,26 +232,21 @@ class _Tree:
         variable = self.data.variable(column)
         parents = (self.target,) if len(box) > 1 else ()
         if isinstance(variable, Discrete):
-            return self._confined(leaf, variable, parents, box)
+            if len(box) == 1:
+                return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
+            table = self._fitted(leaf, column, parents).potential.table  # type: ignore[attr-defined]
+            given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
+            return Case(Multinomial(variable, given, table=_confined(table, box)))
         low, high = _interval(self.tests[column], box)
         found = self._fitted(leaf, column, parents)
         return Case(found.potential, low, high)
-
-    def _confined(self, leaf: Grown, variable: Discrete, parents: tuple[str, ...], box: NDArray[np.intp]) -> Case:
-        if len(box) == 1:
-            return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
-        table = self._fitted(leaf, variable.name, parents).potential.table  # type: ignore[attr-defined]
-        inside = np.zeros_like(table)
-        inside[..., box] = table[..., box]
-        given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
-        return Case(Multinomial(variable, given, table=inside / inside.sum(axis=-1, keepdims=True)))
 
     def _fitted(self, leaf: Grown, column: str, parents: tuple[str, ...]) -> Case:
         """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
         node: Grown | None = leaf
         failure: TableError | None = None
         while node is not None:
-            if node.weights.sum() > 0:
+            if node.mass > 0:
                 try:
                     return Case(self._learned(node, column, parents))
                 except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
@@ -235,18 +258,8 @@ class _Tree:
     def _learned(self, node: Grown, column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
-        fitter: Fitter = self.data.fitter(column, parents)
-        if type(fitter) is MultinomialFitter and all(isinstance(v, Discrete) for v in variables):
-            return fitter.potential(self._counted(node, names, variables))
         rows = self.data.table.select(names).take(node.rows).with_weights(node.weights)
-        return fitter.fit(rows, variables[-1], tuple(variables[:-1]))
-
-    def _counted(self, node: Grown, names: tuple[str, ...], variables: list[Variable]) -> MultinomialStatistics:
-        sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
-        counts = joint_counts([self.data.codes(name)[node.rows] for name in names], sizes, node.weights)
-        return MultinomialStatistics(
-            child=variables[-1], parents=tuple(variables[:-1]), total=float(counts.sum()), counts=counts
-        )
+        return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
 
     def _joined(self, column: str, make: Callable[[Grown], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
@@ -280,6 +293,31 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     """Return the interval of numbers that some neighboring states of a discretized variable stand for."""
     edges = (-np.inf, *(variable.cuts or ()), np.inf)
     return float(edges[box[0]]), float(edges[box[-1] + 1])
+
+
+def _counts_of(found: list[Grown], view: View) -> Values:
+    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `View.counts`.
+
+    They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
+    """
+    counts = np.stack([leaf.counts for leaf in found])
+    starts, sizes = view.starts, np.append(np.diff(view.starts), 1)
+    lacking = np.add.reduceat(counts.sum(axis=1), starts, axis=1) <= 0
+    for number in np.flatnonzero(lacking.any(axis=1)):
+        node, empty = found[number].above, lacking[number]
+        while node is not None and empty.any():
+            places = np.repeat(empty, sizes)
+            counts[number][:, places] = node.counts[:, places]
+            empty = np.add.reduceat(counts[number].sum(axis=0), starts) <= 0
+            node = node.above
+    return counts
+
+
+def _confined(table: Values, box: NDArray[np.intp]) -> Values:
+    """Return probabilities given that the state is one of some (..., states)."""
+    inside = np.zeros_like(table)
+    inside[..., box] = table[..., box]
+    return np.asarray(inside / inside.sum(axis=-1, keepdims=True))
 
 
 def _mass(leaf: Grown) -> float:
