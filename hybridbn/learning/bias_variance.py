@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,27 @@ class BiasVariance:
     bias: float
     variance: float
     errors: Values
+
+    @classmethod
+    def of(cls, truth: Any, predicted: Any) -> Self:
+        """Take the error of predictions apart: classes (cases,), and those given to the cases in each cross-validation (repeats, cases).
+
+        Examples
+        --------
+        >>> BiasVariance.of(["a", "b"], [["a", "a"], ["a", "b"]])
+        <error 0.25 = bias 0.125 + variance 0.125>
+        """
+        labels, found = np.asarray(truth), np.asarray(predicted)
+        if labels.ndim != 1 or found.ndim != 2 or found.shape[1] != len(labels) or not found.size:
+            raise TableError(f"predicted must be (repeats, cases) for as many cases as truth has, not {found.shape}")
+        classes, places = np.unique(np.concatenate([labels, found.ravel()]), return_inverse=True)
+        own, codes = places[: len(labels)], places[len(labels) :].reshape(found.shape)
+        # a case's share of the classes: one class after the other, as all together would be large
+        shares = [(codes == code).mean(axis=0) for code in range(len(classes))]
+        bias = sum(float((((own == code) - share) ** 2).mean()) for code, share in enumerate(shares)) / 2
+        variance = (1 - sum(float((share**2).mean()) for share in shares)) / 2
+        errors = (codes != own).mean(axis=1)
+        return cls(float(errors.mean()), bias, variance, errors)
 
     def __repr__(self) -> str:
         return f"<error {self.error:.4g} = bias {self.bias:.4g} + variance {self.variance:.4g}>"
@@ -100,20 +121,14 @@ def bias_variance(
     make = _maker(classifier)
     classes, truth = np.unique(labels, return_inverse=True)
     rng = np.random.default_rng(random_state)
-    shares = np.zeros((len(labels), len(classes)))
-    errors = np.zeros(repeats)
+    predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
     for repeat in range(repeats):
         for training, test in _folds(truth, folds, stratified, rng):
             model = make()
             fitted = model.fit(_taken(X, training), _taken(y, training))
             found = (model if fitted is None else fitted).predict(_taken(X, test))
-            codes = _codes(np.asarray(found), classes)
-            errors[repeat] += (codes != truth[test]).sum() / len(labels)
-            shares[test, codes] += 1 / repeats
-    indicators = truth[:, None] == np.arange(len(classes))
-    bias = float(((indicators - shares) ** 2).sum(axis=1).mean() / 2)
-    variance = float((1 - (shares**2).sum(axis=1)).mean() / 2)
-    return BiasVariance(float(errors.mean()), bias, variance, errors)
+            predicted[repeat, test] = classes[_codes(np.asarray(found), classes)]
+    return BiasVariance.of(labels, predicted)
 
 
 def _maker(classifier: Any) -> Callable[[], Any]:
