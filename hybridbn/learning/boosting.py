@@ -185,7 +185,7 @@ def boost(
 
 def _ensemble(record: Record, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:
     networks, votes, errors = record.finished()
-    return Ensemble(tuple(networks), np.array(votes), target, algorithm, np.array(errors), record.restarts)
+    return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), record.restarts)
 
 
 # --- the two algorithms over any builder ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
 from hybridbn.learning.boosting_weights import Bits, Floats, State
@@ -125,33 +126,53 @@ class Columns:
 
     def learned(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
-    ) -> tuple[Network, list[Values]]:
-        """Return the network of counts (classes, cells) by group, and for each group its tables of log probabilities.
+    ) -> tuple[Learned, list[Values]]:
+        """Return the tables of probabilities of counts (classes, cells) by group, and for each group its tables of log probabilities.
 
-        The tables are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
+        The latter are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
         """
-        classes = len(self.target)
-        prior = fitters[self.target.name].potential(_statistics(self.target, (), counts[0].sum(axis=1)))
-        potentials: list[Multinomial] = [prior]
-        tables: list[Values] = []
+        classes, target = len(self.target), self.target.name
+        prior = fitters[target].tables(counts[0].sum(axis=1)[None])[0]
+        found, tables = {target: prior}, []
         with np.errstate(divide="ignore"):
-            start = np.log(prior.table)[:, None]
+            start = np.log(prior)[:, None]
             for group, table in zip(self.groups, counts, strict=True):
                 logs = start
                 for name, margin in zip(group.names, _margins(table, group.sizes), strict=True):
-                    variable = self.variables[name]
-                    states, size = len(variable), margin.shape[1]
-                    own = margin if states == size else np.ascontiguousarray(margin[:, :states])
-                    potential = fitters[name].potential(_statistics(variable, (self.target,), own))
-                    potentials.append(potential)
-                    terms = np.log(potential.table)
+                    states, size = len(self.variables[name]), margin.shape[1]
+                    own = margin[:, :states]
+                    if not own.any():
+                        refuse_empty(_statistics(self.variables[name], self.target, own))
+                    found[name] = fitters[name].tables(own[None])[0]
+                    terms = np.log(found[name])
                     if states < size:
                         # the state of a missing cell, which comes last, adds nothing
                         terms = np.hstack([terms, np.zeros((classes, 1))])
                     logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
                 tables.append(logs)
                 start = np.zeros((classes, 1))
-        return Network(potentials), _odds(tables) if classes == 2 else tables
+        return Learned(self.target, self.variables, found), _odds(tables) if classes == 2 else tables
+
+
+def _statistics(child: Discrete, parent: Discrete, counts: Values) -> MultinomialStatistics:
+    return MultinomialStatistics(child=child, parents=(parent,), total=float(counts.sum()), counts=counts)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Naive Bayes as tables, and as a network when it is called."""
+
+    target: Discrete
+    variables: Mapping[str, Discrete]
+    tables: Mapping[str, Values]
+
+    def __call__(self) -> Network:
+        """Return the network."""
+        prior = Multinomial(self.target, table=self.tables[self.target.name])
+        attributes = self.variables.items()
+        return Network(
+            [prior, *(Multinomial(variable, (self.target,), table=self.tables[name]) for name, variable in attributes)]
+        )
 
 
 def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
@@ -171,10 +192,6 @@ def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
         found.append(np.ones(cube.shape[1]) @ cube)
         counts = cube @ np.ones(size)
     return found[::-1]
-
-
-def _statistics(child: Discrete, parents: tuple[Discrete, ...], counts: Values) -> MultinomialStatistics:
-    return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
 
 
 def _odds(tables: list[Values]) -> list[Values]:

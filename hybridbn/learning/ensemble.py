@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -15,6 +15,7 @@ from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
 from hybridbn.learning.ensemble_scores import Asked, scores, softmax
+from hybridbn.learning.members import Members
 from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
 from hybridbn.network import Network
 from hybridbn.potentials.base import frozen
@@ -66,7 +67,7 @@ class Ensemble:
     ('yes', <posterior of 'c': 'no': 0.2689, 'yes': 0.7311>)
     """
 
-    networks: tuple[Network, ...]
+    networks: Sequence[Network]
     votes: Values
     target: str
     algorithm: Literal["m1", "real"] = "m1"
@@ -74,11 +75,14 @@ class Ensemble:
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "networks", tuple(self.networks))
+        # those of `boost` are made when they are asked for, and right
+        learned = isinstance(self.networks, Members)
+        if not learned:
+            object.__setattr__(self, "networks", tuple(self.networks))
         object.__setattr__(self, "votes", frozen(np.asarray(self.votes, dtype=np.float64)))
         if self.errors is not None:
             object.__setattr__(self, "errors", frozen(np.asarray(self.errors, dtype=np.float64)))
-        if not self.networks or not all(isinstance(network, Network) for network in self.networks):
+        if not self.networks or not (learned or all(isinstance(network, Network) for network in self.networks)):
             raise NetworkError("an ensemble needs at least one network, and nothing but networks")
         if self.algorithm not in ("m1", "real"):
             raise NetworkError(f"algorithm must be 'm1' or 'real', not {self.algorithm!r}")
@@ -90,7 +94,7 @@ class Ensemble:
         if not (np.isfinite(self.votes) & (self.votes > 0)).all():
             raise NetworkError(f"votes must be positive numbers, not {self.votes!r:.200}")
         variable = self.variable
-        for number, network in enumerate(self.networks):
+        for number, network in enumerate(() if learned else self.networks):
             if self.target not in network or network.variable(self.target) != variable:
                 raise NetworkError(
                     f"network {number} of the ensemble does not have {self.target!r} as the first one has it"
