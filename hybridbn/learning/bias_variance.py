@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.learning.jobs import checked_jobs, in_processes
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Values
 
@@ -71,6 +72,7 @@ def bias_variance(
     folds: int = 3,
     stratified: bool = False,
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> BiasVariance:
     r"""Take a classifier's error apart into bias and variance (Kohavi and Wolpert, 1996; eq. 5 of Ting and Zheng, 2003).
 
@@ -95,6 +97,9 @@ def bias_variance(
         Whether each fold gets about the same share of each class.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes.
+    n_jobs : int, optional
+        Processes among which the folds are shared (-1: as many as there are processors); the result is the same for any number, unless
+        the classifier draws random numbers from a state that lasts from one fit to the next.
 
     Returns
     -------
@@ -118,28 +123,31 @@ def bias_variance(
             raise TableError(f"{name} must be a whole number of at least {least}, not {number!r}")
     if folds > len(labels):
         raise TableError(f"{len(labels)} rows can't be put into {folds} folds")
-    make = _maker(classifier)
+    if not _is_classifier(classifier) and not callable(classifier):
+        raise TableError(
+            f"a classifier has fit and predict, or makes one when it is called; {classifier!r:.80} does neither"
+        )
     classes, truth = np.unique(labels, return_inverse=True)
     rng = np.random.default_rng(random_state)
+    jobs = checked_jobs(n_jobs)
+    parts = [part for _ in range(repeats) for part in _folds(truth, folds, stratified, rng)]
     predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
-    for repeat in range(repeats):
-        for training, test in _folds(truth, folds, stratified, rng):
-            model = make()
-            fitted = model.fit(_taken(X, training), _taken(y, training))
-            found = (model if fitted is None else fitted).predict(_taken(X, test))
-            predicted[repeat, test] = classes[_codes(np.asarray(found), classes)]
+    found = in_processes(_predicted, (classifier, X, y), parts, jobs, "the classifier and its data")
+    for place, ((_, test), own) in enumerate(zip(parts, found, strict=True)):
+        predicted[place // folds, test] = classes[_codes(own, classes)]
     return BiasVariance.of(labels, predicted)
 
 
-def _maker(classifier: Any) -> Callable[[], Any]:
-    if hasattr(classifier, "fit") and hasattr(classifier, "predict") and not isinstance(classifier, type):
-        return lambda: copy.deepcopy(classifier)
-    if callable(classifier):
-        made: Callable[[], Any] = classifier
-        return made
-    raise TableError(
-        f"a classifier has fit and predict, or makes one when it is called; {classifier!r:.80} does neither"
-    )
+def _is_classifier(classifier: Any) -> bool:
+    return hasattr(classifier, "fit") and hasattr(classifier, "predict") and not isinstance(classifier, type)
+
+
+def _predicted(given: tuple[Any, Any, Any], part: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[Any]:
+    """Return the classes of the rows to test on, by a classifier that learned from the others."""
+    (classifier, X, y), (training, test) = given, part
+    model = copy.deepcopy(classifier) if _is_classifier(classifier) else classifier()
+    fitted = model.fit(_taken(X, training), _taken(y, training))
+    return np.asarray((model if fitted is None else fitted).predict(_taken(X, test)))
 
 
 def _folds(

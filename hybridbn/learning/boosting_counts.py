@@ -23,6 +23,7 @@ from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
 from hybridbn.learning.boosting_weights import Bits, Floats, State
+from hybridbn.learning.jobs import in_threads
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Discrete, Values
@@ -55,6 +56,8 @@ class Columns:
         ``-1`` where a cell is missing.
     target : Discrete
     target_codes : integer array (rows,)
+    jobs : int
+        Threads that share a pass.
     """
 
     def __init__(
@@ -63,8 +66,9 @@ class Columns:
         codes: Mapping[str, NDArray[Any]],
         target: Discrete,
         target_codes: NDArray[Any],
+        jobs: int = 1,
     ) -> None:
-        self.variables, self.target = variables, target
+        self.variables, self.target, self.jobs = variables, target, jobs
         self.y = target_codes.astype(np.min_scalar_type(len(target)))
         self.rows = len(self.y)
         self.groups: list[_Group] = []
@@ -102,7 +106,8 @@ class Columns:
         classes = len(self.target)
         sizes = [math.prod(group.sizes) for group in self.groups]
         counts: list[Values] = [np.zeros(2 * classes * size) for size in sizes]
-        for start in range(0, self.rows, _ROWS):
+
+        def counted(start: int) -> list[Values]:
             part = slice(start, start + _ROWS)
             y = self.y[part].astype(np.intp)
             weights = state.weights(part)
@@ -112,9 +117,14 @@ class Columns:
                 wrong = _decided(tables, codes) != y
                 state.note(part, wrong)
                 key += wrong
-            for code, size, total in zip(codes, sizes, counts, strict=True):
+            for code, size in zip(codes, sizes, strict=True):
                 code += key * size
-                total += np.bincount(code, weights, total.size)
+            return [np.asarray(np.bincount(c, weights, t.size), float) for c, t in zip(codes, counts, strict=True)]
+
+        # blocks are added in their order, so that the sums are the same for any number of threads
+        for found in in_threads(counted, range(0, self.rows, _ROWS), self.jobs):
+            for total, own in zip(counts, found, strict=True):
+                total += own
         return [np.asarray(total.reshape(classes, 2, -1)) for total in counts]
 
     def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +46,7 @@ class Asked:
         self._variables: dict[str, Variable] = {}
         self._table: Table | None = None
         self._absent: set[str] = set()
+        self._lock = Lock()
         self._read: tuple[Mapping[str, Variable], tuple[_Codes, int] | None] | None = None
 
     def log_joint(self, network: Network) -> Values:
@@ -53,12 +55,14 @@ class Asked:
         NaN in a row that is impossible for the network.
         """
         star = star_of(network, self.target) or star_mixture_of(network, self.target)
-        read = None if star is None else self._evidence(network, star.variables)
+        with self._lock:
+            read = None if star is None else self._evidence(network, star.variables)
         if star is not None and read is not None:
             found = star.scores(*read)
             found[:, (found == -np.inf).all(axis=0)] = np.nan
             return found
-        asked = self.evidence if self.single else self._shared(network)
+        with self._lock:
+            asked = self.evidence if self.single else self._shared(network)
         answer = posterior(network, self.target, asked, self.options)
         assert isinstance(answer, DiscretePosterior)
         table = answer.probabilities
