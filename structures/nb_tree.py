@@ -169,6 +169,11 @@ class _Tree:
         self.data, self.target, self.tests, self.view = data, target, tests, view
         self.columns = list(tests)
         self.leaves = leaves(root)
+        # for each column that is tested the leaves below its tests, with their parts of its range
+        self.boxes: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
+        for number, leaf in enumerate(self.leaves):
+            for place, box in leaf.boxes.items():
+                self.boxes.setdefault(place, []).append((number, box))
         self.hidden = Discrete(name, _told([self._path(leaf) for leaf in self.leaves]))
 
     def network(self) -> Network:
@@ -198,12 +203,11 @@ class _Tree:
 
     def _inside(self, table: Values, place: int) -> Values:
         """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
-        for number, leaf in enumerate(self.leaves):
-            box = leaf.boxes.get(place)
-            if box is not None and len(box) == 1:
+        for number, box in self.boxes.get(place, ()):
+            if len(box) == 1:
                 table[number] = 0.0
                 table[number, ..., box[0]] = 1.0
-            elif box is not None:
+            else:
                 table[number] = _confined(table[number], box)
         return table
 

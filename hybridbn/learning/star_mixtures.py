@@ -166,7 +166,7 @@ def star_mixture_of(network: Network, target: str) -> StarMixture | None:
     if not isinstance(root, Multinomial) or root.parents:
         return None
     variables, tables = {}, {}
-    for potential in network.potentials:
+    for potential in map(network.potential, network):
         name = potential.child.name
         if name in (target, hidden.name):
             continue
