@@ -23,8 +23,6 @@ __all__ = ["Criterion", "GainRatio", "Grown", "Tests", "Utility", "Variance", "V
 FOLDS = 5
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
-LEAST_ROWS = 2.0
-"""At least two branches have so much weight."""
 LEAST_SHARE = 0.25
 """Both sides of a cut have at least so much of the weight that a node needs to be split."""
 _CELLS = 2**18
@@ -133,8 +131,8 @@ class Tests:
     view : View
     binary : bool
         Whether intervals of numbers are cut in two; else each interval, like each state, is a branch.
-    side : float
-        Least weight on either side of a cut.
+    branch, side : float
+        At least two branches have so much weight, and either side of a cut so much.
 
     Attributes
     ----------
@@ -147,8 +145,8 @@ class Tests:
         Whether each state of each column is a branch, in their order.
     """
 
-    def __init__(self, view: View, binary: bool, side: float) -> None:
-        self.view, self.side = view, side
+    def __init__(self, view: View, binary: bool, branch: float, side: float) -> None:
+        self.view, self.branch, self.side = view, branch, side
         tests: list[tuple[int, int, int]] = []
         for column, size in enumerate(view.sizes):
             if binary and view.ordered[column]:
@@ -188,7 +186,7 @@ class Tests:
         masses : ndarray (nodes, branches)
         nodes : sequence of Grown
         """
-        least = np.where(np.repeat(self.cuts, np.diff(self.starts)) < 0, LEAST_ROWS, self.side)
+        least = np.where(np.repeat(self.cuts, np.diff(self.starts)) < 0, self.branch, self.side)
         found = self.summed((masses >= least).astype(np.intp)) >= 2
         for number, node in enumerate(nodes):
             for column in node.boxes:
@@ -217,18 +215,19 @@ class Criterion(Protocol):
         """Return the number of the best test of each node, None where none is worth while."""
 
 
-def grown(view: View, criterion: Criterion, depth: int | None, least: float, binary: bool) -> Grown:
+def grown(view: View, criterion: Criterion, depth: int | None, least: float, branch: float, binary: bool) -> Grown:
     """Grow a tree from all rows.
 
     Parameters
     ----------
     depth : greatest number of tests on the way to a leaf, None for no bound
     least : nodes of less weight are not split
+    branch : at least two branches of a test have so much weight
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
     rows, weights = np.arange(len(view.target)), view.weights.astype(float)
     root = Grown(rows, weights, view.counts(rows, np.zeros(len(rows), np.intp), weights, 1)[0])
-    tests = Tests(view, binary, max(LEAST_ROWS, LEAST_SHARE * least))
+    tests = Tests(view, binary, branch, max(branch, LEAST_SHARE * least))
     nodes, level = [root], 0
     while nodes and len(tests.columns) and (depth is None or level < depth):
         able = [node for node in nodes if len(node.rows) and node.mass >= least and not _pure(view, node)]
