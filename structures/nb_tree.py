@@ -113,6 +113,9 @@ def nb_tree(
         isinstance(max_depth, bool) or not isinstance(max_depth, int | np.integer) or max_depth < 0
     ):
         raise NetworkError(f"max_depth must be a whole number that is not negative, or None, not {max_depth!r}")
+    for option, weight in (("least", least), ("least_branch", 0.0 if least_branch is None else least_branch)):
+        if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not weight >= 0:
+            raise NetworkError(f"{option} must be a weight of rows that is not negative, not {weight!r}")
     cells = read.codes(target)
     discrete = isinstance(read.variable(target), Discrete)
     seen = cells >= 0 if discrete else ~np.isnan(cells)
