@@ -38,7 +38,7 @@ HALF = 0.5 - 1e-12
 """An error of one half, but for rounding: what a network has on the weights that its own errors led to."""
 
 
-_DRAWS = 2**20
+_DRAWS = 2**16
 """Of a bootstrap sample at a time."""
 
 
