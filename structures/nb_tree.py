@@ -85,7 +85,7 @@ def nb_tree(
 
     In the tables of a leaf below a test, a state that none of its rows has is as probable in all classes, so it tells nothing about the class. An estimate
     such as the m-estimate by itself makes it the more probable the fewer rows a class has there, and in small leaves with many
-    attributes that would decide (it doubles the error on Ting and Zheng's DNA data).
+    attributes that would decide.
 
     References
     ----------

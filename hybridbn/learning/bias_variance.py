@@ -55,7 +55,7 @@ class BiasVariance:
         # a case's share of the classes: one class after the other, as all together would be large
         shares = [(codes == code).mean(axis=0) for code in range(len(classes))]
         bias = sum(float((((own == code) - share) ** 2).mean()) for code, share in enumerate(shares)) / 2
-        variance = (1 - sum(float((share**2).mean()) for share in shares)) / 2
+        variance = max((1 - sum(float((share**2).mean()) for share in shares)) / 2, 0.0)
         errors = (codes != own).mean(axis=1)
         return cls(float(errors.mean()), bias, variance, errors)
 
