@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
-from hybridbn.fitting.counts import joint_counts
 from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
+from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -21,12 +19,14 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.tree_growth import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
-from hybridbn.variables import Continuous, Discrete, Variable
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["nb_tree"]
 
 INTERVALS = 8
 """Of a number column, for tests in a tree with a continuous target."""
+LEAST_ROWS = 2.0
+"""At least two branches have so much weight, unless it is said how much."""
 
 
 def nb_tree(
@@ -38,6 +38,7 @@ def nb_tree(
     max_depth: int | None = None,
     criterion: Criterion | None = None,
     least: float = 30.0,
+    least_branch: float | None = None,
     binary: bool | None = None,
     name: str | None = None,
 ) -> Network:
@@ -60,6 +61,9 @@ def nb_tree(
         Which test is best, and when none is worth while; the last one is for a continuous target and its default.
     least : float
         Nodes of less weight are not split.
+    least_branch : float, optional
+        At least two branches of a test have so much weight. By default as much as a node that is split where the gain ratio
+        decides, as in C4.5, on which Ting and Zheng's tree is built; and 2 otherwise.
     binary : bool, optional
         Cut numbers in two at a test, and let the attribute count in the leaf within its part of the range. Otherwise
         each interval is a branch, like each state of a category. By default numbers are cut in two for a continuous target.
@@ -78,6 +82,10 @@ def nb_tree(
     equal frequency for a continuous one (and, by utility, where that criterion finds none). While growing, a row whose tested cell is missing goes down all branches with their shares
     of its weight (C4.5). A branch without rows takes its densities from the nearest node above that has some; every leaf
     keeps some mass. There is no pruning.
+
+    In the tables of a leaf below a test, a state that none of its rows has is as probable in all classes, so it tells nothing about the class. An estimate
+    such as the m-estimate by itself makes it the more probable the fewer rows a class has there, and in small leaves with many
+    attributes that would decide.
 
     References
     ----------
@@ -105,10 +113,16 @@ def nb_tree(
         isinstance(max_depth, bool) or not isinstance(max_depth, int | np.integer) or max_depth < 0
     ):
         raise NetworkError(f"max_depth must be a whole number that is not negative, or None, not {max_depth!r}")
+    for option, weight in (("least", least), ("least_branch", 0.0 if least_branch is None else least_branch)):
+        if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not weight >= 0:
+            raise NetworkError(f"{option} must be a weight of rows that is not negative, not {weight!r}")
     cells = read.codes(target)
     discrete = isinstance(read.variable(target), Discrete)
     seen = cells >= 0 if discrete else ~np.isnan(cells)
-    read = read.take(np.flatnonzero(seen & (read.table.weights > 0)))
+    if read.weights is not None:
+        seen &= read.weights > 0
+    if not seen.all():
+        read = read.take(np.flatnonzero(seen))
     if not len(read.table):
         raise TableError(f"no row of positive weight has a value of {target!r}")
     if criterion is None:
@@ -116,8 +130,11 @@ def nb_tree(
     tests = {column: _test_variable(read, column, isinstance(criterion, Utility)) for column in read.attributes}
     view = _view(read, tests)
     binary = not discrete if binary is None else binary
-    root = grown(view, criterion, None if max_depth is None else int(max_depth), float(least), binary)
-    return _Tree(read, target, name, tests, root, binary).network()
+    if least_branch is None:
+        least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
+    depth = None if max_depth is None else int(max_depth)
+    root = grown(view, criterion, depth, float(least), float(least_branch), binary)
+    return _Tree(read, target, name, tests, view, root).network()
 
 
 def _test_variable(data: Prepared, column: str, always: bool) -> Discrete:
@@ -148,7 +165,7 @@ def _view(data: Prepared, tests: Mapping[str, Discrete]) -> View:
         own = data.codes(column)
         if not isinstance(data.variable(column), Discrete):
             own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
-        codes.append(own.astype(np.intp))
+        codes.append(own)
     return View(
         codes,
         [len(variable) for variable in tests.values()],
@@ -163,21 +180,60 @@ class _Tree:
     """A grown tree on its way to a network."""
 
     def __init__(
-        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], root: Grown, binary: bool
+        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], view: View, root: Grown
     ) -> None:
-        self.data, self.target, self.tests, self.binary = data, target, tests, binary
+        self.data, self.target, self.tests, self.view = data, target, tests, view
         self.columns = list(tests)
         self.leaves = leaves(root)
+        # for each column that is tested the leaves below its tests, with their parts of its range
+        self.boxes: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
+        for number, leaf in enumerate(self.leaves):
+            for place, box in leaf.boxes.items():
+                self.boxes.setdefault(place, []).append((number, box))
         self.hidden = Discrete(name, _told([self._path(leaf) for leaf in self.leaves]))
 
     def network(self) -> Network:
         """Return the network."""
         mass = np.array([_mass(leaf) for leaf in self.leaves])
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
-        potentials.append(self._joined(self.target, lambda leaf: self._fitted(leaf, self.target, ())))
-        for place, column in enumerate(self.columns):
-            potentials.append(self._joined(column, lambda leaf, p=place: self._attribute(leaf, p)))  # type: ignore[misc]
+        counts = _counts_of(self.leaves, self.view)
+        target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
+        if isinstance(target, Discrete) and type(fitter) is MultinomialFitter:
+            own = Multinomial(target, (self.hidden,), table=fitter.tables(counts[:, :, -1]))
+            potentials += [own, *(self._counted(place, counts, own.table) for place in range(len(self.columns)))]
+        else:
+            potentials.append(self._joined(self.target, lambda leaf: self._fitted(leaf, self.target, ())))
+            potentials += [self._uncounted(place) for place in range(len(self.columns))]
         return Network(potentials)
+
+    def _counted(self, place: int, counts: Values, classes: Values) -> Potential:
+        """Return the densities of an attribute in all leaves: as one table where they are tables of what was counted."""
+        column = self.columns[place]
+        variable, target = self.data.variable(column), self.data.variable(self.target)
+        fitter = self.data.fitter(column, (self.target,))
+        own = counts[:, :, slice(*self.view.starts[place : place + 2])]
+        if not (isinstance(variable, Discrete) and type(fitter) is MultinomialFitter and own.any(axis=(1, 2)).all()):
+            return self._uncounted(place)
+        below = np.array([bool(leaf.boxes) for leaf in self.leaves])
+        unseen = ~own.any(axis=1, keepdims=True) & below[:, None, None]
+        table = fitter.tables(own)
+        if unseen.any():
+            table = _untelling(table, unseen, classes)
+        assert isinstance(target, Discrete)
+        return Multinomial(variable, (self.hidden, target), table=self._inside(table, place))
+
+    def _uncounted(self, place: int) -> Potential:
+        return self._joined(self.columns[place], lambda leaf: self._attribute(leaf, place))
+
+    def _inside(self, table: Values, place: int) -> Values:
+        """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
+        for number, box in self.boxes.get(place, ()):
+            if len(box) == 1:
+                table[number] = 0.0
+                table[number, ..., box[0]] = 1.0
+            else:
+                table[number] = _confined(table[number], box)
+        return table
 
     def _path(self, leaf: Grown) -> str:
         parts = []
@@ -204,26 +260,21 @@ class _Tree:
         variable = self.data.variable(column)
         parents = (self.target,) if len(box) > 1 else ()
         if isinstance(variable, Discrete):
-            return self._confined(leaf, variable, parents, box)
+            if len(box) == 1:
+                return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
+            table = self._fitted(leaf, column, parents).potential.table  # type: ignore[attr-defined]
+            given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
+            return Case(Multinomial(variable, given, table=_confined(table, box)))
         low, high = _interval(self.tests[column], box)
         found = self._fitted(leaf, column, parents)
         return Case(found.potential, low, high)
-
-    def _confined(self, leaf: Grown, variable: Discrete, parents: tuple[str, ...], box: NDArray[np.intp]) -> Case:
-        if len(box) == 1:
-            return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
-        table = self._fitted(leaf, variable.name, parents).potential.table  # type: ignore[attr-defined]
-        inside = np.zeros_like(table)
-        inside[..., box] = table[..., box]
-        given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
-        return Case(Multinomial(variable, given, table=inside / inside.sum(axis=-1, keepdims=True)))
 
     def _fitted(self, leaf: Grown, column: str, parents: tuple[str, ...]) -> Case:
         """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
         node: Grown | None = leaf
         failure: TableError | None = None
         while node is not None:
-            if node.weights.sum() > 0:
+            if node.mass > 0:
                 try:
                     return Case(self._learned(node, column, parents))
                 except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
@@ -235,18 +286,8 @@ class _Tree:
     def _learned(self, node: Grown, column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
-        fitter: Fitter = self.data.fitter(column, parents)
-        if type(fitter) is MultinomialFitter and all(isinstance(v, Discrete) for v in variables):
-            return fitter.potential(self._counted(node, names, variables))
         rows = self.data.table.select(names).take(node.rows).with_weights(node.weights)
-        return fitter.fit(rows, variables[-1], tuple(variables[:-1]))
-
-    def _counted(self, node: Grown, names: tuple[str, ...], variables: list[Variable]) -> MultinomialStatistics:
-        sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
-        counts = joint_counts([self.data.codes(name)[node.rows] for name in names], sizes, node.weights)
-        return MultinomialStatistics(
-            child=variables[-1], parents=tuple(variables[:-1]), total=float(counts.sum()), counts=counts
-        )
+        return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
 
     def _joined(self, column: str, make: Callable[[Grown], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
@@ -280,6 +321,53 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     """Return the interval of numbers that some neighboring states of a discretized variable stand for."""
     edges = (-np.inf, *(variable.cuts or ()), np.inf)
     return float(edges[box[0]]), float(edges[box[-1] + 1])
+
+
+def _counts_of(found: list[Grown], view: View) -> Values:
+    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `View.counts`.
+
+    They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
+    """
+    counts = np.stack([leaf.counts for leaf in found])
+    starts, sizes = view.starts, np.append(np.diff(view.starts), 1)
+    lacking = np.add.reduceat(counts.sum(axis=1), starts, axis=1) <= 0
+    for number in np.flatnonzero(lacking.any(axis=1)):
+        node, empty = found[number].above, lacking[number]
+        while node is not None and empty.any():
+            places = np.repeat(empty, sizes)
+            counts[number][:, places] = node.counts[:, places]
+            empty = np.add.reduceat(counts[number].sum(axis=0), starts) <= 0
+            node = node.above
+    return counts
+
+
+def _untelling(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Values:
+    """Make some states as probable in all classes as they are on the whole; the other states keep their proportions.
+
+    Parameters
+    ----------
+    table : ndarray (leaves, classes, states)
+    unseen : ndarray of bool (leaves, 1, states)
+    classes : ndarray (leaves, classes)
+
+    Examples
+    --------
+    >>> table = np.array([[[0.5, 0.4, 0.1], [0.2, 0.6, 0.2]]])
+    >>> _untelling(table, np.array([[[False, False, True]]]), np.array([[0.5, 0.5]])).round(3)
+    array([[[0.472, 0.378, 0.15 ],
+            [0.213, 0.638, 0.15 ]]])
+    """
+    common = np.where(unseen, (classes[:, None] @ table), 0.0)
+    kept = np.where(unseen, 0.0, table)
+    scale = (1 - common.sum(axis=-1, keepdims=True)) / kept.sum(axis=-1, keepdims=True)
+    return np.asarray(common + kept * scale)
+
+
+def _confined(table: Values, box: NDArray[np.intp]) -> Values:
+    """Return probabilities given that the state is one of some (..., states)."""
+    inside = np.zeros_like(table)
+    inside[..., box] = table[..., box]
+    return np.asarray(inside / inside.sum(axis=-1, keepdims=True))
 
 
 def _mass(leaf: Grown) -> float:

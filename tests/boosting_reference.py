@@ -37,15 +37,17 @@ def decide(model, x: NDArray[np.intp]) -> NDArray[np.intp]:
     return logs.argmax(axis=1)
 
 
-def adaboost_m1(x, y, sizes, k, rounds, rng=None):
-    """Return models, votes, errors and the weights after each round; starts anew by `rng` where it must."""
+def adaboost_m1(x, y, sizes, k, rounds, rng=None, most=10**9):
+    """Return models, votes, errors and the weights after each round; starts anew by `rng` where it must, so many times at most."""
     n = len(y)
     w = np.ones(n)
     models, votes, errors, weights = [], [], [], []
-    while len(models) < rounds:
+    starts = 0
+    while len(models) < rounds and starts <= most:
         model = naive_bayes(x, y, sizes, k, w)
         wrong = decide(model, x) != y
         e = w[wrong].sum() / n
+        starts += e >= 0.5 - 1e-12 or e == 0
         if e >= 0.5 - 1e-12:
             w = np.bincount(rng.integers(0, n, n), minlength=n).astype(float)
             continue

@@ -191,6 +191,43 @@ def test_variance_splits_where_the_mean_jumps():
     assert stats.norm(5, 1).cdf(net.posterior("y", {"g": "m"}).mean()) == pytest.approx(0.5, abs=0.1)
 
 
+def test_two_branches_of_a_leveled_tree_hold_as_much_as_a_node_that_is_split():
+    rng = np.random.default_rng(0)
+    # 25 rows tell the class for sure, and another column of two halves tells it a little
+    few, kind = np.where(np.arange(145) < 25, "p", "q"), np.array(["x", "z"])[np.arange(145) % 2]
+    y = np.where(few == "p", 1, rng.random(145) < np.where(kind == "x", 0.3, 0.5)).astype(int)
+    data = {"few": few, "kind": kind, "y": np.array(["n", "p"])[y]}
+    for options, tested in (({}, "kind: "), ({"least_branch": 20}, "few: "), ({"least_branch": 73}, "all")):
+        states = nb_tree(data, "y", max_depth=1, **options).variable("y leaf").states
+        assert all(state.startswith(tested) for state in states)
+    assert len(nb_tree(data, "y", max_depth=1, least=73).variable("y leaf")) == 1
+    with pytest.raises(hb.NetworkError, match="least_branch must be"):
+        nb_tree(data, "y", max_depth=1, least_branch=-1)
+    with pytest.raises(hb.NetworkError, match="least must be"):
+        nb_tree(data, "y", max_depth=1, least="many")
+
+
+def test_a_state_that_no_row_of_a_leaf_has_tells_nothing_about_the_class():
+    rng = np.random.default_rng(0)
+    side = np.repeat(["l", "r"], 100)
+    y = np.where(rng.random(200) < np.where(side == "l", 0.05, 0.9), "p", "n")
+    other = np.where((side == "l") & (rng.random(200) < 0.5), "only left", rng.choice(["u", "v"], 200))
+    data = {"side": side, "other": other, "y": y}
+    net = nb_tree(data, "y", max_depth=1)
+    assert net.variable("y leaf").states == ("side: l", "side: r")
+    without, unseen = (net.posterior("y", {"side": "r", **more})["p"] for more in ({}, {"other": "only left"}))
+    assert unseen == pytest.approx(without, abs=1e-12)
+    assert net.posterior("y", {"side": "r", "other": "u"})["p"] != pytest.approx(without, abs=1e-6)
+    table, classes = net.potential("other").table, net.potential("y").table
+    np.testing.assert_allclose(table.sum(axis=-1), 1, atol=1e-12)
+    # the share of each state in a leaf is that of the estimate, which has no state without any
+    plain = naive_bayes({name: column[side == "r"] for name, column in data.items()}, "y")
+    assert (classes[1] @ table[1])[net.variable("other").code("only left")] > 0
+    seen = [net.variable("other").code(state) for state in ("u", "v")]
+    own = table[1][:, seen] / table[1][:, seen].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(own, plain.potential("other").table, atol=0.01)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [({"max_depth": -1}, "max_depth"), ({"max_depth": True}, "max_depth"), ({"name": "a"}, "has a column 'a'")],

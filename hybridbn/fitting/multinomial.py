@@ -66,10 +66,21 @@ class MEstimate:
 
     def __call__(self, counts: Values) -> Values:
         """Return the table of probabilities for a table of counts, the child last."""
+        return np.asarray(self.each(counts[None])[0])
+
+    def each(self, counts: Values) -> Values:
+        """Return the tables of probabilities for several tables of counts (tables, ..., states), each with a prior of its own.
+
+        Examples
+        --------
+        >>> first, second = np.array([[3.0, 1.0], [0.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 5.0]])
+        >>> (MEstimate(2).each(np.stack([first, second])) == np.stack([MEstimate(2)(first), MEstimate(2)(second)])).all()
+        np.True_
+        """
         prior = np.full(counts.shape[-1], 1 / counts.shape[-1])
-        if not self.uniform and counts.ndim > 1:
-            margin = counts.reshape(-1, len(prior)).sum(axis=0)
-            prior = (margin + self.m * prior) / (margin.sum() + self.m)
+        if not self.uniform and counts.ndim > 2:
+            margin = counts.sum(axis=tuple(range(1, counts.ndim - 1)), keepdims=True)
+            prior = (margin + self.m * prior) / (margin.sum(axis=-1, keepdims=True) + self.m)
         return cast(Values, (counts + self.m * prior) / (counts.sum(axis=-1, keepdims=True) + self.m))
 
 
@@ -197,6 +208,12 @@ class MultinomialFitter(Fitter):
         (own, *others), weights, total = observed(table, child, parents)
         counts = joint_counts([*others, own], sizes, weights)
         return MultinomialStatistics(child=child, parents=parents, total=total, counts=counts)
+
+    def tables(self, counts: Values) -> Values:
+        """Return the tables of probabilities for several tables of counts (tables, ..., states), each estimated by itself."""
+        if isinstance(self.estimate, MEstimate):
+            return self.estimate.each(counts)
+        return np.stack([self.estimate(table) for table in counts])
 
     def potential(self, statistics: Any) -> Multinomial:
         """Return the table of probabilities."""

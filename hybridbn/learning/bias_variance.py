@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.learning.jobs import checked_jobs, in_processes
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Values
 
@@ -37,6 +38,27 @@ class BiasVariance:
     variance: float
     errors: Values
 
+    @classmethod
+    def of(cls, truth: Any, predicted: Any) -> Self:
+        """Take the error of predictions apart: classes (cases,), and those given to the cases in each cross-validation (repeats, cases).
+
+        Examples
+        --------
+        >>> BiasVariance.of(["a", "b"], [["a", "a"], ["a", "b"]])
+        <error 0.25 = bias 0.125 + variance 0.125>
+        """
+        labels, found = np.asarray(truth), np.asarray(predicted)
+        if labels.ndim != 1 or found.ndim != 2 or found.shape[1] != len(labels) or not found.size:
+            raise TableError(f"predicted must be (repeats, cases) for as many cases as truth has, not {found.shape}")
+        classes, places = np.unique(np.concatenate([labels, found.ravel()]), return_inverse=True)
+        own, codes = places[: len(labels)], places[len(labels) :].reshape(found.shape)
+        # a case's share of the classes: one class after the other, as all together would be large
+        shares = [(codes == code).mean(axis=0) for code in range(len(classes))]
+        bias = sum(float((((own == code) - share) ** 2).mean()) for code, share in enumerate(shares)) / 2
+        variance = max((1 - sum(float((share**2).mean()) for share in shares)) / 2, 0.0)
+        errors = (codes != own).mean(axis=1)
+        return cls(float(errors.mean()), bias, variance, errors)
+
     def __repr__(self) -> str:
         return f"<error {self.error:.4g} = bias {self.bias:.4g} + variance {self.variance:.4g}>"
 
@@ -50,6 +72,7 @@ def bias_variance(
     folds: int = 3,
     stratified: bool = False,
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> BiasVariance:
     r"""Take a classifier's error apart into bias and variance (Kohavi and Wolpert, 1996; eq. 5 of Ting and Zheng, 2003).
 
@@ -74,6 +97,9 @@ def bias_variance(
         Whether each fold gets about the same share of each class.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes.
+    n_jobs : int, optional
+        Processes among which the folds are shared (-1: as many as there are processors); the result is the same for any number, unless
+        the classifier draws random numbers from a state that lasts from one fit to the next.
 
     Returns
     -------
@@ -97,34 +123,31 @@ def bias_variance(
             raise TableError(f"{name} must be a whole number of at least {least}, not {number!r}")
     if folds > len(labels):
         raise TableError(f"{len(labels)} rows can't be put into {folds} folds")
-    make = _maker(classifier)
+    if not _is_classifier(classifier) and not callable(classifier):
+        raise TableError(
+            f"a classifier has fit and predict, or makes one when it is called; {classifier!r:.80} does neither"
+        )
     classes, truth = np.unique(labels, return_inverse=True)
     rng = np.random.default_rng(random_state)
-    shares = np.zeros((len(labels), len(classes)))
-    errors = np.zeros(repeats)
-    for repeat in range(repeats):
-        for training, test in _folds(truth, folds, stratified, rng):
-            model = make()
-            fitted = model.fit(_taken(X, training), _taken(y, training))
-            found = (model if fitted is None else fitted).predict(_taken(X, test))
-            codes = _codes(np.asarray(found), classes)
-            errors[repeat] += (codes != truth[test]).sum() / len(labels)
-            shares[test, codes] += 1 / repeats
-    indicators = truth[:, None] == np.arange(len(classes))
-    bias = float(((indicators - shares) ** 2).sum(axis=1).mean() / 2)
-    variance = float((1 - (shares**2).sum(axis=1)).mean() / 2)
-    return BiasVariance(float(errors.mean()), bias, variance, errors)
+    jobs = checked_jobs(n_jobs)
+    parts = [part for _ in range(repeats) for part in _folds(truth, folds, stratified, rng)]
+    predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
+    found = in_processes(_predicted, (classifier, X, y), parts, jobs, "the classifier and its data")
+    for place, ((_, test), own) in enumerate(zip(parts, found, strict=True)):
+        predicted[place // folds, test] = classes[_codes(own, classes)]
+    return BiasVariance.of(labels, predicted)
 
 
-def _maker(classifier: Any) -> Callable[[], Any]:
-    if hasattr(classifier, "fit") and hasattr(classifier, "predict") and not isinstance(classifier, type):
-        return lambda: copy.deepcopy(classifier)
-    if callable(classifier):
-        made: Callable[[], Any] = classifier
-        return made
-    raise TableError(
-        f"a classifier has fit and predict, or makes one when it is called; {classifier!r:.80} does neither"
-    )
+def _is_classifier(classifier: Any) -> bool:
+    return hasattr(classifier, "fit") and hasattr(classifier, "predict") and not isinstance(classifier, type)
+
+
+def _predicted(given: tuple[Any, Any, Any], part: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[Any]:
+    """Return the classes of the rows to test on, by a classifier that learned from the others."""
+    (classifier, X, y), (training, test) = given, part
+    model = copy.deepcopy(classifier) if _is_classifier(classifier) else classifier()
+    fitted = model.fit(_taken(X, training), _taken(y, training))
+    return np.asarray((model if fitted is None else fitted).predict(_taken(X, test)))
 
 
 def _folds(

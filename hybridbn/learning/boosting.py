@@ -31,6 +31,7 @@ from hybridbn.learning.boosting_rounds import (
 )
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.ensemble_scores import Asked, scores
+from hybridbn.learning.jobs import checked_jobs
 from hybridbn.network import Network
 from hybridbn.table import Table
 from hybridbn.variables import Codes, Discrete, Values, shorten
@@ -57,6 +58,7 @@ def boost(
     max_restarts: int | None = None,
     progress: bool | Callable[[Round], Any] = False,
     random_state: Any = 0,
+    n_jobs: int | None = None,
     tolerance: float = TOLERANCE,
     max_bytes: float = MAX_BYTES,
 ) -> Ensemble:
@@ -105,6 +107,9 @@ def boost(
         Called with a `Round` after each round; True draws a bar.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes: for bootstrap samples and held-out rows.
+    n_jobs : int, optional
+        Threads that share a pass over the rows where naive Bayes over discrete columns is boosted (-1: as many as there are processors). One round
+        needs the last, so nothing else runs at the same time; the result is the same for any number.
     tolerance, max_bytes : float
         Of posteriors, as in `Network.posterior`.
 
@@ -137,6 +142,7 @@ def boost(
     """
     rng = np.random.default_rng(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
+    jobs = checked_jobs(n_jobs)
     table = read_for(data, weights, build)
     variable = _target_of(table, target, algorithm)
     table = _counting(table, target)
@@ -170,7 +176,7 @@ def boost(
             fitters = _counters(found, target)
             if fitters is not None:
                 codes = {name: table.column(name) for name in found if name != target}
-                columns = Columns({n: _discrete(found[n]) for n in codes}, codes, variable, table.column(target))
+                columns = Columns({n: _discrete(found[n]) for n in codes}, codes, variable, table.column(target), jobs)
                 boost_counts(columns, fitters, base, record, rng)
                 return _ensemble(record, target, algorithm)
     own = potentials if _keeps_own(build, potentials) else chosen
@@ -185,7 +191,7 @@ def boost(
 
 def _ensemble(record: Record, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:
     networks, votes, errors = record.finished()
-    return Ensemble(tuple(networks), np.array(votes), target, algorithm, np.array(errors), record.restarts)
+    return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), record.restarts)
 
 
 # --- the two algorithms over any builder ----------------------------------------------------------------------------

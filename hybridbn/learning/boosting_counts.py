@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
 from hybridbn.learning.boosting_weights import Bits, Floats, State
+from hybridbn.learning.jobs import in_threads
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Discrete, Values
@@ -54,6 +56,8 @@ class Columns:
         ``-1`` where a cell is missing.
     target : Discrete
     target_codes : integer array (rows,)
+    jobs : int
+        Threads that share a pass.
     """
 
     def __init__(
@@ -62,8 +66,9 @@ class Columns:
         codes: Mapping[str, NDArray[Any]],
         target: Discrete,
         target_codes: NDArray[Any],
+        jobs: int = 1,
     ) -> None:
-        self.variables, self.target = variables, target
+        self.variables, self.target, self.jobs = variables, target, jobs
         self.y = target_codes.astype(np.min_scalar_type(len(target)))
         self.rows = len(self.y)
         self.groups: list[_Group] = []
@@ -101,7 +106,8 @@ class Columns:
         classes = len(self.target)
         sizes = [math.prod(group.sizes) for group in self.groups]
         counts: list[Values] = [np.zeros(2 * classes * size) for size in sizes]
-        for start in range(0, self.rows, _ROWS):
+
+        def counted(start: int) -> list[Values]:
             part = slice(start, start + _ROWS)
             y = self.y[part].astype(np.intp)
             weights = state.weights(part)
@@ -111,9 +117,14 @@ class Columns:
                 wrong = _decided(tables, codes) != y
                 state.note(part, wrong)
                 key += wrong
-            for code, size, total in zip(codes, sizes, counts, strict=True):
+            for code, size in zip(codes, sizes, strict=True):
                 code += key * size
-                total += np.bincount(code, weights, total.size)
+            return [np.asarray(np.bincount(c, weights, t.size), float) for c, t in zip(codes, counts, strict=True)]
+
+        # blocks are added in their order, so that the sums are the same for any number of threads
+        for found in in_threads(counted, range(0, self.rows, _ROWS), self.jobs):
+            for total, own in zip(counts, found, strict=True):
+                total += own
         return [np.asarray(total.reshape(classes, 2, -1)) for total in counts]
 
     def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:
@@ -125,33 +136,53 @@ class Columns:
 
     def learned(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
-    ) -> tuple[Network, list[Values]]:
-        """Return the network of counts (classes, cells) by group, and for each group its tables of log probabilities.
+    ) -> tuple[Learned, list[Values]]:
+        """Return the tables of probabilities of counts (classes, cells) by group, and for each group its tables of log probabilities.
 
-        The tables are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
+        The latter are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
         """
-        classes = len(self.target)
-        prior = fitters[self.target.name].potential(_statistics(self.target, (), counts[0].sum(axis=1)))
-        potentials: list[Multinomial] = [prior]
-        tables: list[Values] = []
+        classes, target = len(self.target), self.target.name
+        prior = fitters[target].tables(counts[0].sum(axis=1)[None])[0]
+        found, tables = {target: prior}, []
         with np.errstate(divide="ignore"):
-            start = np.log(prior.table)[:, None]
+            start = np.log(prior)[:, None]
             for group, table in zip(self.groups, counts, strict=True):
                 logs = start
                 for name, margin in zip(group.names, _margins(table, group.sizes), strict=True):
-                    variable = self.variables[name]
-                    states, size = len(variable), margin.shape[1]
-                    own = margin if states == size else np.ascontiguousarray(margin[:, :states])
-                    potential = fitters[name].potential(_statistics(variable, (self.target,), own))
-                    potentials.append(potential)
-                    terms = np.log(potential.table)
+                    states, size = len(self.variables[name]), margin.shape[1]
+                    own = margin[:, :states]
+                    if not own.any():
+                        refuse_empty(_statistics(self.variables[name], self.target, own))
+                    found[name] = fitters[name].tables(own[None])[0]
+                    terms = np.log(found[name])
                     if states < size:
                         # the state of a missing cell, which comes last, adds nothing
                         terms = np.hstack([terms, np.zeros((classes, 1))])
                     logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
                 tables.append(logs)
                 start = np.zeros((classes, 1))
-        return Network(potentials), _odds(tables) if classes == 2 else tables
+        return Learned(self.target, self.variables, found), _odds(tables) if classes == 2 else tables
+
+
+def _statistics(child: Discrete, parent: Discrete, counts: Values) -> MultinomialStatistics:
+    return MultinomialStatistics(child=child, parents=(parent,), total=float(counts.sum()), counts=counts)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Naive Bayes as tables, and as a network when it is called."""
+
+    target: Discrete
+    variables: Mapping[str, Discrete]
+    tables: Mapping[str, Values]
+
+    def __call__(self) -> Network:
+        """Return the network."""
+        prior = Multinomial(self.target, table=self.tables[self.target.name])
+        attributes = self.variables.items()
+        return Network(
+            [prior, *(Multinomial(variable, (self.target,), table=self.tables[name]) for name, variable in attributes)]
+        )
 
 
 def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
@@ -171,10 +202,6 @@ def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
         found.append(np.ones(cube.shape[1]) @ cube)
         counts = cube @ np.ones(size)
     return found[::-1]
-
-
-def _statistics(child: Discrete, parents: tuple[Discrete, ...], counts: Values) -> MultinomialStatistics:
-    return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
 
 
 def _odds(tables: list[Values]) -> list[Values]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.learning.members import Member, Members
 from hybridbn.network import Network
 from hybridbn.variables import Codes, Values
 
@@ -37,7 +38,7 @@ HALF = 0.5 - 1e-12
 """An error of one half, but for rounding: what a network has on the weights that its own errors led to."""
 
 
-_DRAWS = 2**20
+_DRAWS = 2**16
 """Of a bootstrap sample at a time."""
 
 
@@ -222,11 +223,11 @@ class Record:
     max_restarts: int
     progress: Callable[[Round], Any] | None = None
     stopping: Stopping | None = None
-    networks: list[Network] = field(default_factory=list)
+    networks: list[Member] = field(default_factory=list)
     votes: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     restarts: int = 0
-    spare: tuple[Network, float] | None = None
+    spare: tuple[Member, float] | None = None
     capped: bool = False
 
     @property
@@ -235,17 +236,20 @@ class Record:
         full = len(self.networks) >= self.rounds or (self.stopping is not None and self.stopping.enough)
         return not full and not self.capped
 
-    def add(self, network: Network, error: float, vote: float, weights: Callable[[], Values]) -> None:
-        """Keep a network."""
+    def add(self, network: Member, error: float, vote: float, weights: Callable[[], Values]) -> None:
+        """Keep a network, made or not."""
+        if not isinstance(network, Network) and (self.stopping or self.progress):
+            network = network()
         self.networks.append(network)
         self.votes.append(vote)
         self.errors.append(error)
-        held_out = None if self.stopping is None else self.stopping.add(network, vote)
-        if self.progress is not None:
-            number = len(self.networks)
-            self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
+        if isinstance(network, Network):
+            held_out = None if self.stopping is None else self.stopping.add(network, vote)
+            if self.progress is not None:
+                number = len(self.networks)
+                self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
 
-    def reject(self, network: Network, error: float) -> None:
+    def reject(self, network: Member, error: float) -> None:
         """Note a network that is thrown away; the very first is kept in case that there is no other."""
         if self.spare is None:
             self.spare = (network, error)
@@ -258,7 +262,7 @@ class Record:
         else:
             self.restarts += 1
 
-    def finished(self) -> tuple[list[Network], list[float], list[float]]:
+    def finished(self) -> tuple[Members, list[float], list[float]]:
         """Return networks, votes and errors, warning where the restarts came to an end."""
         if self.capped:
             warnings.warn(
@@ -270,9 +274,9 @@ class Record:
             )
         if not self.networks and self.spare is not None:
             network, error = self.spare
-            return [network], [1.0], [error]
+            return Members([network]), [1.0], [error]
         kept = len(self.networks) if self.stopping is None else self.stopping.best
-        return self.networks[:kept], self.votes[:kept], self.errors[:kept]
+        return Members(self.networks[:kept]), self.votes[:kept], self.errors[:kept]
 
 
 def show_bar(done: Round) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -15,6 +15,8 @@ from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
 from hybridbn.learning.ensemble_scores import Asked, scores, softmax
+from hybridbn.learning.jobs import checked_jobs, in_threads
+from hybridbn.learning.members import Members
 from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
 from hybridbn.network import Network
 from hybridbn.potentials.base import frozen
@@ -66,7 +68,7 @@ class Ensemble:
     ('yes', <posterior of 'c': 'no': 0.2689, 'yes': 0.7311>)
     """
 
-    networks: tuple[Network, ...]
+    networks: Sequence[Network]
     votes: Values
     target: str
     algorithm: Literal["m1", "real"] = "m1"
@@ -74,11 +76,14 @@ class Ensemble:
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "networks", tuple(self.networks))
+        # those of `boost` are made when they are asked for, and right
+        learned = isinstance(self.networks, Members)
+        if not learned:
+            object.__setattr__(self, "networks", tuple(self.networks))
         object.__setattr__(self, "votes", frozen(np.asarray(self.votes, dtype=np.float64)))
         if self.errors is not None:
             object.__setattr__(self, "errors", frozen(np.asarray(self.errors, dtype=np.float64)))
-        if not self.networks or not all(isinstance(network, Network) for network in self.networks):
+        if not self.networks or not (learned or all(isinstance(network, Network) for network in self.networks)):
             raise NetworkError("an ensemble needs at least one network, and nothing but networks")
         if self.algorithm not in ("m1", "real"):
             raise NetworkError(f"algorithm must be 'm1' or 'real', not {self.algorithm!r}")
@@ -90,7 +95,7 @@ class Ensemble:
         if not (np.isfinite(self.votes) & (self.votes > 0)).all():
             raise NetworkError(f"votes must be positive numbers, not {self.votes!r:.200}")
         variable = self.variable
-        for number, network in enumerate(self.networks):
+        for number, network in enumerate(() if learned else self.networks):
             if self.target not in network or network.variable(self.target) != variable:
                 raise NetworkError(
                     f"network {number} of the ensemble does not have {self.target!r} as the first one has it"
@@ -126,9 +131,16 @@ class Ensemble:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def scores(self, evidence: Any = None, *, tolerance: float = TOLERANCE, max_bytes: float = MAX_BYTES) -> Values:
+    def scores(
+        self,
+        evidence: Any = None,
+        *,
+        tolerance: float = TOLERANCE,
+        max_bytes: float = MAX_BYTES,
+        n_jobs: int | None = None,
+    ) -> Values:
         """Return the scores of the classes, (rows, classes), or (classes,) for a mapping: their differences are log-odds."""
-        *_, last = self._staged(evidence, Options(tolerance, "raise", max_bytes))
+        last = _last(self._staged(evidence, Options(tolerance, "raise", max_bytes), n_jobs))
         return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
 
     def posterior(
@@ -138,9 +150,13 @@ class Ensemble:
         tolerance: float = TOLERANCE,
         impossible: str = "raise",
         max_bytes: float = MAX_BYTES,
+        n_jobs: int | None = None,
     ) -> DiscretePosterior:
-        """Return the posterior of the class given evidence, a mapping or a table, as `Network.posterior` does."""
-        *_, last = self._staged(evidence, Options(tolerance, impossible, max_bytes))
+        """Return the posterior of the class given evidence, a mapping or a table, as `Network.posterior` does.
+
+        The members may be asked in `n_jobs` threads at the same time (-1: as many as there are processors), with the same result.
+        """
+        last = _last(self._staged(evidence, Options(tolerance, impossible, max_bytes), n_jobs))
         return self._posterior(last, evidence)
 
     def staged_posterior(
@@ -150,24 +166,32 @@ class Ensemble:
         tolerance: float = TOLERANCE,
         impossible: str = "raise",
         max_bytes: float = MAX_BYTES,
+        n_jobs: int | None = None,
     ) -> Iterator[DiscretePosterior]:
         """Yield the posteriors after one network, after two, and so on."""
-        for total in self._staged(evidence, Options(tolerance, impossible, max_bytes)):
+        for total in self._staged(evidence, Options(tolerance, impossible, max_bytes), n_jobs):
             yield self._posterior(total.copy(), evidence)
 
-    def classify(self, evidence: Any = None, *, tolerance: float = TOLERANCE, max_bytes: float = MAX_BYTES) -> Any:
+    def classify(
+        self,
+        evidence: Any = None,
+        *,
+        tolerance: float = TOLERANCE,
+        max_bytes: float = MAX_BYTES,
+        n_jobs: int | None = None,
+    ) -> Any:
         """Return the class with the highest score: a state for a mapping, an array for a table."""
-        return self.posterior(evidence, tolerance=tolerance, max_bytes=max_bytes).mode()
+        return self.posterior(evidence, tolerance=tolerance, max_bytes=max_bytes, n_jobs=n_jobs).mode()
 
     predict = classify
 
-    def _staged(self, evidence: Any, options: Options) -> Iterator[Values]:
+    def _staged(self, evidence: Any, options: Options, n_jobs: int | None) -> Iterator[Values]:
         """Yield the scores (classes, rows) after each network; the same array, growing."""
         asked, real = Asked(self.target, evidence, options), self.algorithm == "real"
         total: Values | None = None
         possible: Any = False
-        for network, vote in zip(self.networks, self.votes, strict=True):
-            found = asked.log_joint(network)
+        answers = in_threads(asked.log_joint, self.networks, checked_jobs(n_jobs))
+        for found, vote in zip(answers, self.votes, strict=True):
             possible = possible | ~np.isnan(found[0])
             own = scores(found, float(vote), real)
             total = own if total is None else np.add(total, own, out=total)
@@ -324,3 +348,11 @@ class Ensemble:
         if not isinstance(found, cls):
             raise TableError(f"{os.fspath(path)!r} holds a network, not an ensemble; read it with hybridbn.load")
         return found
+
+
+def _last(found: Iterator[Values]) -> Values:
+    """Return the last of several arrays, keeping one at a time."""
+    last = next(found)
+    for array in found:
+        last = array
+    return last

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.queries import Options, posterior
+from hybridbn.learning.star_mixtures import star_mixture_of
 from hybridbn.learning.stars import star_of
 from hybridbn.network import Network
 from hybridbn.table import Table
 from hybridbn.variables import Values, Variable
 
 __all__ = ["Asked", "scores", "softmax"]
+
+_Codes: TypeAlias = dict[str, NDArray[Any]]
 
 _LEAST = 1e-300
 """What a probability of zero counts as where logarithms are added up."""
@@ -41,21 +46,23 @@ class Asked:
         self._variables: dict[str, Variable] = {}
         self._table: Table | None = None
         self._absent: set[str] = set()
-        self._read: tuple[dict[str, Variable], Evidence] | None = None
+        self._lock = Lock()
+        self._read: tuple[Mapping[str, Variable], tuple[_Codes, int] | None] | None = None
 
     def log_joint(self, network: Network) -> Values:
         """Return logarithms of the classes' probabilities (classes, rows) but for a term that is the same for all classes.
 
         NaN in a row that is impossible for the network.
         """
-        star = star_of(network, self.target)
-        read = None if star is None else self._evidence(network)
+        star = star_of(network, self.target) or star_mixture_of(network, self.target)
+        with self._lock:
+            read = None if star is None else self._evidence(network, star.variables)
         if star is not None and read is not None:
-            codes = {name: finding.values for name, finding in read.findings.items()}
-            found = star.scores(codes, read.rows)
+            found = star.scores(*read)
             found[:, (found == -np.inf).all(axis=0)] = np.nan
             return found
-        asked = self.evidence if self.single else self._shared(network)
+        with self._lock:
+            asked = self.evidence if self.single else self._shared(network)
         answer = posterior(network, self.target, asked, self.options)
         assert isinstance(answer, DiscretePosterior)
         table = answer.probabilities
@@ -74,14 +81,15 @@ class Asked:
             self._variables = {name: self._variables[name] for name in self._table.names}
         return self._table
 
-    def _evidence(self, network: Network) -> Evidence | None:
-        """Read the evidence for a star; None where it says more than values."""
-        wanted = {variable.name: variable for variable in network.variables}
-        if self._read is None or self._read[0] != wanted:
+    def _evidence(self, network: Network, attributes: Mapping[str, Variable]) -> tuple[_Codes, int] | None:
+        """Read the evidence for a star as codes, and the number of rows; None where it says more than values of the attributes."""
+        if self._read is None or self._read[0] != attributes:
             asked = self.evidence if self.single else self._shared(network)
-            self._read = wanted, EvidenceReader(network, asked, [self.target]).evidence()
-        read = self._read[1]
-        return read if all(finding.plain for finding in read.findings.values()) else None
+            findings = EvidenceReader(network, asked, [self.target]).evidence()
+            plain = all(finding.plain and name in attributes for name, finding in findings.findings.items())
+            codes = {name: finding.values for name, finding in findings.findings.items()}
+            self._read = attributes, (codes, findings.rows) if plain else None
+        return self._read[1]
 
 
 def scores(log_joint: Values, vote: float, real: bool) -> Values:

@@ -90,7 +90,7 @@ def star_of(network: Network, target: str) -> Star | None:
     assert isinstance(own, Multinomial)
     variables, logs = {}, {}
     with np.errstate(divide="ignore"):
-        for potential in network.potentials:
+        for potential in map(network.potential, network):
             if potential.parents and isinstance(potential, Multinomial):
                 variables[potential.child.name] = potential.child
                 logs[potential.child.name] = np.log(potential.table.T)
@@ -107,7 +107,7 @@ def why_no_star(network: Network, target: str) -> str:
     >>> why_no_star(net, "a"), why_no_star(net, "b")
     ('', "the target 'b' has the parent 'a'")
     """
-    for potential in network.potentials:
+    for potential in map(network.potential, network):
         name = potential.child.name
         parents = [parent.name for parent in potential.parents]
         if name == target and parents:

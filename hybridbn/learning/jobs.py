@@ -1,0 +1,104 @@
+"""Work shared among threads or processes, with results in the order of what was asked: the same for any number of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from hybridbn.errors import TableError
+
+__all__ = ["checked_jobs", "in_processes", "in_threads"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def checked_jobs(n_jobs: Any) -> int:
+    """Return how many jobs run at the same time: None is one, -1 as many as there are processors, -2 one less.
+
+    Examples
+    --------
+    >>> checked_jobs(None), checked_jobs(3), checked_jobs(-1) >= 1
+    (1, 3, True)
+    >>> checked_jobs(0)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: n_jobs must be a whole number that is not zero (-1: all processors), or None, not 0
+    """
+    if n_jobs is None:
+        return 1
+    try:
+        number = int(n_jobs)
+    except (TypeError, ValueError):
+        number = 0
+    if isinstance(n_jobs, bool) or number == 0 or number != n_jobs:
+        raise TableError(
+            f"n_jobs must be a whole number that is not zero (-1: all processors), or None, not {n_jobs!r:.80}"
+        )
+    return number if number > 0 else max((os.cpu_count() or 1) + 1 + number, 1)
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
+    """Yield the results of a function in the order of the items, few of which are under way at a time.
+
+    Examples
+    --------
+    >>> list(in_threads(str, range(5), 2))
+    ['0', '1', '2', '3', '4']
+    """
+    if jobs == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from _ordered(pool, function, items, jobs)
+
+
+def in_processes(
+    function: Callable[[Any, Item], Result], shared: Any, items: Iterable[Item], jobs: int, what: str
+) -> Iterator[Result]:
+    """Yield the results of a function of something shared and an item, in the order of the items.
+
+    Parameters
+    ----------
+    function : a function of a module, called with what is shared and an item
+    shared : sent to each process once
+    what : str
+        What can't be sent, in the error.
+    """
+    if jobs == 1:
+        yield from (function(shared, item) for item in items)
+        return
+    try:
+        packed = pickle.dumps((function, shared))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TableError(
+            f"{what} can't be sent to other processes ({error}); define it at the top of a module, or give n_jobs=1"
+        ) from error
+    with ProcessPoolExecutor(jobs, initializer=_begin, initargs=(packed,)) as pool:
+        yield from _ordered(pool, _work, items, jobs)
+
+
+_SHARED: list[Any] = []
+
+
+def _begin(packed: bytes) -> None:
+    _SHARED[:] = [pickle.loads(packed)]  # what the same call packed
+
+
+def _work(item: Any) -> Any:
+    function, shared = _SHARED[0]
+    return function(shared, item)
+
+
+def _ordered(pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) > 2 * jobs:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
