@@ -31,8 +31,10 @@ Candidate: TypeAlias = tuple[Callable[..., Network], Any]
 ENOUGH = 4000
 """Candidates are compared on so many rows at most."""
 TOLERANCE = 1e-6
-CLEAR = 2.0
-"""A candidate that is behind the best by so many standard errors of the difference is not tried on further folds."""
+CLEAR, NEAR = 2.0, 1.0
+"""A candidate that is behind the best by so many standard errors of the difference is not tried on further folds; is not as good."""
+FINALISTS, ENOUGH_TO_HALVE = 2, 60
+"""From so many rows on, after each fold half of the candidates go on, but no fewer than these."""
 TREES = 20
 
 
@@ -54,9 +56,9 @@ def automatic(
     data, target, potentials, weights : as in `naive_bayes`
         With "auto" families are chosen too; otherwise builders only, unless a candidate names its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
-        By default naive Bayes, TAN and selective naive Bayes over mixtures of truncated exponentials, kernels, normal
+        In order of preference, see below. By default naive Bayes, TAN and selective naive Bayes over mixtures of truncated exponentials, kernels, normal
         densities and tables, as far as the columns give reason; for a discrete target naive Bayes trees, for a number a
-        linear regression, a model tree, and twenty model trees in one network.
+        first twenty model trees in one network, a single one and a linear regression.
     loss : callable, optional
         `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth) that returns a
         number for each row.
@@ -71,8 +73,12 @@ def automatic(
 
     Notes
     -----
-    The comparison takes 4,000 rows at most. A candidate that can't be built from the data does not take part, and one that is worse than the
-    best by more than two standard errors of the difference after some folds is not tried on the others.
+    For a discrete target the least loss decides. Squared errors of few rows tell less, so for a number the first candidate is taken that is
+    not behind the best by more than a standard error of the difference.
+
+    The comparison takes 4,000 rows at most. A candidate that can't be built from the data does not take part. One that is behind
+    the best by more than two standard errors after some folds is not tried on the others, nor is the worse half once sixty rows
+    have been predicted (a race with successive halving).
 
     Examples
     --------
@@ -80,7 +86,7 @@ def automatic(
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
     >>> net.graph["chosen"], len(net.graph["losses"]) > 3
-    ('tan, gaussian', True)
+    ('model_tree trees=20, gaussian', True)
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
@@ -96,14 +102,16 @@ def automatic(
     seen = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
     losses: dict[str, float] = {}
     failures: list[HybridBNError] = []
+    preferred: list[str] = []
     if len(seen) >= 2 * folds and len(listed) > 1:
         chosen = rng.permutation(seen)[:ENOUGH]
         race = _Race(read, target, loss, chosen, dealt(cells[chosen], folds, rng))
         losses = race.run(listed)
         failures = race.failures
+        preferred = [] if discrete else race.near[:1]
         if not losses:
             raise failures[0]
-    order = sorted(listed, key=lambda c: losses.get(_named(*c), np.inf))
+    order = sorted(listed, key=lambda c: (_named(*c) not in preferred, losses.get(_named(*c), np.inf)))
     for builder, family in order:
         try:
             network = builder(table, target, family)
@@ -123,6 +131,8 @@ class _Race:
         self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
         self.weights = data.table.weights[rows]
         self.failures: list[HybridBNError] = []
+        self.near: list[str] = []
+        """Who is not behind the best by more than a standard error, in their order."""
 
     def run(self, candidates: Sequence[Candidate]) -> dict[str, float]:
         """Return the mean losses; of one that left early the best one's and the mean difference on the rows it was tried on."""
@@ -136,12 +146,14 @@ class _Race:
                 except HybridBNError as error:
                     self.failures.append(error)
                     del running[name], found[name]
-            for name in self._behind({name: found[name] for name in running}, self.parts <= part):
+            for name in self._leaving({name: found[name] for name in running}, self.parts <= part):
                 del running[name]
         if not running:
             return {}
-        means = {name: self._mean(found[name], np.isfinite(found[name])) for name in running}
+        everywhere = np.ones(len(self.rows), dtype=bool)
+        means = {name: self._mean(found[name], everywhere) for name in running}
         best = min(means, key=means.__getitem__)
+        self.near = [name for name in running if not self._behind(found[name] - found[best], everywhere, NEAR)]
         for name, own in found.items():
             if name not in running:
                 means[name] = means[best] + self._mean(own - found[best], np.isfinite(own))
@@ -162,29 +174,34 @@ class _Race:
         # a row that is impossible under the network counts as much as the worst of the others
         return np.where(np.isfinite(found), found, np.max(found[np.isfinite(found)], initial=0.0))
 
-    def _behind(self, found: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
-        """Return who is worse than the best by more than so many standard errors of the difference."""
+    def _leaving(self, found: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
+        """Return who is clearly worse than the best; where there are rows enough, all but the best half leave."""
         if not found:
             return []
-        shares = self.weights[rows] / self.weights[rows].sum()
-        best = min(found, key=lambda name: float(shares @ found[name][rows]))
-        behind = []
-        for name, own in found.items():
-            difference = own[rows] - found[best][rows]
-            mean = float(shares @ difference)
-            if mean > CLEAR * float(np.sqrt(shares**2 @ (difference - mean) ** 2)):
-                behind.append(name)
-        return behind
+        means = {name: self._mean(own, rows) for name, own in found.items()}
+        ranked = sorted(means, key=means.__getitem__)
+        kept = max(FINALISTS, -(-len(ranked) // 2)) if np.count_nonzero(rows) >= ENOUGH_TO_HALVE else len(ranked)
+        return [
+            name
+            for place, name in enumerate(ranked)
+            if place >= kept or self._behind(found[name] - found[ranked[0]], rows, CLEAR)
+        ]
+
+    def _behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
+        """Tell whether a difference of losses is above zero by more than so many standard errors."""
+        shares, values = self.weights[rows] / self.weights[rows].sum(), difference[rows]
+        mean = float(shares @ values)
+        return mean > errors * float(np.sqrt(shares**2 @ (values - mean) ** 2))
 
     def _mean(self, values: Values, rows: NDArray[np.bool_]) -> float:
         return float(self.weights[rows] @ values[rows] / self.weights[rows].sum())
 
 
 def _varies(table: Table, name: str) -> bool:
-    """Tell whether a column of numbers has two values; builders refuse those that have one, which happens in parts of a table."""
+    """Tell whether a column has two numbers, or a state that occurs twice; builders may refuse others, which parts of a table may have."""
     column = table.column(name)
     if table.is_discrete(name):
-        return bool((column >= 0).any())
+        return bool(np.bincount(column[column >= 0]).max(initial=0) > 1)
     seen = column[~np.isnan(column)]
     return len(seen) > 0 and bool((seen != seen[0]).any())
 
@@ -203,8 +220,9 @@ def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
             found.append((selective_naive_bayes, family) if family == "kernel" else (tan, family))
         if discrete and (family in ("gaussian", "multinomial") or len(families) == 1):
             found.append((nb_tree, family))
-        if not discrete and data.attributes and (family == "gaussian" or len(families) == 1):
-            found += [(regression, family), (model_tree, family), (partial(model_tree, trees=TREES), family)]
+    if not discrete and data.attributes:
+        family = "gaussian" if len(families) > 1 else potentials
+        found = [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *found]
     return found
 
 

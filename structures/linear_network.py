@@ -36,8 +36,8 @@ def linear_network(
     ----------
     regressors : Regressors
     coefficients : ndarray (leaves, 1 + regressors)
-        Of the standardized regressors.
-    variances : ndarray (leaves,)
+        Of the standardized regressors, in the target's unit.
+    variances : ndarray (leaves,), in the square of the target's unit
     noise : Noise
     leaf : Boxes, optional
         Without it there is one leaf.
@@ -46,11 +46,14 @@ def linear_network(
     assert data.target is not None
     target = data.variable(data.target)
     assert isinstance(target, Continuous)
-    slopes = coefficients[:, 1:] / regressors.scales
-    intercept = coefficients[:, 0] - slopes @ regressors.centers
+    effects = np.array([name in regressors.effects for name in regressors.names], dtype=bool)
+    # effects are in the target's unit already
+    slopes = coefficients[:, 1:] / regressors.scales * np.where(effects, 1.0, regressors.unit)
+    lifted = np.where(effects, regressors.unit, 1.0) * regressors.centers
+    intercept = coefficients[:, 0] * regressors.unit - slopes @ lifted
     taken = set(data.roles) | ({leaf.child.name} if leaf is not None else set())
     useful = np.abs(slopes).max(axis=0, initial=0.0) > 0
-    total = variances[:, None] * noise.factors
+    total = regressors.unit**2 * variances[:, None] * noise.factors
     parents: list[Continuous] = []
     potentials: list[Potential] = list(regressors.potentials)
     spent = np.zeros(len(variances))
@@ -67,7 +70,7 @@ def linear_network(
         squares = slopes[:, place] ** 2
         own = OWN_SHARE / kinds * float((total.min(axis=1)[squares > 0] / squares[squares > 0]).min())
         spent += squares * own
-        effect = regressors.effects[name]
+        effect = regressors.effects[name] * regressors.unit
         potentials.append(LinearGaussian(node, (variable,), intercept=effect, variance=np.full(len(effect), own)))
         parents.append(node)
     hidden: list[Discrete] = []

@@ -24,7 +24,7 @@ from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["model_tree"]
 
-INTERVALS = 16
+INTERVALS = 24
 """Of a number column, between which tests cut."""
 RIDGES = (8.0, 2.0, 0.5)
 """How strongly the regressions of nodes are drawn to those above, the strongest first."""
@@ -84,7 +84,7 @@ def model_tree(
     -----
     The regression of a node is drawn towards that of the node above as if a few more rows spoke for that, which is what smoothing does in M5.
     The strength and the depth are those of the least squared error on held-out rows (ten folds for one tree, the rows that
-    a sample lacks for several). A test cuts a number in two between sixteen intervals, or the states of a category
+    a sample lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category
     ordered by the mean of the target. At most three number columns, one of them with missing cells, and four categories are tested: those
     that lower the squared error most.
     The variances are scaled, and the errors' shape is learned, on held-out rows.
@@ -231,9 +231,7 @@ class _Forest:
         """Put the leaves of all trees into one node."""
         sizes = [test.size for test in self.tests]
         found = [
-            (number, node, box)
-            for number, tree in enumerate(trees)
-            for node, box in leaves_at(tree, depth, sizes)
+            (number, node, box) for number, tree in enumerate(trees) for node, box in leaves_at(tree, depth, sizes)
         ]
         used = [i for i in range(len(self.tests)) if any(box[i] != (0, sizes[i]) for _, _, box in found)]
         labels = []

@@ -39,8 +39,10 @@ class Regressors:
         The attributes' own densities, in the table's order.
     names : tuple of str
         The columns that have a say, one regressor each.
+    unit : float
+        What the target is measured in: about its standard deviation.
     effects : mapping from discrete columns to ndarray (states,)
-        What a state adds to the target.
+        What a state adds to the target, in its unit.
     numbers : ndarray (rows, regressors)
         Standardized; missing cells are filled with what the other attributes lead to expect.
     centers, scales : ndarray (regressors,)
@@ -54,6 +56,7 @@ class Regressors:
     data: Prepared
     potentials: tuple[Potential, ...]
     names: tuple[str, ...]
+    unit: float
     effects: Mapping[str, Values]
     numbers: Values
     centers: Values
@@ -65,9 +68,9 @@ class Regressors:
 
     @property
     def target(self) -> Values:
-        """The target of each row."""
+        """The target of each row, in its unit."""
         assert self.data.target is not None
-        return np.asarray(self.data.codes(self.data.target), dtype=np.float64)
+        return np.asarray(self.data.codes(self.data.target) / self.unit, dtype=np.float64)
 
     @property
     def weights(self) -> Values:
@@ -98,7 +101,9 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
     read = read.take(np.flatnonzero(~np.isnan(read.codes(target)) & (read.table.weights > 0)))
     read = replace(read, roles={name: _normal(read, name) for name in read.roles})
     if len(read.table) < 3:
-        raise TableError(f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}")
+        raise TableError(
+            f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}"
+        )
     return read
 
 
@@ -107,7 +112,11 @@ def regressors_of(data: Prepared) -> Regressors:
     potentials, filled = _attributes(data)
     assert data.target is not None
     target = data.codes(data.target)
-    blocks, groups, used = [], [], []
+    # a power of two, so that nothing is rounded
+    unit = 2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max()))
+    blocks: list[Values] = []
+    groups: list[int] = []
+    used: list[str] = []
     for name, block in filled.items():
         centered = block - data.table.weights @ block / data.table.weights.sum()
         spread = np.sqrt(data.table.weights @ centered**2 / data.table.weights.sum())
@@ -119,8 +128,8 @@ def regressors_of(data: Prepared) -> Regressors:
         blocks.append(centered)
         used.append(name)
     columns = np.concatenate([np.empty((len(target), 0)), *blocks], axis=1)
-    whole = sparse_ridge(columns, target, data.table.weights, np.array(groups, dtype=np.intp))
-    return _coded(data, potentials, filled, tuple(used), whole)
+    whole = sparse_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
+    return _coded(data, potentials, filled, tuple(used), whole, float(unit))
 
 
 def _coded(
@@ -129,6 +138,7 @@ def _coded(
     filled: Mapping[str, Values],
     used: tuple[str, ...],
     whole: Ridge,
+    unit: float,
 ) -> Regressors:
     """Make one standardized number of each column that has a say."""
     weights, place = data.table.weights / data.table.weights.sum(), 0
@@ -160,6 +170,7 @@ def _coded(
         data,
         potentials,
         tuple(names),
+        unit,
         effects,
         (matrix - centers) / scales,
         centers,
@@ -199,7 +210,7 @@ def _filled(network: Network, data: Prepared, name: str, names: list[str]) -> Va
     if len(holes):
         posterior = network.posterior(name, data.table.select(names).take(holes), tolerance=TOLERANCE, impossible="nan")
         whole[holes] = posterior.probabilities if isinstance(variable, Discrete) else posterior.mean()[:, None]
-    return whole
+    return np.asarray(whole)
 
 
 def _normal(data: Prepared, name: str) -> Role:

@@ -66,9 +66,13 @@ class Boxes(Potential):
     ) -> None:
         checked = checked_parents(child, parents)
         if not isinstance(child, Discrete):
-            raise NetworkError(f"{child.name!r} is continuous; the child of Boxes is discrete: its states are the boxes")
+            raise NetworkError(
+                f"{child.name!r} is continuous; the child of Boxes is discrete: its states are the boxes"
+            )
         if len(sides) != len(checked):
-            raise NetworkError(f"{child.name!r}: give the boxes' sides for each of {len(checked)} parents, not {len(sides)}")
+            raise NetworkError(
+                f"{child.name!r}: give the boxes' sides for each of {len(checked)} parents, not {len(sides)}"
+            )
         object.__setattr__(self, "child", child)
         object.__setattr__(self, "parents", checked)
         made = tuple(_checked_side(child, parent, side) for parent, side in zip(checked, sides, strict=True))
@@ -88,7 +92,7 @@ class Boxes(Potential):
         if values.ndim == along + 1:
             values = values[..., None]
         index = wanted.reshape((1,) * along + wanted.shape)
-        shape = np.broadcast_shapes(values.shape[:along] + (1, values.shape[-1]), index.shape)
+        shape = np.broadcast_shapes((*values.shape[:along], 1, values.shape[-1]), index.shape)
         wide = np.broadcast_to(values, (*shape[:along], values.shape[along], shape[-1]))
         return np.take_along_axis(wide, np.broadcast_to(index, shape), axis=along), 0.0
 
@@ -132,9 +136,7 @@ class Boxes(Potential):
     @property
     def has_zeros(self) -> bool:
         """Whether a point may be outside of a box."""
-        return any(
-            bool((~side).any()) if side.dtype == bool else bool(np.isfinite(side).any()) for side in self.sides
-        )
+        return any(bool((~side).any()) if side.dtype == bool else bool(np.isfinite(side).any()) for side in self.sides)
 
     # -- simulation and files -------------------------------------------------------------------------------------
 
@@ -185,5 +187,7 @@ def _checked_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray
         return frozen(array, bool)
     if not (array[:, 0] < array[:, 1]).all():
         where = int(np.argmin(array[:, 0] < array[:, 1]))
-        raise NetworkError(f"{what} must be intervals whose low end is below the high one; box {where} has {array[where].tolist()}")
+        raise NetworkError(
+            f"{what} must be intervals whose low end is below the high one; box {where} has {array[where].tolist()}"
+        )
     return frozen(array)
