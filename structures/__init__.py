@@ -12,8 +12,10 @@ from hybridbn.structures.clusters import class_clusters
 from hybridbn.structures.hill_climb import hill_climb
 from hybridbn.structures.kdb import kdb
 from hybridbn.structures.mixture import mixture
+from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
+from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import selective_naive_bayes
 from hybridbn.structures.tan import tan
 
@@ -24,8 +26,10 @@ __all__ = [
     "hill_climb",
     "kdb",
     "mixture",
+    "model_tree",
     "naive_bayes",
     "nb_tree",
+    "regression",
     "selective_naive_bayes",
     "tan",
 ]

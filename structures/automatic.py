@@ -8,16 +8,20 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.preparing import Prepared, prepared
+from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, dealt, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
-from hybridbn.variables import Discrete
+from hybridbn.table import Table
+from hybridbn.variables import Discrete, Values
 
 __all__ = ["Candidate", "automatic"]
 
@@ -27,6 +31,11 @@ Candidate: TypeAlias = tuple[Callable[..., Network], Any]
 ENOUGH = 4000
 """Candidates are compared on so many rows at most."""
 TOLERANCE = 1e-6
+CLEAR, NEAR = 2.0, 1.0
+"""A candidate that is behind the best by so many standard errors of the difference is not tried on further folds; is not as good."""
+FINALISTS, ENOUGH_TO_HALVE = 2, 60
+"""From so many rows on, after each fold half of the candidates go on, but no fewer than these."""
+TREES = 20
 
 
 def automatic(
@@ -47,8 +56,9 @@ def automatic(
     data, target, potentials, weights : as in `naive_bayes`
         With "auto" families are chosen too; otherwise builders only, unless a candidate names its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
-        By default naive Bayes, TAN, selective naive Bayes and naive Bayes trees over mixtures of truncated exponentials, kernels, normal
-        densities and tables, as far as the columns give reason.
+        In order of preference, see below. By default naive Bayes, TAN and selective naive Bayes over mixtures of truncated exponentials, kernels, normal
+        densities and tables, as far as the columns give reason; for a discrete target naive Bayes trees, for a number a
+        first twenty model trees in one network, a single one and a linear regression.
     loss : callable, optional
         `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth) that returns a
         number for each row.
@@ -63,7 +73,12 @@ def automatic(
 
     Notes
     -----
-    The comparison takes 4,000 rows at most. A candidate that can't be built from the data does not take part.
+    For a discrete target the least loss decides. Squared errors of few rows tell less, so for a number the first candidate is taken that is
+    not behind the best by more than a standard error of the difference.
+
+    The comparison takes 4,000 rows at most. A candidate that can't be built from the data does not take part. One that is behind
+    the best by more than two standard errors after some folds is not tried on the others, nor is the worse half once sixty rows
+    have been predicted (a race with successive halving).
 
     Examples
     --------
@@ -71,7 +86,7 @@ def automatic(
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
     >>> net.graph["chosen"], len(net.graph["losses"]) > 3
-    ('tan, gaussian', True)
+    ('model_tree trees=20, gaussian', True)
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
@@ -87,17 +102,16 @@ def automatic(
     seen = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
     losses: dict[str, float] = {}
     failures: list[HybridBNError] = []
+    preferred: list[str] = []
     if len(seen) >= 2 * folds and len(listed) > 1:
         chosen = rng.permutation(seen)[:ENOUGH]
-        parts = dealt(cells[chosen], folds, rng)
-        for builder, family in listed:
-            try:
-                losses[_named(builder, family)] = _loss(read, target, builder, family, chosen, parts, loss)
-            except HybridBNError as error:
-                failures.append(error)
+        race = _Race(read, target, loss, chosen, dealt(cells[chosen], folds, rng))
+        losses = race.run(listed)
+        failures = race.failures
+        preferred = [] if discrete else race.near[:1]
         if not losses:
             raise failures[0]
-    order = sorted(listed, key=lambda c: losses.get(_named(*c), np.inf))
+    order = sorted(listed, key=lambda c: (_named(*c) not in preferred, losses.get(_named(*c), np.inf)))
     for builder, family in order:
         try:
             network = builder(table, target, family)
@@ -110,26 +124,86 @@ def automatic(
     raise failures[0]
 
 
-def _loss(
-    data: Prepared, target: str, builder: Callable[..., Network], family: Any, rows: Any, parts: Any, loss: Loss
-) -> float:
-    """Return the mean loss on rows that the network was not learned from."""
-    total = weight = 0.0
-    truth = data.codes(target)
-    for part in range(parts.max() + 1):
-        train, test = rows[parts != part], rows[parts == part]
+class _Race:
+    """A cross-validation that candidates leave as soon as they are clearly worse than the best one."""
+
+    def __init__(self, data: Prepared, target: str, loss: Loss, rows: Any, parts: Any) -> None:
+        self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
+        self.weights = data.table.weights[rows]
+        self.failures: list[HybridBNError] = []
+        self.near: list[str] = []
+        """Who is not behind the best by more than a standard error, in their order."""
+
+    def run(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """Return the mean losses; of one that left early the best one's and the mean difference on the rows it was tried on."""
+        found = {_named(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
+        running = dict(zip(found, candidates, strict=True))
+        for part in range(self.parts.max() + 1):
+            test = self.parts == part
+            for name in list(running):
+                try:
+                    found[name][test] = self._losses(*running[name], part)
+                except HybridBNError as error:
+                    self.failures.append(error)
+                    del running[name], found[name]
+            for name in self._leaving({name: found[name] for name in running}, self.parts <= part):
+                del running[name]
+        if not running:
+            return {}
+        everywhere = np.ones(len(self.rows), dtype=bool)
+        means = {name: self._mean(found[name], everywhere) for name in running}
+        best = min(means, key=means.__getitem__)
+        self.near = [name for name in running if not self._behind(found[name] - found[best], everywhere, NEAR)]
+        for name, own in found.items():
+            if name not in running:
+                means[name] = means[best] + self._mean(own - found[best], np.isfinite(own))
+        return {name: means[name] for name in found}
+
+    def _losses(self, builder: Callable[..., Network], family: Any, part: int) -> Values:
+        """Return the losses on rows that the network was not learned from."""
+        test = self.rows[self.parts == part]
+        training = self.data.table.take(self.rows[self.parts != part])
+        kept = [name for name in training.names if name == self.target or _varies(training, name)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is told of every fold would be told again of the whole
-            network = builder(data.table.take(train), target, family)
-            table = data.table.take(test)
+            network = builder(training.select(kept), self.target, family)
+            table = self.data.table.take(test)
             inside = table.select([name for name in table.names if name in network])
-            found = loss(network.posterior(target, inside, impossible="nan", tolerance=TOLERANCE), truth[test])
-        mine = data.table.weights[test]
+            posterior = network.posterior(self.target, inside, impossible="nan", tolerance=TOLERANCE)
+            found = self.loss(posterior, self.data.codes(self.target)[test])
         # a row that is impossible under the network counts as much as the worst of the others
-        found = np.where(np.isnan(found), np.nanmax(found, initial=0.0), found)
-        total += float(mine @ found)
-        weight += float(mine.sum())
-    return total / weight
+        return np.where(np.isfinite(found), found, np.max(found[np.isfinite(found)], initial=0.0))
+
+    def _leaving(self, found: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
+        """Return who is clearly worse than the best; where there are rows enough, all but the best half leave."""
+        if not found:
+            return []
+        means = {name: self._mean(own, rows) for name, own in found.items()}
+        ranked = sorted(means, key=means.__getitem__)
+        kept = max(FINALISTS, -(-len(ranked) // 2)) if np.count_nonzero(rows) >= ENOUGH_TO_HALVE else len(ranked)
+        return [
+            name
+            for place, name in enumerate(ranked)
+            if place >= kept or self._behind(found[name] - found[ranked[0]], rows, CLEAR)
+        ]
+
+    def _behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
+        """Tell whether a difference of losses is above zero by more than so many standard errors."""
+        shares, values = self.weights[rows] / self.weights[rows].sum(), difference[rows]
+        mean = float(shares @ values)
+        return mean > errors * float(np.sqrt(shares**2 @ (values - mean) ** 2))
+
+    def _mean(self, values: Values, rows: NDArray[np.bool_]) -> float:
+        return float(self.weights[rows] @ values[rows] / self.weights[rows].sum())
+
+
+def _varies(table: Table, name: str) -> bool:
+    """Tell whether a column has two numbers, or a state that occurs twice; builders may refuse others, which parts of a table may have."""
+    column = table.column(name)
+    if table.is_discrete(name):
+        return bool(np.bincount(column[column >= 0]).max(initial=0) > 1)
+    seen = column[~np.isnan(column)]
+    return len(seen) > 0 and bool((seen != seen[0]).any())
 
 
 def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
@@ -144,8 +218,11 @@ def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
         found.append((naive_bayes, family))
         if len(data.attributes) > 1 and not (family == "gaussian" and _costly(data)):
             found.append((selective_naive_bayes, family) if family == "kernel" else (tan, family))
-        if family in ("gaussian", "multinomial") or len(families) == 1:
-            found.append((nb_tree if discrete else partial(nb_tree, max_depth=2), family))
+        if discrete and (family in ("gaussian", "multinomial") or len(families) == 1):
+            found.append((nb_tree, family))
+    if not discrete and data.attributes:
+        family = "gaussian" if len(families) > 1 else potentials
+        found = [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *found]
     return found
 
 

@@ -9,11 +9,11 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import checked_threshold, prepared_whole
+from hybridbn.structures.preparing import Prepared, checked_threshold, prepared_whole
 from hybridbn.structures.trees import branches
 from hybridbn.variables import shorten
 
-__all__ = ["chow_liu"]
+__all__ = ["chow_liu", "tree_of"]
 
 
 def chow_liu(
@@ -62,14 +62,19 @@ def chow_liu(
     read = prepared_whole(data, potentials, weights)
     if root is not None and root not in read.attributes:
         raise NetworkError(f"root={root!r} is no column; choose one of {shorten(read.attributes)}")
-    found = Dependence(read)
+    return tree_of(read, root, checked_threshold(threshold))
+
+
+def tree_of(data: Prepared, root: str | None = None, threshold: float = 0.0) -> Network:
+    """Build the tree over all columns of data that are read already."""
+    found = Dependence(data)
     pairs = found.pairs()
-    told = dict.fromkeys(read.attributes, 0.0)
+    told = dict.fromkeys(data.attributes, 0.0)
     for pair, value in pairs.items():
         for name in pair:
             told[name] += value
     # sums are rounded as their terms are, so that their order doesn't decide between equal ones
     importance = {name: round(value, 9) for name, value in told.items()}
-    families = branches(read.attributes, pairs, importance, root, checked_threshold(threshold))
+    families = branches(data.attributes, pairs, importance, root, threshold)
     counts = found.counts([(child, *given) for child, given in families.items()])
-    return fitted(read, families, counts, found.potentials())
+    return fitted(data, families, counts, found.potentials())

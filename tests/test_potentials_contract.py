@@ -7,6 +7,7 @@ from contract import CHECKS, Example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.density import Density
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -156,6 +157,17 @@ EXAMPLES = [
         Density(Y, (X,), function=_bumps, breaks={"y": [0, 1, 2, 3, 4, 5]}, support=(0, 5)),
         {"x": [0.0, 3.0, -100.0]},
         saved=False,
+    ),
+    Example(
+        "boxes",
+        Boxes(
+            C,
+            (X, D, Z),
+            [[[-np.inf, 1], [1, np.inf], [-2, 3]], [[1, 1], [1, 0], [0, 1]], [[-1, 1], [-np.inf, 1], [0, 1]]],
+            weights=[1, 2, 1],
+        ),
+        # in one box, in two, and in none
+        {"x": [0.0, 1.0, 5.0, 1.0], "d": [1, 0, 1, 0], "z": [0.5, 0.5, 0.5, 7.0]},
     ),
     Example("density of a discrete child", Density(C, (X,), function=_logistic_states), {"x": [0.0, 7.0]}, saved=False),
 ]

@@ -74,7 +74,7 @@ class GridNaiveBayes:
 
     def __init__(self, training, target, per_state=False):
         fitter = KernelFitter(bandwidths="paper", per_state=per_state, unseen=0)
-        self.attributes = [name for name in training.names if name != target and _varies(training, name)]
+        self.attributes = [name for name in training.names if name != target and varies(training, name)]
         self.network = naive_bayes(training.select([target, *self.attributes]), target, potentials=fitter)
         self.target = target
         y = training.column(target)
@@ -113,7 +113,7 @@ class GridNaiveBayes:
         return grid[np.argmax(np.cumsum(shares, axis=0) > 0.5, axis=0)]
 
 
-def _varies(table, name):
+def varies(table, name):
     """Tell whether an attribute may say something: it has different values, not each of them just once."""
     column = table.column(name)
     if not table.is_discrete(name):
@@ -195,7 +195,7 @@ def class_regressions(per_state=False):
 
 def classification_naive_bayes(training, test, target):
     """Predict by tables of probabilities with Laplace's estimate, numbers being discretized by Fayyad and Irani's criterion."""
-    names = [name for name in training.names if name != target and _varies(training, name)]
+    names = [name for name in training.names if name != target and varies(training, name)]
     fitter = MultinomialFitter(estimate=Dirichlet(), discretizer=mdl)
     network = naive_bayes(training.select([target, *names]), target, potentials=fitter)
     return np.argmax(network.posterior(target, test.select(names)).probabilities, axis=1)

@@ -12,6 +12,7 @@ from hybridbn.potentials.base import Potential
 
 __all__ = [
     "MTE",
+    "Boxes",
     "Case",
     "Cases",
     "Density",
@@ -25,6 +26,7 @@ __all__ = [
 
 _HOMES = {
     "MTE": "mte",
+    "Boxes": "boxes",
     "Case": "cases",
     "Cases": "cases",
     "Density": "density",

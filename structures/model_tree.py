@@ -1,0 +1,281 @@
+"""Model trees: tests at the nodes and a linear regression in each leaf, as a network; one tree, or several at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import NetworkError
+from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.discretize import equal_frequency
+from hybridbn.network import Network
+from hybridbn.potentials.boxes import Boxes
+from hybridbn.structures.linear_network import linear_network, unused
+from hybridbn.structures.linear_trees import Growth, LinearNode, Rows, grown, leaves_at, predicted
+from hybridbn.structures.noise import Noise, noise_of
+from hybridbn.structures.regression import regression_network
+from hybridbn.structures.regressors import Regressors, read_for_regression, regressors_of
+from hybridbn.structures.selective import dealt
+from hybridbn.variables import Discrete, Values, Variable
+
+__all__ = ["model_tree"]
+
+INTERVALS = 24
+"""Of a number column, between which tests cut."""
+RIDGES = (8.0, 2.0, 0.5)
+"""How strongly the regressions of nodes are drawn to those above, the strongest first."""
+FOLDS = 10
+WORTHWHILE = 0.01
+"""A deeper tree, or weaker ridge, must lower the squared error on held-out rows by this share."""
+SHARE = 0.7
+"""Of the tests, tried at each node of several trees, so that these differ."""
+TESTED_NUMBERS, TESTED_CATEGORIES = 3, 4
+"""No more columns are tested, so that the leaf of a row that lacks them all can still be averaged over."""
+TESTED_WITH_HOLES = 1
+"""Nor more number columns with missing cells: each of them that a row lacks is one more dimension to integrate over."""
+PRIOR_ROWS = 3.0
+
+
+def model_tree(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    trees: int = 1,
+    max_depth: int = 4,
+    name: str | None = None,
+    random_state: Any = 0,
+) -> Network:
+    r"""Build a model tree of a number: tests at the nodes, and in each leaf a linear regression on all other columns.
+
+    As a network it has a hidden node for the leaf, which is a function of the attributes tested:
+
+    .. math:: f(y, x) = \prod_i f(x_i \mid x_{p(i)}) \sum_l P(l \mid x) f(y \mid l, x), \quad y \mid l, x \sim N(a_l + b_l x, s^2_l)
+
+    A complete row is in one leaf, so its prediction is that leaf's regression. A row whose tested cells are missing is averaged over the
+    leaves, given what is known of it. With several `trees` the leaves of all of them are the states of one
+    node, and a complete row is in one leaf of each: the density of the target is the average of the trees'.
+
+    Parameters
+    ----------
+    data, target, potentials, weights : as in `regression`
+    trees : int
+        One tree grows from all rows. Several grow from samples of the rows with replacement, and from random parts of the tests
+        at each node (bagging): less legible, and usually more exact.
+    max_depth : int
+        Greatest number of tests on the way to a leaf. The depth itself is what predicts held-out rows best; where that is 0, the
+        network is that of `regression`.
+    name : str, optional
+        Of the hidden node; by default the target's with " leaf" after it.
+    random_state : int, Generator or None
+        Deals rows to folds, and draws the samples.
+
+    Returns
+    -------
+    Network
+        As of `regression`, with the leaf before the target.
+
+    Notes
+    -----
+    The regression of a node is drawn towards that of the node above as if a few more rows spoke for that, which is what smoothing does in M5.
+    The strength and the depth are those of the least squared error on held-out rows (ten folds for one tree, the rows that
+    a sample lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category
+    ordered by the mean of the target. At most three number columns, one of them with missing cells, and four categories are tested: those
+    that lower the squared error most.
+    The variances are scaled, and the errors' shape is learned, on held-out rows.
+
+    References
+    ----------
+    Quinlan (1992), "Learning with continuous classes"; Wang & Witten (1997), "Induction of model trees for predicting continuous
+    classes"; Breiman (1996), "Bagging predictors".
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, z = rng.normal(size=(2, 400))
+    >>> net = model_tree({"x": x, "z": z, "y": np.where(x < 0, z, 5 - 2 * z) + 0.1 * rng.normal(size=400)}, "y", max_depth=1)
+    >>> [state.split()[:2] for state in net.variable("y leaf").states]
+    [['x', '<'], ['x', '>=']]
+    >>> [round(net.posterior("y", known).mean(), 1) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]
+    [1.0, 2.0]
+    """
+    read = read_for_regression(data, target, potentials, weights)
+    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    if name is not None and name in read.roles:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    regressors = regressors_of(read)
+    forest = _Forest(regressors, int(trees), int(max_depth), np.random.default_rng(random_state))
+    return forest.network(name or unused(f"{target} leaf", read.roles))
+
+
+class _Test(NamedTuple):
+    """What can be tested of a column: intervals of numbers, or states in the order of the target's means."""
+
+    column: str
+    variable: Variable
+    cuts: tuple[float, ...]
+    order: NDArray[np.intp]
+    codes: NDArray[np.intp]
+    holes: bool
+
+    @property
+    def size(self) -> int:
+        return max(len(self.cuts) + 1, len(self.order))
+
+    def side(self, low: int, high: int) -> Values:
+        """Return which numbers, or states, the codes from low to high stand for."""
+        if isinstance(self.variable, Discrete):
+            inside = np.zeros(len(self.variable))
+            inside[self.order[low:high]] = 1
+            return inside
+        edges = (-math.inf, *self.cuts, math.inf)
+        return np.array([edges[low], edges[high]])
+
+    def told(self, low: int, high: int) -> str:
+        """Say what the codes from low to high stand for."""
+        if isinstance(self.variable, Discrete):
+            return f"{self.column}: {', '.join(str(self.variable.states[i]) for i in sorted(self.order[low:high]))}"
+        first, last = self.side(low, high)
+        if first == -math.inf:
+            return f"{self.column} < {last:.6g}"
+        return f"{self.column} >= {first:.6g}" if last == math.inf else f"{self.column}: {first:.6g} to {last:.6g}"
+
+
+class _Tuned(NamedTuple):
+    """Trees, how deep they are best, and what they say of rows that they have not seen."""
+
+    ridge: float
+    depth: int
+    trees: list[LinearNode]
+    means: Values
+    variances: Values
+
+
+class _Forest:
+    """Trees on their way to a network."""
+
+    def __init__(self, regressors: Regressors, trees: int, depth: int, rng: np.random.Generator) -> None:
+        self.regressors, self.depth, self.rng = regressors, depth, rng
+        self.several = trees > 1
+        self.target, self.weights = regressors.target, regressors.weights
+        tests = [_test(regressors, name) for name in regressors.data.attributes]
+        self.tests = [test for test in tests if test.size > 1]
+        self.samples = self._samples(trees)
+
+    def network(self, name: str) -> Network:
+        """Return the network."""
+        if not self.depth or not self.tests or not self.regressors.names:
+            return regression_network(self.regressors)
+        rows = self._chosen_tests()
+        tuned = self._tuned(rows)
+        if not tuned.depth:
+            return regression_network(self.regressors)
+        noise = noise_of(self.target - tuned.means, tuned.variances, self.samples == 0, self.weights)
+        trees = tuned.trees
+        if not self.several:
+            trees = [grown(rows, self.weights, self._growth(tuned.ridge), self.rng)]
+        return self._joined(trees, tuned.depth, noise, name)
+
+    def _samples(self, trees: int) -> Values:
+        """Return the weights of the rows that trees for tuning grow from, (models, rows)."""
+        count = len(self.target)
+        if not self.several:
+            parts = dealt(self.target, min(FOLDS, count), self.rng)
+            return np.where(parts == np.arange(parts.max() + 1)[:, None], 0.0, self.weights)
+        drawn = self.rng.integers(count, size=(trees, count))
+        return np.stack([np.bincount(rows, minlength=count) for rows in drawn]) * self.weights
+
+    def _growth(self, ridge: float) -> Growth:
+        return Growth(ridge, depth=self.depth, share=SHARE if self.several else 1.0)
+
+    def _chosen_tests(self) -> Rows:
+        """Keep the tests of the columns that lower the squared error most."""
+        codes = np.stack([test.codes for test in self.tests], axis=1)
+        rows = Rows(self.regressors.numbers, self.target, codes, self.regressors.ridge)
+        gains = np.zeros(len(self.tests))
+        for weights in self.samples[:FOLDS]:
+            _count(grown(rows, weights, self._growth(RIDGES[0]), self.rng), gains)
+        order = np.argsort(-gains, kind="stable").tolist()
+        categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
+        numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
+        holed = [i for i in numbers if self.tests[i].holes][TESTED_WITH_HOLES:]
+        kept = sorted(categories + [i for i in numbers if i not in holed][:TESTED_NUMBERS])
+        self.tests = [self.tests[i] for i in kept]
+        return rows.take(kept)
+
+    def _tuned(self, rows: Rows) -> _Tuned:
+        """Return the trees, and the depth at which to cut them, that predict held-out rows best."""
+        held_out = self.samples == 0
+        seen = held_out.any(axis=0)
+        best: _Tuned | None = None
+        least = math.inf
+        for ridge in RIDGES:
+            trees = [grown(rows, weights, self._growth(ridge), self.rng) for weights in self.samples]
+            means, variances = np.stack([predicted(tree, rows, self.depth) for tree in trees], axis=1)
+            average = (means * held_out[:, None]).sum(axis=0)[:, seen] / held_out.sum(axis=0)[seen]
+            losses = (average - self.target[seen]) ** 2 @ self.weights[seen]
+            for depth, loss in enumerate(losses.tolist()):
+                if best is None or loss < least * (1 - WORTHWHILE):
+                    least, best = loss, _Tuned(ridge, depth, trees, means[:, depth], variances[:, depth])
+        assert best is not None
+        return best
+
+    def _joined(self, trees: Sequence[LinearNode], depth: int, noise: Noise, name: str) -> Network:
+        """Put the leaves of all trees into one node."""
+        sizes = [test.size for test in self.tests]
+        found = [
+            (number, node, box) for number, tree in enumerate(trees) for node, box in leaves_at(tree, depth, sizes)
+        ]
+        used = [i for i in range(len(self.tests)) if any(box[i] != (0, sizes[i]) for _, _, box in found)]
+        labels = []
+        for number, _, box in found:
+            path = "; ".join(self.tests[i].told(*box[i]) for i in used if box[i] != (0, sizes[i])) or "all"
+            labels.append(f"{number + 1}. {path}" if self.several else path)
+        leaf = Boxes(
+            Discrete(name, _distinct(labels)),
+            [self.tests[i].variable for i in used],
+            [np.stack([self.tests[i].side(*box[i]) for _, _, box in found]) for i in used],
+        )
+        coefficients = np.stack([node.coefficients for _, node, _ in found])
+        variances = np.array([node.variance for _, node, _ in found])
+        return linear_network(self.regressors, coefficients, variances, noise, leaf)
+
+
+def _test(regressors: Regressors, name: str) -> _Test:
+    data, filled = regressors.data, regressors.filled[name]
+    variable, none, holes = data.variable(name), np.empty(0, dtype=np.intp), bool(data.table.missing[name])
+    if not isinstance(variable, Discrete):
+        weights = data.table.weights if data.table.weighted else None
+        cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
+        return _Test(name, variable, cuts, none, np.searchsorted(np.array(cuts), filled[:, 0], side="right"), holes)
+    mass, mean = regressors.weights @ filled, regressors.weights @ regressors.target / regressors.weights.sum()
+    sums = (regressors.weights * regressors.target) @ filled
+    order = np.argsort((sums + PRIOR_ROWS * mean) / (mass + PRIOR_ROWS), kind="stable")
+    places = np.argsort(order)
+    return _Test(name, variable, (), order, places[np.argmax(filled, axis=1)], holes)
+
+
+def _count(node: LinearNode, gains: Values) -> None:
+    """Add to each test by how much it lowers the squared error in a tree."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if node.children:
+            gains[node.test] += max(node.residual - sum(child.residual for child in node.children), 0.0)
+            pending += node.children
+
+
+def _distinct(labels: Sequence[str]) -> tuple[str, ...]:
+    seen: dict[str, int] = {}
+    found = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        found.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return tuple(found)

@@ -1,0 +1,264 @@
+"""Linear regressions and model trees as networks: complete rows by hand, missing cells by Bayes' rule, and what networks can do."""
+
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import hybridbn as hb
+from hybridbn.potentials.boxes import Boxes
+from hybridbn.structures import model_tree, regression
+
+SEVERAL = partial(model_tree, trees=5)
+
+
+def bent(rows: int = 400, seed: int = 0, missing: float = 0.0):
+    """A target that jumps and changes its slope at x = 0, with a category that shifts it."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=(2, rows))
+    c = rng.integers(3, size=rows)
+    y = np.where(x < 0, z, 6 - 2 * z) + np.array([0.0, 2.0, -1.0])[c] + 0.2 * rng.normal(size=rows)
+    data = {"x": x, "z": z, "c": np.array(["p", "q", "r"], dtype=object)[c], "y": y}
+    for name in ("x", "z", "c"):
+        data[name][rng.random(rows) < missing] = None if name == "c" else np.nan
+    return data
+
+
+def straight(rows: int = 200, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    z = x + rng.normal(size=rows)
+    return {"x": x, "z": z, "w": rng.normal(size=rows), "y": 2 * x - z + 0.5 * rng.normal(size=rows)}
+
+
+def regression_of(net, leaf: str, data, row: int):
+    """Return mean and variance of a complete row in a leaf, from the potentials of the target and the effects."""
+    target = net.potential("y")
+    code = net.variable("y leaf").code(leaf)
+    mean, variance = target.intercept[code], target.variance[code]
+    numbers = [p for p in target.parents if isinstance(p, hb.Continuous)]
+    for parent, slope in zip(numbers, np.moveaxis(target.coefficients[code], -1, 0), strict=True):
+        if parent.name == "c effect":
+            effect = net.potential(parent.name)
+            state = net.variable("c").code(data["c"][row])
+            mean, variance = mean + slope * effect.intercept[state], variance + slope**2 * effect.variance[state]
+        else:
+            mean = mean + slope * data[parent.name][row]
+    return mean, variance
+
+
+def test_a_regression_finds_the_slopes():
+    data = straight()
+    net = regression(data, "y")
+    potential = net.potential("y")
+    found = dict(zip([p.name for p in potential.parents], potential.coefficients, strict=True))
+    design = np.column_stack((np.ones(200), data["x"], data["z"], data["w"]))
+    expected = np.linalg.lstsq(design, data["y"], rcond=None)[0]
+    np.testing.assert_allclose([found["x"], found["z"]], expected[1:3], atol=0.05)
+    assert abs(found["w"]) < 0.1
+    assert np.sqrt(potential.variance) == pytest.approx(0.5, rel=0.15)
+
+
+def test_rows_left_out_by_formula_are_rows_left_out():
+    from hybridbn.structures.ridge import _penalized, sparse_ridge
+
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(30, 4))
+    y, weights = x @ [1.0, 0.0, -1.0, 0.5] + rng.normal(size=30), rng.uniform(0.5, 2, 30)
+    found = _penalized(x, y, weights, np.ones(4))
+    for row in range(0, 30, 7):
+        kept = np.arange(30) != row
+        total = weights[kept].sum()
+        # the mean of the columns is that of all rows in the formula, which moves with the row; intercepts are free in both
+        centered, mean = x[kept] - weights[kept] @ x[kept] / total, weights[kept] @ y[kept] / total
+        stiff = (centered * weights[kept, None]).T @ centered + np.diag(found.penalties)
+        slopes = np.linalg.solve(stiff, (centered * weights[kept, None]).T @ (y[kept] - mean))
+        predicted = mean + (x[row] - weights[kept] @ x[kept] / total) @ slopes
+        assert y[row] - predicted == pytest.approx(found.residuals[row], rel=1e-9)
+    assert np.mean(sparse_ridge(x, y, weights, np.arange(4)).residuals ** 2) <= np.mean(found.residuals**2) * 1.2
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_a_complete_row_is_in_one_leaf_and_gets_its_regression(missing):
+    data = bent(missing=missing)
+    net = model_tree(data, "y")
+    fresh = bent(rows=40, seed=1)
+    rows = hb.Table(fresh).drop("y")
+    belongs = net.posterior("y leaf", rows).probabilities
+    np.testing.assert_allclose(belongs.max(axis=1), 1, atol=1e-12)
+    states = net.variable("y leaf").states
+    assert len(states) > 1
+    posterior = net.posterior("y", rows)
+    for row in range(0, 40, 9):
+        mean, variance = regression_of(net, states[belongs[row].argmax()], fresh, row)
+        if np.ndim(mean):  # two kinds of errors about the same mean
+            shares = net.potential("y noise").table
+            mean, variance = shares @ mean, shares @ variance
+        assert posterior.mean()[row] == pytest.approx(float(mean), rel=1e-9)
+        assert posterior.var()[row] == pytest.approx(float(variance), rel=1e-9)
+    error = np.sqrt(np.mean((posterior.mean() - fresh["y"]) ** 2))
+    assert error < (1.0 if missing else 0.6)
+    plain = regression(data, "y").posterior("y", rows).mean()
+    assert error < 0.5 * np.sqrt(np.mean((plain - fresh["y"]) ** 2))
+
+
+def test_several_trees_are_averaged():
+    data = bent()
+    net = SEVERAL(data, "y")
+    rows = hb.Table(bent(rows=30, seed=1)).drop("y")
+    belongs = net.posterior("y leaf", rows).probabilities
+    trees = np.array([int(state.split(".")[0]) for state in net.variable("y leaf").states])
+    for tree in range(1, 6):
+        own = belongs[:, trees == tree]
+        np.testing.assert_allclose(own.sum(axis=1), 0.2, atol=1e-12)
+        np.testing.assert_allclose(own.max(axis=1), 0.2, atol=1e-12)
+
+
+@pytest.mark.parametrize("build", [regression, model_tree, SEVERAL], ids=["regression", "tree", "trees"])
+def test_missing_cells_are_averaged_by_bayes_rule(build):
+    net = build(bent(missing=0.1), "y")
+    assert set(net.variable("c").states) == {"p", "q", "r"}
+    # c: its own table is the whole posterior, since nothing else that is known tells of it
+    known = {"x": 0.4, "z": -1.2}
+    grid = np.linspace(-4, 12, 33)
+    shares = net.posterior("c", known).probabilities
+    expected = sum(
+        share * net.posterior("y", {**known, "c": state}).pdf(grid)
+        for share, state in zip(shares, net.variable("c").states, strict=True)
+    )
+    np.testing.assert_allclose(net.posterior("y", known).pdf(grid), expected, rtol=1e-7, atol=1e-12)
+    # x: by quadrature over its density given z
+    known = {"z": -1.2, "c": "q"}
+    density = net.posterior("x", known)
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    edges = [-8.0, 8.0]
+    if "y leaf" in net:
+        edges = np.unique([-8.0, 8.0, *net.potential("y leaf").breaks("x")])
+    edges = np.unique(np.concatenate([np.linspace(a, b, 12) for a, b in itertools.pairwise(edges)]))
+    half = np.diff(edges) / 2
+    points = (edges[:-1] + half + half * nodes[:, None]).ravel()
+    mass = (half * weights[:, None]).ravel() * density.pdf(points)
+    means = net.posterior("y", hb.Table({"x": points, "z": [-1.2] * len(points), "c": ["q"] * len(points)})).mean()
+    assert net.posterior("y", known).mean() == pytest.approx(float(mass @ means / mass.sum()), abs=1e-6)
+
+
+@pytest.mark.parametrize("build", [regression, model_tree, SEVERAL], ids=["regression", "tree", "trees"])
+def test_a_batch_gives_what_single_rows_give(build, tmp_path):
+    net = build(bent(missing=0.1), "y")
+    net.check()
+    rows = hb.Table(bent(rows=12, seed=2, missing=0.25)).drop("y")
+    posterior = net.posterior("y", rows)
+    frame = rows.to_pandas()
+    for row in range(12):
+        alone = net.posterior("y", {n: v for n, v in frame.iloc[row].items() if v == v and v is not None})
+        assert alone.mean() == pytest.approx(posterior.mean()[row], abs=1e-8)
+        assert alone.quantile(0.9) == pytest.approx(posterior.quantile(0.9)[row], abs=1e-6)
+    net.save(tmp_path / "net.hbn")
+    np.testing.assert_array_equal(hb.load(tmp_path / "net.hbn").posterior("y", rows).mean(), posterior.mean())
+
+
+@pytest.mark.parametrize("build", [regression, model_tree, SEVERAL], ids=["regression", "tree", "trees"])
+def test_samples_come_from_the_network(build):
+    net = build(bent(), "y")
+    drawn = net.sample(3000, random_state=0)
+    assert np.isfinite(net.log_density(drawn)).all()
+    reached = net.posterior("y", drawn[["x", "z", "c"]])
+    uniform = np.array([reached[i].cdf(y) for i, y in enumerate(drawn["y"][:300])])
+    assert stats.kstest(uniform, "uniform").pvalue > 1e-3
+
+
+def test_intervals_hold_what_they_promise():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=600)
+    spread = np.where(x > 0, 2.0, 0.2)
+    data = {"x": x, "w": rng.normal(size=600), "y": 3 * np.abs(x) + spread * rng.standard_t(3, size=600)}
+    train, test = ({n: c[part] for n, c in data.items()} for part in (slice(300), slice(300, None)))
+    net = SEVERAL(train, "y")
+    low, high = net.posterior("y", hb.Table(test).drop("y")).interval(0.9).T
+    inside = (low < test["y"]) & (test["y"] < high)
+    assert 0.84 < inside.mean() < 0.96
+    assert (high - low)[test["x"] > 0.3].mean() > 3 * (high - low)[test["x"] < -0.3].mean()
+
+
+def test_weights_are_repetitions_where_the_ridge_is_negligible():
+    data = straight()
+    weights = np.random.default_rng(1).integers(0, 4, 200)
+    repeated = {name: np.repeat(column, weights) for name, column in data.items()}
+    first = regression(data, "y", weights=weights.astype(float)).potential("y")
+    second = regression(repeated, "y").potential("y")
+    np.testing.assert_allclose(first.coefficients, second.coefficients, atol=0.02)
+    for build in (model_tree, SEVERAL):
+        double = build(data, "y", weights=np.full(200, 2.0))
+        assert np.isfinite(double.posterior("y", hb.Table(data).drop("y")).mean()).all()
+
+
+def test_rows_without_target_and_constant_targets():
+    data = bent(rows=60)
+    data["y"][:10] = np.nan
+    shorter = {name: column[10:] for name, column in data.items()}
+    rows = hb.Table(data).drop("y")
+    np.testing.assert_array_equal(
+        model_tree(data, "y").posterior("y", rows).mean(), model_tree(shorter, "y").posterior("y", rows).mean()
+    )
+    with pytest.raises(hb.TableError, match="nothing to predict"):
+        regression({"x": [1.0, 2.0, 3.0], "y": [1.0, 1.0, 1.0]}, "y")
+
+
+@pytest.mark.parametrize("build", [regression, model_tree, SEVERAL], ids=["regression", "tree", "trees"])
+def test_odd_tables(build):
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=40)
+    tables = [
+        {"y": y},
+        {"c": ["a", "b"] * 20, "y": y},
+        {"c": ["a"] * 40, "y": y},
+        {"x": y * 1e-100, "y": y},
+        {"x": y * 1e100, "copy": y * 1e100, "y": y * 1e100},
+        {"x": np.where(np.arange(40) < 38, np.nan, y), "z": np.where(np.arange(40) > 5, np.nan, y), "y": y},
+        {"x": y[:3], "y": y[:3]},
+    ]
+    for table in tables:
+        net = build(table, "y")
+        rows = hb.Table(table)
+        found = net.posterior("y", rows.drop("y") if len(rows.names) > 1 else None)
+        assert np.isfinite(found.mean()).all()
+        assert (found.var() > 0).all() if np.ndim(found.var()) else found.var() > 0
+
+
+def test_discretized_numbers_are_categories():
+    net = model_tree(bent(), "y", {"x": "multinomial"})
+    assert net.variable("x").cuts is not None
+    assert net.posterior("y", {"x": -1.0, "z": 0.0, "c": "p"}).mean() < net.posterior("y", {"x": 1.0, "z": 0.0}).mean()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trees": 0}, "trees"),
+        ({"max_depth": -1}, "max_depth"),
+        ({"name": "x"}, "has a column 'x'"),
+        ({"target": "c"}, "predicts a number"),
+    ],
+)
+def test_bad_requests(change, message):
+    options = {"target": "y", **change}
+    with pytest.raises(hb.HybridBNError, match=message):
+        model_tree(bent(rows=60), **options)
+
+
+def test_bad_boxes():
+    x, c, leaf = hb.Continuous("x"), hb.Discrete("c", ("a", "b")), hb.Discrete("l", ("u", "v"))
+    with pytest.raises(hb.NetworkError, match="whose low end is below"):
+        Boxes(leaf, (x,), [[[0, 1], [2, 2]]])
+    with pytest.raises(hb.NetworkError, match="0 or 1"):
+        Boxes(leaf, (c,), [[[0, 1], [0, 0]]])
+    with pytest.raises(hb.NetworkError, match="the shape"):
+        Boxes(leaf, (c,), [[[0, 1]]])
+    with pytest.raises(hb.NetworkError, match="positive"):
+        Boxes(leaf, (c,), [[[0, 1], [1, 0]]], weights=[1, 0])
+    with pytest.raises(hb.NetworkError, match="each of 1 parents"):
+        Boxes(leaf, (c,), [])
+    with pytest.raises(hb.NetworkError, match="is continuous"):
+        Boxes(x, (c,), [[[0, 1], [1, 0]]])
