@@ -108,7 +108,7 @@ def test_files_that_are_not_what_they_seem(capsys: pytest.CaptureFixture[str]) -
     connection.close()
     assert "the tables are 't'" in refused(capsys, "sqlite:///t.db?table=u", "out.csv")
     assert "is the input" in refused(capsys, "sqlite:///t.db?table=t", "sqlite:///t.db?table=t")
-    assert "SQLite refuses" in refused(capsys, "sqlite:///t.db?query=DROP TABLE t", "out.csv")
+    assert "only a SELECT is allowed" in refused(capsys, "sqlite:///t.db?query=DROP TABLE t", "out.csv")
     assert "?table=name" in refused(capsys, "good.csv", "sqlite:///t.db?query=SELECT 1")
     assert "such a table already" in refused(capsys, "good.csv", "sqlite:///t.db?table=T", code=73)
 

@@ -36,12 +36,13 @@ from urllib.parse import unquote, urlsplit
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import NameTaken, replacing
 from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.relations import OutputExists, database_of
 from hybridbn.table import Table
 from hybridbn.variables import Variable
 
-__all__ = ["read_table", "write_table"]
+__all__ = ["SUFFIXES", "WEB", "OutputExists", "read_table", "write_table"]
 
-_SUFFIXES = {
+SUFFIXES = {
     ".csv": "delimited",
     ".tsv": "delimited",
     ".tab": "delimited",
@@ -54,13 +55,10 @@ _SUFFIXES = {
     ".ndjson": "jsonlines",
     ".dbc": "dbc",
 }
+"""The modules by suffix."""
 
-
-_WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
-
-
-class OutputExists(FormatError, FileExistsError):
-    """The output is there already, and `overwrite` was not asked for."""
+WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
+"""Addresses that are neither files nor databases."""
 
 
 def read_table(
@@ -184,7 +182,7 @@ def _place(path: str | os.PathLike[str]) -> Path | str:
     if text.startswith("file://"):
         return Path(unquote(urlsplit(text).path))
     if found := re.match(r"([a-zA-Z][a-zA-Z0-9+._-]+)://", text):
-        if found[1].lower() in _WEB:
+        if found[1].lower() in WEB:
             raise FormatError(f"{text!r}: only files and sqlite:///file.db?table=t can be read; download it first")
         return text
     return Path(text)
@@ -203,18 +201,17 @@ def _format_of(place: Path | str) -> str:
     suffixes = [] if isinstance(place, str) else [suffix.lower() for suffix in place.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-        if suffixes and _SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines"):
+        if suffixes and SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines"):
             return ""
     return suffixes[-1] if suffixes else ""
 
 
 def _module(place: Path | str) -> Any:
     if isinstance(place, str):
-        module = "sqlite" if place.startswith("sqlite:") else "adbc" if place.startswith("adbc+") else "database"
-        return import_module(f"hybridbn.formats.{module}")
-    name = _SUFFIXES.get(_format_of(place))
+        return database_of(place)
+    name = SUFFIXES.get(_format_of(place))
     if name is None:
-        known = ", ".join(_SUFFIXES)
+        known = ", ".join(SUFFIXES)
         raise FormatError(f"{place}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t")
     return import_module(f"hybridbn.formats.{name}")
 
