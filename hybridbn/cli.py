@@ -443,4 +443,7 @@ def _failed(text: str, code: int) -> int:
 
 def main() -> NoReturn:
     """Run the command that the process was started with."""
+    import logging
+
+    logging.getLogger().addHandler(logging.NullHandler())  # what drivers log is no message for the user
     sys.exit(run())

@@ -38,6 +38,8 @@ class DatabaseSource(TextSource):
         What the values of each column are.
     declared : mapping from str to Declared
         The types that the database has for them.
+    index : frozenset of str
+        The column that is the primary key, if it is one: it says nothing about the others.
     """
 
     family = "rows"
@@ -66,6 +68,7 @@ class DatabaseSource(TextSource):
         self.declared: Mapping[str, Declared] = relation.declared
         self.truths, self.ranges = relation.truths, dict(relation.ranges)
         self.kinds |= dict.fromkeys(self.truths, "bool")
+        self.index = frozenset(relation.key if len(relation.key) == 1 else ())
 
     def _block(self, start: int, piece: Piece) -> TextBlock:
         return DatabaseBlock(self, start, piece)

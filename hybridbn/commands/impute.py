@@ -161,7 +161,8 @@ def _look(run: _Run, model: Network | None) -> None:
     if model is not None:
         kinds = wishes_of(model) | kinds
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
-    index: frozenset[str] = frozenset(getattr(run.source, "index", ()))
+    # columns that number the rows, unless they are asked for
+    index = frozenset(getattr(run.source, "index", ())) - {*kinds, *request.include}
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as told, _named(run):

@@ -195,12 +195,17 @@ def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
             for i, name in enumerate(names)
         ]
         source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
-        query = sqlalchemy.select(*source.c).order_by(*_order(sqlalchemy, connection, address))
+        # by which the rows of two readings come in the same order
+        key = _key_of(sqlalchemy, connection, address)
+        whole = sqlalchemy.table(address.name, schema=address.schema)
+        query = sqlalchemy.select(*source.c).order_by(*(sqlalchemy.column(n, _selectable=whole) for n in key))
         if dialect == "postgresql":
             # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
             connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
         ranges = ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
-        yield Relation(names, _batches(connection.execute(query, execution_options=streaming)), declared, ranges=ranges)
+        yield Relation(
+            names, _batches(connection.execute(query, execution_options=streaming)), declared, ranges=ranges, key=key
+        )
 
 
 def _batches(result: Any) -> Iterator[list[Sequence[Any]]]:
@@ -208,11 +213,10 @@ def _batches(result: Any) -> Iterator[list[Sequence[Any]]]:
         yield rows
 
 
-def _order(sqlalchemy: Any, connection: Any, address: Address) -> list[Any]:
-    """Return the columns of the primary key, by which the rows of two readings come in the same order."""
+def _key_of(sqlalchemy: Any, connection: Any, address: Address) -> tuple[str, ...]:
+    """Return the columns of the primary key; a view has none."""
     key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
-    source = sqlalchemy.table(address.name, schema=address.schema)
-    return [sqlalchemy.column(name, _selectable=source) for name in key.get("constrained_columns") or ()]
+    return tuple(key.get("constrained_columns") or ())
 
 
 def refuse_statements(query: str) -> None:

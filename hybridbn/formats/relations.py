@@ -78,6 +78,8 @@ class Relation:
         Columns of truth values that the rows may hold as 0 and 1.
     ranges : mapping from name to (low, high)
         What the types of integers, and of numbers with so many digits, can hold.
+    key : tuple of str
+        The columns of a table's primary key.
     """
 
     names: list[str]
@@ -85,6 +87,7 @@ class Relation:
     declared: Mapping[str, Declared] = field(default_factory=dict)
     truths: frozenset[str] = frozenset()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
 
 
 class NewColumn(NamedTuple):

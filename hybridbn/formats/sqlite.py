@@ -100,19 +100,20 @@ def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
     with open(address.file, "rb"):  # a missing file is reported as one
         pass
     with _connected(address.file, "ro") as connection:
-        statement, declared = address.text, dict[str, Declared]()
+        statement, declared, key = address.text, dict[str, Declared](), tuple[str, ...]()
         if address.what == "table":
             described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
             if not described:
                 raise TableError(f"there is no table {address.text!r}; the tables are {shorten(_tables(connection))}")
             declared = {name: Declared("sqlite", text) for _, name, text, *_ in described}
+            key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
             chosen = wanted.names(list(declared))
             statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
         cursor = _executed(connection, statement)
         truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
         names = [column[0] for column in cursor.description]
-        yield Relation(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths)
+        yield Relation(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
