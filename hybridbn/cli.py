@@ -55,9 +55,9 @@ appears complete or not at all. An existing file is replaced at that moment, an 
 
 
 _CONVERT = """\
-Write a network or a table in another format, by the suffixes: networks as .hbn .bif .bif.gz .elv .xmlbif .xdsl
+Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
 .net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
-and whatever SQLAlchemy knows); .dbc tables can be read. What a format can't hold is refused by name. The output
+and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz). What a format can't hold is refused by name. The output
 appears complete or not at all. Exit codes are those of impute.
 """
 

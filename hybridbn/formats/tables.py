@@ -9,7 +9,7 @@ tab-separated          ``.tsv``, ``.tab`` (and ``.gz``)   the same
 ARFF                   ``.arff`` (and ``.gz``)            ``?`` without quotes
 Parquet                ``.parquet``, ``.pq``              null, or NaN in a number column
 Feather                ``.feather``, ``.arrow``           null, or NaN in a number column
-JSON lines             ``.jsonl``, ``.ndjson``            null, or absent from its line
+JSON lines             ``.jsonl``, ``.ndjson`` (``.gz``)  null, or absent from its line
 SQLite                 ``sqlite:///file.db?table=t``      NULL
 other databases        ``postgresql://h/b?table=t`` ...   NULL
 Elvira                 ``.dbc`` (read only)               ``?``
@@ -31,11 +31,12 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import NameTaken, replacing
+from hybridbn.formats.packing import is_packed, unpacked
 from hybridbn.formats.reading import Read, Wanted
 from hybridbn.formats.relations import OutputExists, database_of
 from hybridbn.table import Table
@@ -116,8 +117,8 @@ def read_table(
     place = _place(path)
     module = _module(place)
     try:
-        with _decompressed(place) as file:
-            read: Read = module.read(file, wanted, _format_of(place), **options)
+        file = unpacked(place) if isinstance(place, Path) and is_packed(place) else place
+        read: Read = module.read(file, wanted, _format_of(place), **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
         if _shown(place) in str(error):
@@ -202,7 +203,7 @@ def _format_of(place: Path | str) -> str:
     suffixes = [] if isinstance(place, str) else [suffix.lower() for suffix in place.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-        if suffixes and SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines"):
+        if suffixes and SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines", "dbc"):
             return ""
     return suffixes[-1] if suffixes else ""
 
@@ -218,21 +219,6 @@ def _module(place: Path | str) -> Any:
 
 
 @contextlib.contextmanager
-def _decompressed(place: Path | str) -> Iterator[Path | str | IO[bytes]]:
-    if isinstance(place, str) or place.suffix.lower() != ".gz":
-        yield place
-        return
-    import gzip
-    import zlib
-
-    try:
-        with gzip.open(place) as file:
-            yield cast(IO[bytes], file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{place} is not a whole gzip file: {error}") from error
-
-
-@contextlib.contextmanager
 def _replacing(place: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a file that takes its name in the end, or refuse to replace the one that has it."""
     target = Path(os.path.realpath(place))
@@ -240,7 +226,7 @@ def _replacing(place: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     if target.exists() and not overwrite:
         raise taken
     try:
-        with replacing(target, overwrite=overwrite, packed=place.suffix.lower() == ".gz") as file:
+        with replacing(target, overwrite=overwrite, packed=is_packed(place)) as file:
             yield file
     except NameTaken:
         raise taken from None
