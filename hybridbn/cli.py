@@ -219,13 +219,13 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         "--format",
         choices=formats,
         metavar="FORMAT",
-        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl",
+        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl; a pipe as OUTPUT has that of INPUT otherwise",
     )
     files.add_argument(
         "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
     )
     files.add_argument("--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only")
-    files.add_argument("--delimiter", metavar="C", help="of CSV and TSV")
+    files.add_argument("--delimiter", type=_delimiter, metavar="C", help="of CSV and TSV")
     files.add_argument(
         "--missing",
         action="append",
@@ -286,6 +286,10 @@ def _names(text: str) -> list[str]:
     if not all(found):
         raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
     return found
+
+
+def _delimiter(text: str) -> str:
+    return "\t" if text in ("\\t", "tab") else text
 
 
 def _count(text: str) -> int:
@@ -377,7 +381,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     from hybridbn.errors import HybridBNError
 
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser().print_help()
+        return BAD_INPUT
+    options = parser().parse_args(given)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the command collects those that are for the user

@@ -21,7 +21,7 @@ import hybridbn
 from hybridbn.commands.assembling import assembled
 from hybridbn.commands.checking import modeled, refuse_unknown
 from hybridbn.commands.filling import Filling, given, learn, of_networks, wishes_of
-from hybridbn.commands.places import Place, Taken, opened_source, place_of, refuse_taken, spooled
+from hybridbn.commands.places import FORMATS, Place, Taken, opened_source, place_of, refuse_taken, spooled
 from hybridbn.commands.profile import Profile, profiled
 from hybridbn.commands.request import Request, refuse_clashes, refuse_contradictions, refuse_present, refuse_strangers
 from hybridbn.commands.shown import preview
@@ -76,7 +76,9 @@ def impute(request: Request, terminal: Terminal) -> None:
         Someone else's output or parts are in the way.
     """
     source = place_of(request.input, request.from_format, request.format, "INPUT")
-    goal = place_of(request.output, request.to_format, request.format, "OUTPUT")
+    # a pipe says nothing, so it has the input's format
+    same = next((name for name, suffix in FORMATS.items() if suffix == source.suffix and request.output == "-"), None)
+    goal = place_of(request.output, request.to_format, request.format or same, "OUTPUT")
     refuse_clashes(request, source, goal)
     beside = goal.beside(request.parts)
     with locked(beside, goal.shown):

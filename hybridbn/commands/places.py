@@ -23,7 +23,7 @@ from hybridbn.commands.text_sources import ArffSource, DelimitedSource, JsonSour
 from hybridbn.errors import FormatError
 from hybridbn.formats import adbc, database, sqlite
 from hybridbn.formats.relations import OutputExists, database_of
-from hybridbn.formats.tables import SUFFIXES, WEB
+from hybridbn.formats.tables import SUFFIXES, WEB, read_table, write_table
 
 __all__ = [
     "FORMATS",
@@ -46,7 +46,16 @@ FORMATS = {
     "feather": ".feather",
     "jsonl": ".jsonl",
 }
-_FAMILIES = {"delimited": "delimited", "arff": "arff", "columnar": "arrow", "jsonlines": "jsonlines"}
+_FAMILIES = {"delimited": "delimited", "arff": "arff", "columnar": "arrow", "jsonlines": "jsonlines", "dbc": "arff"}
+_HINTS = {
+    ".json": "a file with one object a line is .jsonl, or say --format jsonl",
+    ".txt": "say --format csv or tsv, and --delimiter",
+    ".dat": "say --format csv or tsv, and --delimiter",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
+    **dict.fromkeys((".sav", ".dta", ".sas7bdat", ".rds"), "export it as CSV or Parquet"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "write sqlite:///file.db?table=name"),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "unpack it, or pack it with gzip"),
+}
 
 
 class UsageFault(FormatError):
@@ -107,7 +116,7 @@ class Place:
 
 
 def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> Place:
-    """Return the place that an argument names: in the format `named`, or what the suffix says, or `otherwise`.
+    """Return the place that an argument, `what`, names: in the format `named`, or what the suffix says, or `otherwise`.
 
     Examples
     --------
@@ -130,11 +139,16 @@ def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> 
     suffix = FORMATS[named] if named else (suffixes[: -1 if packed else None] or [""])[-1]
     if suffix not in SUFFIXES and otherwise is not None:
         suffix = FORMATS[otherwise]
+    if path.is_dir():
+        raise UsageFault(f"{text} is a folder; name a file")
     if suffix not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
+        known = ", ".join(name for name in SUFFIXES if what == "INPUT" or name != ".dbc")
+        hint = _HINTS.get(suffix, "or say --format")
         raise UsageFault(
-            f"{text}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t; or say --format"
+            f"{text}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t; {hint}"
         )
+    if suffix == ".dbc" and what == "OUTPUT":
+        raise UsageFault(f"{text}: tables are not written as .dbc; write .csv, which Elvira imports, or .arff")
     if packed and _family(suffix) == "arrow":
         raise UsageFault(f"{text}: Parquet and Feather are compressed inside; leave .gz out")
     _refuse_absent_library(suffix)
@@ -178,6 +192,10 @@ def spooled(place: Place, folder: Path, encoding: str) -> Path:
         copy = folder / f"input{place.suffix or '.rows'}"
         if place.family == "arrow":
             adbc.spool(place.url, copy)
+        return copy
+    if place.suffix == ".dbc" and place.path is not None:
+        copy = folder / "input.arff"
+        write_table(read_table(place.path), copy, overwrite=True)
         return copy
     text = place.family in ("delimited", "arff")
     name = _encoding(encoding)
