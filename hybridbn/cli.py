@@ -28,12 +28,14 @@ exit codes:
   74   writing failed: the disk is full or broken; nothing is left behind
   75   input, options or versions are not those of the unfinished run (--restart begins anew), or the
        input changed while it was read
-  130  interrupted; the same command goes on from there, as it does after kill -9
+  130  interrupted; the same command goes on from there, as it does after kill -9 (into a pipe, or
+       without --parts into a database on a server, it begins anew)
 
 examples:
   hybridbn impute patients.csv completed.csv
   hybridbn impute patients.csv completed.parquet --draws 20 --seed 1 --report report.html
   hybridbn impute 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=visits_completed'
+  hybridbn impute 'postgresql+psycopg://me@host/base?table=t' 'postgresql+psycopg://me@host/base?schema=s&table=u'
   hybridbn impute train.csv train_completed.csv --save-model model.hbn
   hybridbn impute new.csv new_completed.csv --model model.hbn
   zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
@@ -46,15 +48,16 @@ order of rows and columns, and in a text file every other byte stay as they are.
 than the memory.
 
 A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather;
-sqlite:///file.db?table=name is a table of a database, - a pipe. The output appears complete or not
-at all. An existing file is replaced at that moment, an existing table is refused.
+sqlite:///file.db?table=name is a table of a database, as is every address that SQLAlchemy or an ADBC
+driver knows with ?table=name (or, of INPUT, ?query=SELECT ...) behind it; - is a pipe. The output
+appears complete or not at all. An existing file is replaced at that moment, an existing table is refused.
 """
 
 
 _CONVERT = """\
-Write a network or a table in another format, by the suffixes: networks as .hbn .bif .bif.gz .elv .xmlbif .xdsl
+Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
 .net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
-and whatever SQLAlchemy knows); .dbc tables can be read. What a format can't hold is refused by name. The output
+and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz). What a format can't hold is refused by name. The output
 appears complete or not at all. Exit codes are those of impute.
 """
 
@@ -98,9 +101,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _arguments(impute: argparse.ArgumentParser) -> None:
-    impute.add_argument(
-        "input", metavar="INPUT", help="a file, sqlite:///file.db?table=name (or ?query=SELECT ...), or -"
-    )
+    impute.add_argument("input", metavar="INPUT", help="a file, a table of a database, or -")
     impute.add_argument("output", metavar="OUTPUT", help="a file, a new table of a database, or -")
 
     what = impute.add_argument_group("what is imputed")
@@ -218,13 +219,13 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         "--format",
         choices=formats,
         metavar="FORMAT",
-        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl",
+        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl; a pipe as OUTPUT has that of INPUT otherwise",
     )
     files.add_argument(
         "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
     )
     files.add_argument("--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only")
-    files.add_argument("--delimiter", metavar="C", help="of CSV and TSV")
+    files.add_argument("--delimiter", type=_delimiter, metavar="C", help="of CSV and TSV")
     files.add_argument(
         "--missing",
         action="append",
@@ -246,6 +247,11 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
     )
     files.add_argument(
         "--restart", action="store_true", help="forget what an unfinished run left beside the output (OUTPUT.parts)"
+    )
+    files.add_argument(
+        "--parts",
+        metavar="FOLDER",
+        help="keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up with it",
     )
     files.add_argument(
         "--chunk",
@@ -280,6 +286,10 @@ def _names(text: str) -> list[str]:
     if not all(found):
         raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
     return found
+
+
+def _delimiter(text: str) -> str:
+    return "\t" if text in ("\\t", "tab") else text
 
 
 def _count(text: str) -> int:
@@ -371,7 +381,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     from hybridbn.errors import HybridBNError
 
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser().print_help()
+        return BAD_INPUT
+    options = parser().parse_args(given)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the command collects those that are for the user
@@ -383,7 +397,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (HybridBNError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        return _failed(_said(error), BAD_INPUT)
+        return _failed(_said(error), _code(error))
     except OSError as error:
         if error.errno in _FULL:
             return _failed(f"writing failed, and nothing is left of it: {_said(error)}", NOT_WRITTEN)
@@ -395,8 +409,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    import sqlite3
-
     from hybridbn.commands.places import Taken
     from hybridbn.commands.workspace import OtherRun
 
@@ -404,9 +416,6 @@ def _unforeseen(error: Exception) -> int:
         return _failed(str(error), TAKEN)
     if isinstance(error, OtherRun):
         return _failed(str(error), CHANGED)
-    if isinstance(error, sqlite3.Error):
-        full = "full" in str(error) or "disk I/O" in str(error)
-        return _failed(f"SQLite: {error}; nothing was written", NOT_WRITTEN if full else TAKEN)
     if os.environ.get("HYBRIDBN_TRACEBACK"):
         raise error
     return _failed(
@@ -414,6 +423,14 @@ def _unforeseen(error: Exception) -> int:
         "(HYBRIDBN_TRACEBACK=1 shows where it happened)",
         BROKEN,
     )
+
+
+def _code(error: Exception) -> int:
+    from hybridbn.formats.relations import NotWritten
+
+    if isinstance(error, NotWritten):
+        return NOT_WRITTEN if error.begun else TAKEN
+    return BAD_INPUT
 
 
 def _said(error: Exception) -> str:
@@ -434,6 +451,9 @@ def _failed(text: str, code: int) -> int:
 
 def main() -> NoReturn:
     """Run the command that the process was started with."""
+    import logging
+
+    logging.getLogger().addHandler(logging.NullHandler())  # what drivers log is no message for the user
     code = run()
     if code == INTERRUPTED:
         # threads of libraries are in the middle of something, and the C++ ones abort the process if Python tidies up around them

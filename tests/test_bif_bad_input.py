@@ -177,7 +177,9 @@ def test_damaged_compressed_files(tmp_path):
 
 
 def test_unknown_suffix_and_missing_file(tmp_path):
-    with pytest.raises(hb.FormatError, match=r"no network format has this suffix; known are \.bif, \.bif\.gz"):
+    with pytest.raises(
+        hb.FormatError, match=r"no network format has this suffix; known are \.bif, \.bifxml.*also with \.gz"
+    ):
         hb.read_network(tmp_path / "net.docx")
     with pytest.raises(FileNotFoundError):
         hb.read_network(tmp_path / "net.bif")

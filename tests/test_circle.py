@@ -29,7 +29,21 @@ LARGE = [
     "munin3",
 ]
 LARGE += ["munin4", "pathfinder", "pigs", "water", "win95pts"]
-DISCRETE = (".bif", ".elv", ".xmlbif", ".xdsl", ".net", ".uai", ".bif.gz", ".hbn")
+DISCRETE = (
+    ".bif",
+    ".elv",
+    ".xmlbif",
+    ".xdsl",
+    ".net",
+    ".uai",
+    ".bif.gz",
+    ".xdsl.gz",
+    ".elv.gz",
+    ".net.gz",
+    ".uai.gz",
+    ".xml.gz",
+    ".hbn",
+)
 
 
 def around(net, suffixes, folder):

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -352,6 +353,28 @@ def test_report_is_one_page_with_every_column() -> None:
         assert f"<h3>{name}</h3>" in text
     completed("t.csv", "other.csv", "--report", "s.html", "--draws", "2", "--chunk", "77")
     assert Path("s.html").read_text().replace("other.csv", "out.csv") == text
+
+
+def test_report_of_skewed_numbers_and_long_names() -> None:
+    rng = np.random.default_rng(1)
+    made = pd.DataFrame(
+        {
+            "even": rng.normal(size=400),
+            "skewed": np.where(rng.random(400) < 0.6, 0, rng.lognormal(3, 2, 400)),
+            "huge": rng.normal(1e12, 1e9, 400),
+            "state": [f"one of the states with long names, {i % 20}" for i in range(400)],
+        }
+    )
+    made = made.mask(rng.random(made.shape) < 0.2)
+    made.to_csv("t.csv", index=False)
+    assert run(["impute", "t.csv", "out.csv", "--report", "r.html"]) == 0
+    text = Path("r.html").read_text()
+    cards = dict(zip(made.columns, text.split('<div class="card">')[1:], strict=True))
+    assert "above" not in cards["even"]  # the greatest number lies in the last bin
+    assert "above" in cards["skewed"]
+    assert "few of them far from the others" in cards["skewed"]
+    assert "9.97" in cards["huge"]
+    assert re.search(r">one of th…(ames, 1\d|names, \d)<", cards["state"])
 
 
 def test_show_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

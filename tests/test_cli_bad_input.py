@@ -108,7 +108,7 @@ def test_files_that_are_not_what_they_seem(capsys: pytest.CaptureFixture[str]) -
     connection.close()
     assert "the tables are 't'" in refused(capsys, "sqlite:///t.db?table=u", "out.csv")
     assert "is the input" in refused(capsys, "sqlite:///t.db?table=t", "sqlite:///t.db?table=t")
-    assert "SQLite refuses" in refused(capsys, "sqlite:///t.db?query=DROP TABLE t", "out.csv")
+    assert "only a SELECT is allowed" in refused(capsys, "sqlite:///t.db?query=DROP TABLE t", "out.csv")
     assert "?table=name" in refused(capsys, "good.csv", "sqlite:///t.db?query=SELECT 1")
     assert "such a table already" in refused(capsys, "good.csv", "sqlite:///t.db?table=T", code=73)
 
@@ -122,7 +122,7 @@ def test_places_that_can_not_be(capsys: pytest.CaptureFixture[str]) -> None:
     os.symlink("good.csv", "link.csv")
     assert "is the input" in refused(capsys, "good.csv", "link.csv")
     assert "download it first" in refused(capsys, "https://example.org/t.csv", "out.csv")
-    assert "pipe" in refused(capsys, "good.csv", "-")
+    assert "pipe" in refused(capsys, "-", "out.csv")
     assert "--report" in refused(capsys, "good.csv", "out.csv", "--report", "out.csv")
     assert "--save-model" in refused(capsys, "good.csv", "out.csv", "--save-model", "good.csv")
     assert "--no-clobber" in refused(capsys, "good.csv", "link.csv.tsv", "--report", "good.csv", code=2).replace(
@@ -265,3 +265,57 @@ def test_a_fault_of_the_program_is_one_line_too(
         run(["impute", "good.csv", "out.csv"])
     monkeypatch.delenv("HYBRIDBN_TRACEBACK")
     assert "please report it" in refused(capsys, "good.csv", "out.csv", code=70)
+
+
+def test_numbers_that_may_not_be_what_they_seem_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i}.5%,{-99 if i % 9 == 0 else i},{i % 5 + 1 if i % 7 else 9},{i * 9},P{i % 12}" for i in range(40)]
+    Path("t.csv").write_text("\n".join(["share,x,scale,nine,code", *rows, ",1,1,1,"]))
+    assert run(["impute", "t.csv", "out.csv", "--chunk", "7"]) == 0
+    said = capsys.readouterr().err
+    assert "column 'share' holds numbers with a sign or unit, such as" in said
+    assert "column 'x' holds -99 again and again" in said
+    assert "--missing -99" in said
+    assert "'nine'" not in said
+    assert "'code'" not in said
+    assert run(["impute", "t.csv", "out.csv", "--missing", "-99", "--keep", "share"]) == 0
+    assert "holds" not in capsys.readouterr().err
+
+
+def test_data_bases_of_elvira_go_in_and_not_out(capsys: pytest.CaptureFixture[str]) -> None:
+    head = "data-base d {\nnumber-of-cases = 3;\nnode x(finite-states) {\nkind-of-node = chance;\n"
+    head += 'type-of-variable = finite-states;\nnum-states = 2;\nstates = ("a" "b");\n}\nrelation {\nmemory = true;\ncases = (\n'
+    Path("t.dbc").write_text(head + "[a]\n[?]\n[b]\n);\n}\n}\n")
+    assert run(["impute", "t.dbc", "out.csv"]) == 0
+    assert Path("out.csv").read_text().splitlines()[:2] == ["x", "a"]
+    assert run(["impute", "t.dbc", "out.dbc"]) == 2
+    assert "write .csv, which Elvira imports" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("t.xlsx", "o.csv"), "save the sheet as CSV"),
+        (("t.csv", "o.json"), ".jsonl"),
+        (("t.db", "o.csv"), "sqlite:///file.db?table=name"),
+        ((".", "o.csv"), ". is a folder"),
+        (("t.csv", "."), ". is a folder"),
+    ],
+)
+def test_hints_on_suffixes(names: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text("x\n1\n\n")
+    assert run(["impute", *names]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "fill the holes of a table" in capsys.readouterr().out
+
+
+def test_a_tab_can_be_named_and_a_pipe_has_the_format_of_the_input(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    Path("t.csv").write_text("x\tc\n1\ta\n\tb\n3\ta\n")
+    for sign in ("\\t", "tab", "\t"):
+        assert run(["impute", "t.csv", "out.csv", "--delimiter", sign, "--quiet"]) == 0
+        assert Path("out.csv").read_text().startswith("x\tc\n1\ta\n")
+    assert run(["impute", "t.csv", "-", "--delimiter", "tab", "--quiet"]) == 0
+    assert capsysbinary.readouterr().out == Path("out.csv").read_bytes()

@@ -205,7 +205,7 @@ def test_an_interrupt_while_pyarrow_parses_is_not_lost() -> None:
 
 def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     place = place_of("out.csv", None, None, "OUTPUT")
-    with locked(place.beside, "out.csv"):
+    with locked(place.beside(), "out.csv"):
         assert run(["impute", "t.csv", "out.csv"]) == 73
         assert "another run is writing it" in capsys.readouterr().err
         assert run(["impute", "t.csv", "other.csv"]) == 0

@@ -137,7 +137,7 @@ def test_every_truncation_is_refused(length):
 def test_bytes_that_are_no_text(tmp_path):
     for data in (b"\x80\x04\x95cos\nsystem\n", "bnet".encode("utf-16"), b"\x1f\x8b\x08\0\0", b"\xff\xfe{}", b"\0" * 99):
         (tmp_path / "bad.elv").write_bytes(data)
-        with pytest.raises(hb.FormatError, match="line 1"):
+        with pytest.raises(hb.FormatError, match=r"line 1|truncated"):
             hb.read_network(tmp_path / "bad.elv")
     with pytest.raises(hb.FormatError, match="no encoding 'klingon'"):
         hb.read_network(tmp_path / "bad.elv", encoding="klingon")

@@ -323,7 +323,7 @@ class TestSqlite:
         url = self.make(tmp_path)
         with pytest.raises(TableError, match="'c' mixes"):
             read_table(f"{url}?table=mixed")
-        with pytest.raises(TableError, match="'c', row 0: a BLOB"):
+        with pytest.raises(TableError, match="'c', row 0: binary data"):
             read_table(f"{url}?table=b")
         with pytest.raises(TableError, match="several columns are called 'x'"):
             read_table(f"{url}?query=SELECT x, x FROM t")

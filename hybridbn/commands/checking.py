@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from numpy.typing import NDArray
+
 from hybridbn.commands.filling import Filling, wishes_of
-from hybridbn.commands.profile import Profile
+from hybridbn.commands.profile import ColumnProfile, Profile
 from hybridbn.commands.request import Request
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.network import Network
 from hybridbn.variables import shorten
 
-__all__ = ["modeled", "refuse_unknown"]
+__all__ = ["marker", "modeled", "numbers_as_text", "refuse_unknown"]
+
+_MANY_STATES = 10
+_UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-zA-Zµ/]{0,6})\s*")
+_MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0, 9999.0, 99999.0)}
 
 
 def modeled(profile: Profile, model: Network | None, request: Request, terminal: Terminal) -> list[str]:
@@ -51,12 +58,63 @@ def modeled(profile: Profile, model: Network | None, request: Request, terminal:
             f"left alone as identifiers, with a value of their own in each row or too many different ones: {shorten(alone)}{left}; "
             "--keep says so, --include completes them from their own values"
         )
+    for name, column in profile.columns.items():
+        if remark := numbers_as_text(column) or marker(column, profile.sample[name]):
+            terminal.warn(remark)
     if profile.blank and len(profile.columns) > 1:
         terminal.warn(f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows")
     names = [name for name in profile.columns if name not in alone]
     if not names:
         raise TableError("no column is left to complete")
     return names
+
+
+def numbers_as_text(column: ColumnProfile) -> str | None:
+    """Return what to say of a column of numbers that all have the same unit or currency, which makes them states.
+
+    Examples
+    --------
+    >>> made = ColumnProfile("x", kind="states", states=tuple(f"{i}.5%" for i in range(20)))
+    >>> numbers_as_text(made)
+    "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they are to be numbers"
+    """
+    if column.kind != "states" or len(column.states) < _MANY_STATES:
+        return None
+    units = set()
+    for state in column.states:
+        found = _UNIT.fullmatch(state) if isinstance(state, str) else None
+        if found is None or not (found[1] or found[2]):
+            return None
+        units.add((found[1], found[2]))
+        if len(units) > 1:
+            return None
+    return (
+        f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them states; "
+        "write plain numbers if they are to be numbers"
+    )
+
+
+def marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
+    """Return what to say of a number such as -99 that stands apart from all others and occurs again: a missing cell, maybe.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> made = ColumnProfile("x", kind="number", low=-99.0, high=5.0)
+    >>> marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
+    False
+    """
+    if column.kind != "number":
+        return None
+    for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):
+        if value not in _MARKERS or len(rest) < 2 or (sample == value).sum() < 2:
+            continue
+        if min(abs(rest.min() - value), abs(rest.max() - value)) > rest.max() - rest.min():
+            return (
+                f"column {column.name!r} holds {value:g} again and again, far from all its other numbers; if that marks a missing "
+                f"cell, say --missing {value:g} (CSV and TSV), or empty such cells"
+            )
+    return None
 
 
 def refuse_unknown(profile: Profile, filling: Filling, request: Request, terminal: Terminal) -> None:

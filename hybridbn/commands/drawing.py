@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["bars", "course", "histogram", "patterns", "short"]
+__all__ = ["bars", "course", "histogram", "patterns", "short", "shortened", "span"]
 
 _WIDTH, _HEIGHT = 360, 150
 _LEFT, _BOTTOM, _TOP = 8, 20, 6
@@ -29,6 +29,38 @@ def short(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def span(low: float, high: float) -> tuple[str, str]:
+    """Return the two ends of an axis with so many digits that they say where it lies.
+
+    Examples
+    --------
+    >>> span(0.0, 12.5), span(9.97e11, 1.0031e12)
+    (('0', '12.5'), ('9.9700e+11', '1.0031e+12'))
+    """
+    largest = max(abs(low), abs(high))
+    digits = math.ceil(math.log10(largest / (high - low))) + 2 if high > low and largest else 0
+    if digits <= 3 or largest / (high - low) > 1e13:
+        return short(low), short(high)
+    if 1e-4 <= largest < 1e9:
+        places = max(0, digits - 1 - math.floor(math.log10(largest)))
+        return f"{low:,.{places}f}", f"{high:,.{places}f}"
+    return f"{low:.{digits - 1}e}", f"{high:.{digits - 1}e}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text without its middle where it is too long: what tells names apart is often at their end.
+
+    Examples
+    --------
+    >>> shortened("a very long name, number 7", 12)
+    'a very…ber 7'
+    """
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
 def _svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img" '
@@ -41,9 +73,13 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
 
 
 def histogram(
-    ends: Sequence[float], observed: Sequence[float], imputed: Sequence[float], outside: tuple[float, float]
+    ends: Sequence[float],
+    observed: Sequence[float],
+    imputed: Sequence[float],
+    beyond: tuple[float, float],
+    outside: tuple[float, float],
 ) -> str:
-    """Draw the densities of observed numbers as an area and of imputed ones as a line.
+    """Draw the shares of observed numbers as an area and of imputed ones as a line.
 
     Parameters
     ----------
@@ -51,17 +87,19 @@ def histogram(
         Of the bins.
     observed, imputed : sequences of counts
         One for each bin.
-    outside : (below, above)
-        How many imputed numbers lie beyond the observed ones.
+    beyond, outside : (below, above)
+        How many observed and imputed numbers lie beyond the bins.
     """
-    total = sum(observed) or 1.0
+    total = (sum(observed) + sum(beyond)) or 1.0
     others = (sum(imputed) + sum(outside)) or 1.0
     few = others < _FEW
     shares = [c / total for c in observed]
     lines = [0.0 if few else c / others for c in imputed]
     tails = [0.0 if few else c / others for c in outside]
-    highest = max([*shares, *lines, *tails]) or 1.0
-    margin = 34 if any(outside) else _LEFT
+    far = [c / total for c in beyond]
+    highest = max([*shares, *lines, *tails, *far]) or 1.0
+    below, above = (bool(beyond[side] or outside[side]) for side in (0, 1))
+    margin = 34 if below or above else _LEFT
     step = (_WIDTH - 2 * margin) / len(shares)
     floor = _HEIGHT - _BOTTOM
     scale = (floor - _TOP) / highest
@@ -71,6 +109,12 @@ def histogram(
             x, y = margin + place * step, floor - share * scale
             parts.append(
                 f'<rect class="o" x="{x:.2f}" y="{y:.2f}" width="{max(step - 0.6, 0.6):.2f}" height="{floor - y:.2f}"/>'
+            )
+    for share, x in ((far[0], 4.0), (far[1], _WIDTH - margin + 8.0)):
+        if share:
+            y = floor - max(share * scale, 1.0)
+            parts.append(
+                f'<rect class="o" x="{x:.1f}" y="{y:.2f}" width="{margin - 12:.1f}" height="{floor - y:.2f}"/>'
             )
     if few:
         centers = [8.0, *(margin + (place + 0.5) * step for place in range(len(shares))), _WIDTH - 8.0]
@@ -86,17 +130,18 @@ def histogram(
                 parts.append(
                     f'<rect class="i" x="{x:.1f}" y="{y:.2f}" width="{margin - 12:.1f}" height="{floor - y:.2f}"/>'
                 )
-    if outside[0]:
+    if below:
         parts.append(_text(3, _HEIGHT - 5, "below"))
-    if outside[1]:
+    if above:
         parts.append(_text(_WIDTH - 3, _HEIGHT - 5, "above", "end"))
     parts.append(f'<path class="axis" d="M{margin:.1f} {floor:.1f}H{_WIDTH - margin:.1f}"/>')
-    inset = 8 if any(outside) else 0
+    inset = 8 if below or above else 0
     low, high = ends[0], ends[-1]
     if low % 1 == 0.5 and high % 1 == 0.5:
         low, high = low + 0.5, high - 0.5  # bins around whole numbers
-    parts.append(_text(margin + inset, _HEIGHT - 5, short(low)))
-    parts.append(_text(_WIDTH - margin - inset, _HEIGHT - 5, short(high), "end"))
+    first, last = span(low, high)
+    parts.append(_text(margin + inset, _HEIGHT - 5, first))
+    parts.append(_text(_WIDTH - margin - inset, _HEIGHT - 5, last, "end"))
     return _svg(_WIDTH, _HEIGHT, parts, "distribution of observed and imputed numbers")
 
 
@@ -124,8 +169,8 @@ def bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[flo
     parts = []
     for place, (label, seen, filled) in enumerate(zip(labels, observed, imputed, strict=True)):
         y = 4 + place * row
-        shown = label if len(label) <= 18 else f"{label[:17]}…"
-        parts.append(f"<g><title>{escape(label)}</title>{_text(left - 6, y + 14, shown, 'end')}</g>")
+        shown = _text(left - 6, y + 14, shortened(label, 18), "end")
+        parts.append(f"<g><title>{escape(label)}</title>{shown}</g>")
         share = seen / total
         parts.append(f'<rect class="o" x="{left}" y="{y}" width="{share * scale:.2f}" height="9"/>')
         parts.append(_text(left + share * scale + 4, y + 8.5, f"{share:.1%}", kind="small"))
@@ -141,7 +186,7 @@ def course(values: Sequence[float], spreads: Sequence[float] | None, observed: f
 
     `observed` is the mean of the observed numbers, a dashed line.
     """
-    width, height = 240, _HEIGHT
+    width, height = 258, _HEIGHT
     band = spreads or [0.0] * len(values)
     low = min(v - s for v, s in zip(values, band, strict=True))
     high = max(v + s for v, s in zip(values, band, strict=True))
@@ -151,7 +196,7 @@ def course(values: Sequence[float], spreads: Sequence[float] | None, observed: f
         low, high = min(low, 0.0), max(high, 1.0)
     if not high > low:
         low, high = low - 0.5, high + 0.5
-    floor, left = height - _BOTTOM, 58
+    floor, left = height - _BOTTOM, 76
     step = (width - left - _LEFT) / max(len(values) - 1, 1)
 
     def at(place: int, value: float) -> str:
@@ -171,8 +216,9 @@ def course(values: Sequence[float], spreads: Sequence[float] | None, observed: f
         f'<circle class="dot" cx="{x}" cy="{y}" r="2"/>' for x, y in (at(i, v).split() for i, v in enumerate(values))
     ]
     parts.append(f'<path class="axis" d="M{left:.1f} {_TOP}V{floor:.1f}H{width - _LEFT:.1f}"/>')
-    parts.append(_text(left - 5, _TOP + 8, short(high), "end"))
-    parts.append(_text(left - 5, floor, short(low), "end"))
+    least, most = span(low, high)
+    parts.append(_text(left - 5, _TOP + 8, most, "end"))
+    parts.append(_text(left - 5, floor, least, "end"))
     parts.append(_text(left, height - 5, "round 1"))
     if len(values) > 1:
         parts.append(_text(width - _LEFT, height - 5, str(len(values)), "end"))
@@ -181,12 +227,12 @@ def course(values: Sequence[float], spreads: Sequence[float] | None, observed: f
 
 def patterns(names: Sequence[str], rows: Sequence[tuple[Sequence[bool], str]]) -> str:
     """Draw which cells are missing together: a line for each pattern, with how many rows have it."""
-    cell, top, right = 16, 92, 170
+    cell, top, right = 16, 98, 190
     width, height = len(names) * cell + right, top + len(rows) * cell + 4
     parts = []
     for place, name in enumerate(names):
         x, y = place * cell + cell * 0.7, top - 6
-        shown = name if len(name) <= 15 else f"{name[:14]}…"
+        shown = shortened(name, 15)
         parts.append(
             f'<g><title>{escape(name)}</title><text x="{x:.1f}" y="{y}" transform="rotate(-60 {x:.1f} {y})">{escape(shown)}</text></g>'
         )

@@ -21,7 +21,7 @@ import hybridbn
 from hybridbn.commands.assembling import assembled
 from hybridbn.commands.checking import modeled, refuse_unknown
 from hybridbn.commands.filling import Filling, given, learn, of_networks, wishes_of
-from hybridbn.commands.places import Place, Taken, opened_source, place_of, refuse_taken, spooled
+from hybridbn.commands.places import FORMATS, Place, Taken, opened_source, place_of, refuse_taken, spooled
 from hybridbn.commands.profile import Profile, profiled
 from hybridbn.commands.request import Request, refuse_clashes, refuse_contradictions, refuse_present, refuse_strangers
 from hybridbn.commands.shown import preview
@@ -46,7 +46,7 @@ _SAMPLE_NUMBERS = 20_000_000
 """In the largest array of learning, where columns have many states."""
 
 
-_NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "show"}
+_NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
 
 
 @dataclass
@@ -77,10 +77,13 @@ def impute(request: Request, terminal: Terminal) -> None:
     """
     keep_interrupts()
     source = place_of(request.input, request.from_format, request.format, "INPUT")
-    goal = place_of(request.output, request.to_format, request.format, "OUTPUT")
+    # a pipe says nothing, so it has the input's format
+    same = next((name for name, suffix in FORMATS.items() if suffix == source.suffix and request.output == "-"), None)
+    goal = place_of(request.output, request.to_format, request.format or same, "OUTPUT")
     refuse_clashes(request, source, goal)
-    with locked(goal.beside, goal.shown):
-        work = Workspace(goal.beside)
+    beside = goal.beside(request.parts)
+    with locked(beside, goal.shown):
+        work = Workspace(beside)
         if not (work.lasting and work.has("manifest.json") and not request.restart):
             refuse_present(request, goal)
         try:
@@ -102,9 +105,10 @@ def impute(request: Request, terminal: Terminal) -> None:
 def _run(run: _Run) -> None:
     request, work = run.request, run.work
     model = None if request.model is None else load(request.model)
-    path = spooled(run.source_place, work.folder, request.encoding)
     missing = request.missing or _missing()
+    run.terminal.step("reading")
     with _named(run):
+        path = spooled(run.source_place, work.folder, request.encoding)
         run.source = opened_source(run.source_place, path, request.delimiter, missing)
     try:
         resumed = work.agree(_fingerprint(run))
@@ -117,7 +121,7 @@ def _run(run: _Run) -> None:
         _learn(run, model)
         parts, writer = _fill(run)
         if not run.source.unchanged():
-            raise OtherRun(f"{request.input} was changed while it was read; run the command again")
+            raise OtherRun(f"{run.source_place.shown} was changed while it was read; run the command again")
         run.terminal.step("writing")
         assembled(run.goal, parts, writer, not request.no_clobber, lambda: _finishing(run), request.encoding)
         run.terminal.done()
@@ -134,7 +138,6 @@ def _missing() -> tuple[str, ...]:
 
 def _fingerprint(run: _Run) -> dict[str, Any]:
     """Return what the bytes of the output depend on."""
-    run.terminal.step("reading")
     options = {name: value for name, value in asdict(run.request).items() if name not in _NOT_IN_RESULT}
     options["formats"] = [run.source_place.suffix, run.goal.suffix, run.goal.family]
     options["report"] = run.request.report is not None
@@ -161,7 +164,8 @@ def _look(run: _Run, model: Network | None) -> None:
     if model is not None:
         kinds = wishes_of(model) | kinds
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
-    index: frozenset[str] = frozenset(getattr(run.source, "index", ()))
+    # columns that number the rows, unless they are asked for
+    index = frozenset(getattr(run.source, "index", ())) - {*kinds, *request.include}
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as told, _named(run):
@@ -230,9 +234,10 @@ def _named(run: _Run) -> Iterator[None]:
     try:
         yield
     except (TableError, FormatError) as error:
-        if type(error) not in (TableError, FormatError) or run.request.input in str(error):
+        shown = run.source_place.shown
+        if type(error) not in (TableError, FormatError) or shown in str(error):
             raise
-        raise type(error)(f"{run.request.input}: {error}") from error.__cause__
+        raise type(error)(f"{shown}: {error}") from error.__cause__
 
 
 @contextmanager
@@ -324,7 +329,7 @@ def _finishing(run: _Run) -> None:
 
         facts, remarks = _facts(run), run.terminal.warned
         text = page(
-            f"Imputation of {request.input}",
+            f"Imputation of {run.source_place.shown}",
             facts,
             run.profile,
             run.tally,
@@ -353,7 +358,7 @@ def _facts(run: _Run) -> list[tuple[str, str]]:
         "nothing depends on anything" if not len(network) else f"{len(network)} nodes, {network.number_of_edges()} arcs"
     )
     return [
-        ("output", request.output),
+        ("output", run.goal.shown),
         ("table", f"{profile.rows:,} rows, {columns}"),
         ("model", f"{origin}: {arcs}"),
         (
@@ -369,7 +374,7 @@ def _already_there(run: _Run) -> bool:
 
     A file would be put together again, of the same bytes.
     """
-    if run.goal.family != "sqlite" or not run.work.has("finishing.json"):
+    if not run.goal.url or not run.work.has("finishing.json"):
         return False
     try:
         refuse_taken(run.goal, no_clobber=True)
@@ -387,6 +392,6 @@ def _tell(run: _Run) -> None:
         f"completed {cells:,} cells in {len(names)} of {len(run.source.names)} columns, {profile.rows:,} rows{draws}: "
         f"{run.goal.shown} ({time.monotonic() - run.began:.1f} s)"
     )
-    if run.request.show and run.goal.path is not None:
+    if run.request.show and not run.goal.pipe:
         show: Callable[[str], None] = terminal.show
         show(preview(run.source, run.profile, run.filling, _second_kinds(run), run.request.show))

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import hashlib
 import importlib.util
 import os
 import re
 import shutil
-import sqlite3
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
-from hybridbn.commands.other_sources import ArrowSource, SqliteSource
+from hybridbn.commands.arrow_sources import ArrowSource
+from hybridbn.commands.database_sources import DatabaseSource
 from hybridbn.commands.sources import Source
 from hybridbn.commands.text_sources import ArffSource, DelimitedSource, JsonSource
 from hybridbn.errors import FormatError
-from hybridbn.formats import sqlite
-from hybridbn.formats.tables import _SUFFIXES
+from hybridbn.formats import adbc, database, sqlite
+from hybridbn.formats.relations import OutputExists, database_of
+from hybridbn.formats.tables import SUFFIXES, WEB, read_table, write_table
 
 __all__ = [
     "FORMATS",
     "Place",
     "Taken",
     "UsageFault",
+    "named_taken",
     "opened_source",
     "place_of",
     "refuse_folders",
@@ -42,7 +46,16 @@ FORMATS = {
     "feather": ".feather",
     "jsonl": ".jsonl",
 }
-_FAMILIES = {"delimited": "delimited", "arff": "arff", "columnar": "arrow", "jsonlines": "jsonlines"}
+_FAMILIES = {"delimited": "delimited", "arff": "arff", "columnar": "arrow", "jsonlines": "jsonlines", "dbc": "arff"}
+_HINTS = {
+    ".json": "a file with one object a line is .jsonl, or say --format jsonl",
+    ".txt": "say --format csv or tsv, and --delimiter",
+    ".dat": "say --format csv or tsv, and --delimiter",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
+    **dict.fromkeys((".sav", ".dta", ".sas7bdat", ".rds"), "export it as CSV or Parquet"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "write sqlite:///file.db?table=name"),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "unpack it, or pack it with gzip"),
+}
 
 
 class UsageFault(FormatError):
@@ -60,16 +73,18 @@ class Place:
     Attributes
     ----------
     shown : str
-        As the user wrote it.
+        As the user wrote it, without a password.
     family : str
-        "delimited", "jsonlines", "arff", "arrow" or "sqlite".
+        "delimited", "jsonlines", "arff", "arrow" or "rows".
     suffix : str
     path : Path or None
-        The file that links lead to; None for a pipe.
+        The file that links lead to, also SQLite's; None for a pipe and for a database on a server.
     table : str
         In a database.
     packed : bool
         With gzip.
+    url : str
+        Of a table of a database, or a query.
     """
 
     shown: str
@@ -78,52 +93,83 @@ class Place:
     path: Path | None
     table: str = ""
     packed: bool = False
+    url: str = ""
 
     @property
-    def beside(self) -> Path | None:
-        """The path that the names of temporary files beside the output start with."""
-        if self.path is None or self.family != "sqlite":
-            return self.path
-        return self.path.with_name(f"{self.path.name}-{quote(self.table, safe='')[:80]}")
+    def pipe(self) -> bool:
+        """Whether it is standard input or output."""
+        return self.path is None and not self.url
+
+    def beside(self, parts: str | None = None) -> Path | None:
+        """Return the path that the names of temporary files start with: beside the output, or in a folder.
+
+        It is None where there is no such place: of pipes, and of tables on a server.
+        """
+        if parts is None and self.path is None:
+            return None
+        name = self.path.name if self.path is not None else "pipe"
+        if self.url and self.path is None:
+            name = f"{self.url.partition(':')[0]}-{hashlib.sha256(self.shown.encode()).hexdigest()[:12]}"
+        if self.url:
+            name = f"{name}-{quote(self.table, safe='')[:80]}"
+        return Path(parts, name) if parts is not None else self.path.with_name(name)  # type: ignore[union-attr]
 
 
 def place_of(text: str, named: str | None, otherwise: str | None, what: str) -> Place:
-    """Return the place that an argument names: in the format `named`, or what the suffix says, or `otherwise`.
+    """Return the place that an argument, `what`, names: in the format `named`, or what the suffix says, or `otherwise`.
 
     Examples
     --------
     >>> place_of("data/table.csv.gz", None, None, "INPUT").packed, place_of("-", None, "tsv", "INPUT").suffix
     (True, '.tsv')
     """
-    if text.startswith("sqlite:"):
-        address = sqlite._address(text)
-        table = address.text if address.what == "table" else ""
-        return Place(text, "sqlite", "", Path(os.path.realpath(address.file)), table)
+    if re.match(r"sqlite:|(?!file:)[a-zA-Z][a-zA-Z0-9+._-]+://", text):
+        return _database_of(text)
     if text == "-":
         named = named or otherwise
         if named is None:
             raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(FORMATS)}")
         _refuse_absent_library(FORMATS[named])
         return Place("-", _family(FORMATS[named]), FORMATS[named], None)
-    if re.match(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]+://", text):
-        raise UsageFault(f"{text}: only files and sqlite:///file.db?table=name can be read; download it first")
     path = Path(text.removeprefix("file://"))
     if not _is_pipe(path):
         path = Path(os.path.realpath(path))
     suffixes = [suffix.lower() for suffix in Path(text).suffixes]
     packed = suffixes[-1:] == [".gz"]
     suffix = FORMATS[named] if named else (suffixes[: -1 if packed else None] or [""])[-1]
-    if suffix not in _SUFFIXES and otherwise is not None:
+    if suffix not in SUFFIXES and otherwise is not None:
         suffix = FORMATS[otherwise]
-    if suffix not in _SUFFIXES:
-        known = ", ".join(_SUFFIXES)
+    if path.is_dir():
+        raise UsageFault(f"{text} is a folder; name a file")
+    if suffix not in SUFFIXES:
+        known = ", ".join(name for name in SUFFIXES if what == "INPUT" or name != ".dbc")
+        hint = _HINTS.get(suffix, "or say --format")
         raise UsageFault(
-            f"{text}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t; or say --format"
+            f"{text}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t; {hint}"
         )
+    if suffix == ".dbc" and what == "OUTPUT":
+        raise UsageFault(f"{text}: tables are not written as .dbc; write .csv, which Elvira imports, or .arff")
     if packed and _family(suffix) == "arrow":
         raise UsageFault(f"{text}: Parquet and Feather are compressed inside; leave .gz out")
     _refuse_absent_library(suffix)
     return Place(text, _family(suffix), suffix, path, "", packed)
+
+
+def _database_of(url: str) -> Place:
+    if url.startswith("sqlite:"):
+        file = sqlite.address_of(url)
+        table = file.text if file.what == "table" else ""
+        return Place(url, "rows", "", Path(os.path.realpath(file.file)), table, url=url)
+    if url.partition("://")[0].lower() in WEB:
+        raise UsageFault(
+            f"{database.shown(url)}: only files and tables of databases can be read and written; download it first"
+        )
+    address = database.address_of(url)
+    name = address.name if address.what == "table" else ""
+    if url.startswith("adbc+"):
+        _refuse_absent_library(".feather")
+        return Place(address.shown, "arrow", ".feather", None, name, url=url)
+    return Place(address.shown, "rows", "", None, name, url=url)
 
 
 def _is_pipe(path: Path) -> bool:
@@ -137,11 +183,20 @@ def _refuse_absent_library(suffix: str) -> None:
 
 
 def _family(suffix: str) -> str:
-    return _FAMILIES[_SUFFIXES[suffix]]
+    return _FAMILIES[SUFFIXES[suffix]]
 
 
 def spooled(place: Place, folder: Path, encoding: str) -> Path:
     """Return a file that can be read twice, in UTF-8: the place's own, or a copy in `folder`."""
+    if place.url:
+        copy = folder / f"input{place.suffix or '.rows'}"
+        if place.family == "arrow":
+            adbc.spool(place.url, copy)
+        return copy
+    if place.suffix == ".dbc" and place.path is not None:
+        copy = folder / "input.arff"
+        write_table(read_table(place.path), copy, overwrite=True)
+        return copy
     text = place.family in ("delimited", "arff")
     name = _encoding(encoding)
     recode = text and name not in ("utf-8", "utf-8-sig", "ascii")
@@ -183,8 +238,8 @@ def _encoding(name: str) -> str:
 
 def opened_source(place: Place, path: Path, delimiter: str | None, missing: Iterable[str]) -> Source:
     """Open a table for reading."""
-    if place.family == "sqlite":
-        return SqliteSource(place.shown)
+    if place.family == "rows":
+        return DatabaseSource(place.url, path, place.shown)
     if path.is_dir():
         raise UsageFault(f"{place.shown} is a folder; name a file")
     if place.family == "delimited":
@@ -198,6 +253,9 @@ def opened_source(place: Place, path: Path, delimiter: str | None, missing: Iter
 
 def refuse_folders(place: Place) -> None:
     """Refuse an output that is a folder, or in none, or a query."""
+    if place.url and not place.table:
+        form = "sqlite:///file.db?table=name" if place.path is not None else "dialect://user@host/base?table=name"
+        raise UsageFault(f"{place.shown}: a table is written to {form}")
     if place.path is None:
         return
     if place.path.is_dir():
@@ -206,28 +264,21 @@ def refuse_folders(place: Place) -> None:
         raise UsageFault(f"{place.shown} is no ordinary file; write to - for a pipe")
     if not place.path.parent.is_dir():
         raise UsageFault(f"{place.shown}: there is no folder {place.path.parent}")
-    if place.family == "sqlite" and not place.table:
-        raise UsageFault(f"{place.shown}: a table is written to sqlite:///file.db?table=name")
 
 
 def refuse_taken(place: Place, no_clobber: bool) -> None:
     """Raise `Taken` where the output is there already and must not be replaced."""
-    if place.path is None:
-        return
-    if place.family == "sqlite":
-        if place.path.exists() and _has_table(place):
-            raise Taken(f"{place.shown}: there is such a table already; choose a new name")
-    elif no_clobber and place.path.exists():
+    if place.url:
+        with named_taken(place):
+            database_of(place.url).refuse_present(place.url)
+    elif place.path is not None and no_clobber and place.path.exists():
         raise Taken(f"{place.shown} exists already, and --no-clobber says to leave it")
 
 
-def _has_table(place: Place) -> bool:
+@contextlib.contextmanager
+def named_taken(place: Place) -> Iterator[None]:
+    """Say that a table is there already as the command says it."""
     try:
-        connection = sqlite3.connect(f"file:{quote(str(place.path))}?mode=ro", uri=True, timeout=60)
-        try:
-            found = connection.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (place.table,))
-            return found.fetchone() is not None
-        finally:
-            connection.close()
-    except sqlite3.DatabaseError as error:
-        raise FormatError(f"{place.shown}: SQLite: {error}") from None
+        yield
+    except OutputExists:
+        raise Taken(f"{place.shown}: there is such a table already; choose a new name") from None

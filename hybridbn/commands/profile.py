@@ -50,6 +50,8 @@ class ColumnProfile:
     decimals : int or None
         How many all numbers have at most; None where there are more than six.
     low, high : float
+    body : (low, high), optional
+        Where nearly all numbers lie, if a few lie far from there.
     observed, missing : int
     codes : mapping from state to int
         In the order of their first rows. Of a source that spells states, their texts at first.
@@ -69,6 +71,7 @@ class ColumnProfile:
     decimals: int | None = 0
     low: float = math.inf
     high: float = -math.inf
+    body: tuple[float, float] | None = None
     observed: int = 0
     missing: int = 0
     codes: dict[Hashable, int] = field(default_factory=dict)
@@ -325,9 +328,21 @@ def profiled(
         if column.kind == "states":
             column.finished(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
     profile.sample_rows, profile.sample = sampled.finished()
+    for name, column in profile.columns.items():
+        if column.kind == "number":
+            column.body = _body(profile.sample[name], column.low, column.high)
     for name in profile.columns:
         profile.sample.setdefault(name, np.full(len(profile.sample_rows), np.nan))
     return profile
+
+
+def _body(values: NDArray[Any], low: float, high: float) -> tuple[float, float] | None:
+    """Return where nearly all numbers lie, if the others lie far from there."""
+    seen = values[~np.isnan(values)]
+    first, last = np.quantile(seen, (0.05, 0.95)).tolist() if len(seen) else (0.0, 0.0)
+    if not 0 < last - first < (high - low) / 6:
+        return None
+    return max(low, 2 * first - last), min(high, 2 * last - first)
 
 
 def _cells(block: Block, source: Source, names: list[str], wishes: dict[str, Any]) -> dict[str, Cells]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from hybridbn.commands.drawing import bars, course, histogram, patterns, short
+from hybridbn.commands.drawing import bars, course, histogram, patterns, short, shortened, span
 from hybridbn.commands.profile import ColumnProfile, Profile
 from hybridbn.commands.tallies import Tally, bins_of
 
@@ -23,10 +23,11 @@ h1{font-size:25px;margin:0 0 4px}h2{font-size:19px;margin:38px 0 6px}h3{font-siz
 .dim,.note{color:var(--dim)}.note{font-size:13.5px}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}.wide{overflow-x:auto}
 th,td{padding:4px 12px 4px 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right}
+td.name{overflow-wrap:anywhere;min-width:9ch}td.kind{white-space:nowrap}
 .facts td:first-child{color:var(--dim);white-space:nowrap}.facts td{overflow-wrap:anywhere}
 .cards{display:grid;grid-template-columns:1fr;gap:14px;margin-top:12px}.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 16px}
-.pair{display:flex;flex-wrap:wrap;gap:8px 36px;align-items:flex-start;margin-top:8px}.pair figure{margin:0}figcaption{font-size:12.5px;color:var(--dim)}
-svg{max-width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg text.small{font-size:9.5px}
+.pair{display:flex;flex-wrap:wrap;gap:8px 36px;align-items:flex-start;margin-top:8px}.pair figure{margin:0;max-width:min(360px,100%)}figcaption{font-size:12.5px;color:var(--dim)}
+svg{max-width:100%;height:auto;display:block}.wide svg{max-width:none}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg text.small{font-size:9.5px}
 .o{fill:var(--o)}.b{fill:var(--i)}path.i{fill:none;stroke:var(--i);stroke-width:1.6}rect.i{fill:none;stroke:var(--i);stroke-width:1.4}
 .axis{fill:none;stroke:var(--line)}.dash{fill:none;stroke:var(--dim);stroke-dasharray:4 4}.band{fill:var(--i);opacity:.16}.dot{fill:var(--i)}.hole{fill:var(--i)}.full{fill:var(--full)}
 .key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}.warn{border-left:3px solid var(--i);padding-left:10px}
@@ -91,14 +92,14 @@ def _overview(profile: Profile, tally: Tally, draws: int) -> str:
             column.kind or "", "empty"
         )
         rows.append(
-            f"<tr><td>{escape(name)}</td><td>{kind}</td><td class=n>{column.missing:,}</td><td class=n>{share:.1%}</td>"
+            f"<tr><td class=name>{escape(name)}</td><td class=kind>{kind}</td><td class=n>{column.missing:,}</td><td class=n>{share:.1%}</td>"
             f"<td>{escape(seen)}</td><td>{escape(filled if column.missing else '')}</td></tr>"
         )
-    note = f", in all {draws} draws together" if draws > 1 else ""
+    note = f" Imputed: all {draws} draws together." if draws > 1 else ""
     return (
         '<div class="wide"><table><tr><th>column</th><th>type</th><th class=n>missing</th><th class=n>share</th><th>observed</th>'
-        f"<th>imputed{note}</th></tr>{''.join(rows)}</table></div>"
-        '<p class="note">Numbers: mean ± standard deviation. States: the most frequent one.</p>'
+        f"<th>imputed</th></tr>{''.join(rows)}</table></div>"
+        f'<p class="note">Numbers: mean ± standard deviation. States: the most frequent one.{note}</p>'
     )
 
 
@@ -113,7 +114,7 @@ def _told(column: ColumnProfile, counts: Sequence[float]) -> str:
     if not sum(counts):
         return ""
     best = max(range(len(counts)), key=lambda code: counts[code])
-    return f"{column.states[best]} ({counts[best] / sum(counts):.1%})"
+    return f"{shortened(str(column.states[best]), 32)} ({counts[best] / sum(counts):.1%})"
 
 
 def _missingness(profile: Profile) -> str:
@@ -127,7 +128,7 @@ def _missingness(profile: Profile) -> str:
         merged[key] = merged.get(key, 0) + count
     ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
     shown = [
-        (key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%})")
+        (key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%}){'' if any(key) else ', complete'}")
         for key, count in ordered[:_MOST_PATTERNS]
     ]
     hidden = len(ordered) - len(shown)
@@ -145,9 +146,12 @@ def _missingness(profile: Profile) -> str:
 def _card(column: ColumnProfile, counts: Mapping[str, Sequence[float]], history: Sequence[Mapping[str, Any]]) -> str:
     observed, imputed = counts["observed"], counts["imputed"]
     if column.kind == "number":
-        picture = histogram(bins_of(column).tolist(), observed[1:-4], imputed[1:-4], (imputed[0], imputed[-4]))
+        ends = bins_of(column).tolist()
+        picture = histogram(ends, observed[1:-4], imputed[1:-4], (observed[0], observed[-4]), (imputed[0], imputed[-4]))
         beyond = int(imputed[0] + imputed[-4])
-        note = f"; {beyond:,} imputed numbers lie beyond the observed ones" if beyond else ""
+        note = f"; {beyond:,} imputed beyond the observed numbers" if beyond else ""
+        if column.body is not None:
+            note = f"; observed from {' to '.join(span(column.low, column.high))}, few of them far from the others"
     else:
         picture, note = _shares(column, observed, imputed)
     found = [entry[column.name] for entry in history if column.name in entry]

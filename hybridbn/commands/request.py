@@ -51,14 +51,17 @@ class Request:
     draw_column: str = "draw"
     no_clobber: bool = False
     restart: bool = False
+    parts: str | None = None
     show: int = 0
 
 
 def refuse_clashes(request: Request, source: Place, goal: Place) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
-    if source.path is not None and (source.path, source.table) == (goal.path, goal.table):
+    if not goal.pipe and (source.path or source.url, source.table) == (goal.path or goal.url, goal.table):
         raise UsageFault(f"the output {goal.shown} is the input; choose another name")
     refuse_folders(goal)
+    if request.parts is not None and not os.path.isdir(request.parts):
+        raise UsageFault(f"--parts {request.parts}: there is no such folder")
     named = {"INPUT": source.path, "OUTPUT": goal.path}
     if request.model is not None:
         named["--model"] = Path(os.path.realpath(request.model))

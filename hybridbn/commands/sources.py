@@ -43,7 +43,7 @@ class Source(Protocol):
     Attributes
     ----------
     family : str
-        "delimited", "jsonlines", "arff", "arrow" or "sqlite".
+        "delimited", "jsonlines", "arff", "arrow" or "rows".
     names : list of str
         All columns; of JSON lines, those seen so far.
     spelled : bool

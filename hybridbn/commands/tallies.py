@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -20,21 +21,25 @@ Tally: TypeAlias = dict[str, dict[str, list[float]]]
 
 
 def bins_of(column: ColumnProfile) -> NDArray[Any]:
-    """Return the ends of the intervals that a column of numbers is counted in.
+    """Return the ends of the intervals that a column of numbers is counted in, where nearly all of them lie.
 
     Examples
     --------
     >>> bins_of(ColumnProfile("x", kind="number", low=1.0, high=3.0)).tolist()
     [0.5, 1.5, 2.5, 3.5]
     """
-    low, high = column.low, column.high
+    low, high = column.body or (column.low, column.high)
+    if column.whole:
+        low, high = math.floor(low), math.ceil(high)
     if column.whole and high - low < _BINS:
         return np.asarray(np.arange(low, high + 2) - 0.5)
     if column.whole:
         width = np.ceil((high - low + 1) / _BINS)
         return np.asarray(low - 0.5 + width * np.arange(np.ceil((high - low + 1) / width) + 1))
     spread = high - low if high > low else abs(low) or 1.0
-    return np.linspace(low, low + spread, _BINS + 1)
+    ends = np.linspace(low, low + spread, _BINS + 1)
+    ends[-1] = np.nextafter(ends[-1], np.inf)  # the greatest number lies in the last one
+    return ends
 
 
 def counted(profile: Profile, cells: dict[str, Cells], fills: list[Fills]) -> Tally:

@@ -41,7 +41,7 @@ class TextSource:
         self.header, self.header_lines = b"", 0
         self._marks = Marks()
         self._state = _state(path)
-        if shown.lower().endswith(".gz") and not _packed(path):
+        if self.family != "rows" and shown.lower().endswith(".gz") and not _packed(path):
             raise FormatError("not a gzip file, whatever its name says")
 
     def _open(self) -> IO[bytes]:

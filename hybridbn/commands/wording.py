@@ -19,6 +19,7 @@ _WORDS = (
     (r"name them in skip to say so", "--keep says so"),
     (r"replace it with None to have it imputed", "name it with --missing to have it imputed"),
     (r"say integers=\(\)", "leave them out"),
+    (r"cast it to text in a query( first)?", "--keep leaves it as it is, or cast it to text in a query"),
     (
         rf"\b(encoding|delimiter|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
         r"--\1 \2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import io
 import json
 from collections.abc import Callable, Hashable, Sequence
@@ -11,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from hybridbn.commands.arrow_sources import ArrowBlock, ArrowSource
+from hybridbn.commands.database_sources import DatabaseSource
 from hybridbn.commands.filling import Fills
-from hybridbn.commands.other_sources import ArrowBlock, ArrowSource, SqliteSource
 from hybridbn.commands.profile import Profile
+from hybridbn.commands.row_files import encoded
 from hybridbn.commands.sources import Block, Source
 from hybridbn.commands.splicing import spliced_arff, spliced_delimited, spliced_json
 from hybridbn.commands.text_sources import ArffSource, DelimitedSource
 from hybridbn.errors import TableError
 from hybridbn.formats import arff, delimited
+from hybridbn.formats.relations import NewColumn, as_truths
 
 __all__ = ["Writer"]
 
@@ -72,11 +76,14 @@ class Writer:
         return source.family == "jsonlines" and self.family == "jsonlines"
 
     def _kind(self, name: str) -> str:
-        """Return "integer", "float", "bool", "text", or "other" where the column was not looked at."""
+        """Return what a column holds, as `hybridbn.formats.relations.NewColumn` says it."""
         column = self.profile.columns.get(name)
+        origin = self.source.kinds[name] if isinstance(self.source, ArrowSource | DatabaseSource) else "other"
         if column is None or column.kind is None or column.overflowing:
-            return "text" if self.source.family in ("delimited", "arff") else "other"
+            return "text" if self.source.family in ("delimited", "arff") else origin
         if column.kind == "number":
+            if origin == "decimal" and self.family == "rows":
+                return origin
             return "integer" if column.integer else "float"
         types = {type(state) for state in column.states}
         named: dict[type, str] = {str: "text", bool: "bool", int: "integer", float: "float"}
@@ -156,7 +163,7 @@ class Writer:
             "jsonlines": _json_lines,
             "arff": self._arff,
             "arrow": lambda found: self._packed(self._arrow(found), None),
-            "sqlite": _json_rows,
+            "rows": lambda found: encoded(zip(*found.values(), strict=True), list(found)),
         }
         return writers[self.family](columns)
 
@@ -173,15 +180,26 @@ class Writer:
             keep_texts = self.family == "delimited"
             for name in typed:
                 found[name] = self._read(name, found[name], keep_texts)
-        if isinstance(self.source, SqliteSource) and self.family != "sqlite":
+        if isinstance(self.source, DatabaseSource) and self.family != "rows":
             for name in self.source.truths & set(found):
-                found[name] = [bool(value) if value in (0, 1) else value for value in found[name]]
+                found[name] = as_truths(found[name])
+        makers: dict[str, Callable[[Any], Any]] = {"float": float, "integer": int, "decimal": _decimal}
+        for name in typed:
+            if self.kinds[name] == "float" and self.family != "delimited":
+                # exact decimals of a database go where only floats are
+                found[name] = [float(v) if isinstance(v, decimal.Decimal) else v for v in found[name]]
         for name, (rows, values) in fills.items():
             column = found[name]
-            whole = self.profile.columns[name].kind == "number" and self.profile.columns[name].integer
+            made = makers[self.kinds[name]] if self.profile.columns[name].kind == "number" else _same
             for row, value in zip(rows.tolist(), values, strict=True):
-                column[row] = int(value) if whole else value
+                column[row] = made(value)
         return found
+
+    def new_columns(self) -> list[NewColumn]:
+        """Return the columns of a new table of a database."""
+        declared = self.source.declared if isinstance(self.source, DatabaseSource) else {}
+        made = [NewColumn(name, self.kinds[name], declared.get(name)) for name in self.names]
+        return [NewColumn(self.draw_column, "integer"), *made] if self.draws else made
 
     def _is_typed(self, name: str) -> bool:
         column = self.profile.columns.get(name)
@@ -220,7 +238,17 @@ class Writer:
     def _schema(self) -> Any:
         import pyarrow
 
-        types = {"integer": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
+        types = {
+            "integer": pyarrow.int64(),
+            "float": pyarrow.float64(),
+            "bool": pyarrow.bool_(),
+            "date": pyarrow.date32(),
+            "datetime": pyarrow.timestamp("us"),
+            "instant": pyarrow.timestamp("us", "UTC"),
+            "time": pyarrow.time64("us"),
+            "interval": pyarrow.duration("us"),
+            "bytes": pyarrow.binary(),
+        }
         if isinstance(self.source, ArrowSource):
             schema = self.source.schema
             for place, field in enumerate(schema):
@@ -263,8 +291,6 @@ class Writer:
                 low, high = block.source.ranges[name]
                 values = [int(min(max(value, low), high)) for value in values]
             elif pyarrow.types.is_decimal(kind):
-                import decimal
-
                 values = [
                     decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-kind.scale)) for value in values
                 ]
@@ -307,6 +333,14 @@ class Writer:
         return sink.getvalue()
 
 
+def _decimal(value: float) -> decimal.Decimal:
+    return decimal.Decimal(repr(float(value)))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
 class _Spelled(str):
     """A number as it is written in the file."""
 
@@ -320,7 +354,9 @@ def _plain(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, float) and not isinstance(value, bool):
         return repr(float(value))
-    return str(value)
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _json_lines(columns: dict[str, list[Any]]) -> bytes:
@@ -333,9 +369,3 @@ def _json_lines(columns: dict[str, list[Any]]) -> bytes:
         )
         lines.append(f"{{{', '.join(cells)}}}\n")
     return "".join(lines).encode()
-
-
-def _json_rows(columns: dict[str, list[Any]]) -> bytes:
-    """Return rows for a database, as lists; bytes as a list with their hexadecimal digits."""
-    rows = ([[v.hex()] if isinstance(v, bytes) else v for v in row] for row in zip(*columns.values(), strict=True))
-    return "".join(f"{json.dumps(row, default=_plain)}\n" for row in rows).encode()

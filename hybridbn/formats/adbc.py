@@ -1,26 +1,38 @@
 """Tables in databases as Arrow batches, through ADBC drivers: ``adbc+postgresql://user@host/base?table=t``.
 
-Faster than rows where a driver (``adbc_driver_postgresql``, ``adbc_driver_sqlite``, ...) is installed. Reading only.
+Faster than rows where a driver (``adbc_driver_postgresql``, ``adbc_driver_sqlite``, ...) is installed. A table is read in one
+statement, and written in one transaction: all of it arrives, or nothing changes.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.columnar import arrow_read
 from hybridbn.formats.database import Address, address_of, refuse_statements
 from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.relations import NotWritten, OutputExists
 from hybridbn.table import Table
 
-__all__ = ["read", "write"]
+__all__ = ["ingest", "read", "refuse_present", "spool", "write"]
 
 
-def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
-    """Read a table or the result of one query; nothing is committed."""
-    import pyarrow
+class _Opened(NamedTuple):
+    address: Address
+    connection: Any
+    cursor: Any
 
+
+@contextlib.contextmanager
+def _connected(
+    url: str, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
+) -> Iterator[_Opened]:
+    """Open a connection with one transaction, which is rolled back unless it is committed inside."""
     address = address_of(url)
     scheme, _, rest = address.url.removeprefix("adbc+").partition("://")
     try:
@@ -29,32 +41,81 @@ def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
         raise HybridBNError(
             f"{address.shown}: there is no ADBC driver {scheme!r} ({error}); install it with: pip install adbc-driver-{scheme}"
         ) from error
-    place = f"file:{rest.removeprefix('/')}?mode=ro" if scheme == "sqlite" else f"{scheme}://{rest}"
+    place = f"{scheme}://{rest}"
+    if scheme == "sqlite":
+        place = f"file:{rest.removeprefix('/')}?mode={'ro' if reading else 'rwc'}"
     try:
         with driver.connect(place) as connection, connection.cursor() as cursor:
-            cursor.execute(_statement(address, wanted, cursor))
-            table = cursor.fetch_arrow_table()
+            yield _Opened(address, connection, cursor)
             connection.rollback()
     except driver.Error as error:
-        raise FormatError(f"{address.shown}: the database refuses: {str(error).strip()[:600]}") from None
-    for number, field in enumerate(table.schema):
-        # The driver hands decimals over as text, to keep their digits.
-        if (field.metadata or {}).get(b"ADBC:postgresql:typname") == b"numeric":
-            values = table.column(number).cast(pyarrow.string()).cast(pyarrow.float64())
-            table = table.set_column(number, field.name, values)
-    return arrow_read(table, wanted)
+        raise refusal(f"{address.shown}: the database refuses: {str(error).strip()[:600]}") from None
 
 
-def _statement(address: Address, wanted: Wanted, cursor: Any) -> str:
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
+    """Read a table or the result of one query; nothing is committed."""
+    import pyarrow
+
+    with _connected(url, reading=True) as opened:
+        schema, batches = _fetched(opened, wanted)
+        return arrow_read(pyarrow.Table.from_batches(batches, schema), wanted)
+
+
+def spool(url: str, path: Path) -> None:
+    """Write a table, or the result of one query, to an Arrow file, a batch at a time."""
+    import pyarrow
+
+    with _connected(url, reading=True) as opened:
+        schema, batches = _fetched(opened, Wanted())
+        with pyarrow.OSFile(str(path), "wb") as raw, pyarrow.ipc.new_file(raw, schema) as file:
+            for batch in batches:
+                file.write_batch(batch)
+
+
+def _fetched(opened: _Opened, wanted: Wanted) -> tuple[Any, Iterator[Any]]:
+    """Return a schema, and the batches of a result."""
+    import pyarrow
+
+    opened.cursor.execute(_statement(opened, wanted))
+    reader = opened.cursor.fetch_record_batch()
+    # The driver hands decimals over as text, to keep their digits.
+    texts = {
+        place
+        for place, field in enumerate(reader.schema)
+        if (field.metadata or {}).get(b"ADBC:postgresql:typname") == b"numeric"
+    }
+    fields = [(f.name, pyarrow.float64() if i in texts else f.type) for i, f in enumerate(reader.schema)]
+    schema = pyarrow.schema(fields)
+
+    def batches() -> Iterator[Any]:
+        for batch in reader:
+            columns = [
+                column.cast(pyarrow.string()).cast(pyarrow.float64()) if place in texts else column
+                for place, column in enumerate(batch.columns)
+            ]
+            yield pyarrow.record_batch(columns, schema)
+
+    return schema, batches()
+
+
+def _statement(opened: _Opened, wanted: Wanted) -> str:
+    address, cursor = opened.address, opened.cursor
     if address.what == "query":
         refuse_statements(address.name)
         return address.name
-    target = ".".join(map(_quoted, [*([address.schema] if address.schema else []), address.name]))
+    target = _qualified(address)
     if wanted.columns is None:
         return f"SELECT * FROM {target}"
     cursor.execute(f"SELECT * FROM {target} WHERE 1 = 0")
     names = wanted.names(cursor.fetch_arrow_table().column_names)
     return f"SELECT {', '.join(map(_quoted, names))} FROM {target}"
+
+
+def _qualified(address: Address) -> str:
+    return ".".join(map(_quoted, [*([address.schema] if address.schema else []), address.name]))
 
 
 def _quoted(name: str) -> str:
@@ -63,8 +124,59 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
 def write(table: Table, url: str, *, overwrite: bool = False) -> None:
-    """Refuse to write: SQLAlchemy's addresses do that in one transaction."""
-    raise FormatError(
-        "tables are read through ADBC only; write to the same address without 'adbc+', through SQLAlchemy"
+    """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
+    made = table.to_arrow()
+    ingest(url, made.schema, made.to_batches(), overwrite=overwrite)
+
+
+def refuse_present(url: str) -> None:
+    """Refuse an address where something has the table's name already, or that can't be reached."""
+    with _connected(url, lambda text: NotWritten(text, begun=False)) as opened:
+        _refuse_present(opened)
+
+
+def _refuse_present(opened: _Opened) -> None:
+    if opened.address.what != "table":
+        raise FormatError(f"{opened.address.shown!r}: a table is written to adbc+dialect://user@host/base?table=name")
+    try:
+        opened.cursor.execute(f"SELECT 1 FROM {_qualified(opened.address)} WHERE 1 = 0")
+    except opened.connection.Error:
+        opened.connection.rollback()
+    else:
+        raise OutputExists(f"there is a table {opened.address.name!r} already; overwrite=True would replace it")
+
+
+def ingest(url: str, schema: Any, batches: Iterable[Any], *, overwrite: bool = False) -> None:
+    """Make a table of Arrow batches, in one transaction; dictionaries are written as what they stand for."""
+    import pyarrow
+
+    plain = pyarrow.schema(
+        [(f.name, f.type.value_type if pyarrow.types.is_dictionary(f.type) else f.type) for f in schema]
     )
+    begun, broken = False, list[BaseException]()
+
+    def sent() -> Iterator[Any]:
+        try:
+            for batch in batches:
+                yield batch.cast(plain)
+        except BaseException as error:  # the driver would tell its traceback as text
+            broken.append(error)
+            raise
+
+    try:
+        with _connected(url, lambda text: NotWritten(text, begun=begun)) as opened:
+            if not overwrite:
+                _refuse_present(opened)
+            begun = True
+            reader = pyarrow.RecordBatchReader.from_batches(plain, sent())
+            mode = "replace" if overwrite else "create"
+            opened.cursor.adbc_ingest(opened.address.name, reader, mode=mode, db_schema_name=opened.address.schema)
+            opened.connection.commit()
+    except NotWritten:
+        if broken:
+            raise broken[0] from None
+        raise

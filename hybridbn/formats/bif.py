@@ -20,16 +20,15 @@ from __future__ import annotations
 import os
 import re
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.bif_rows import Block
+from hybridbn.formats.packing import read_network_bytes
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
 
@@ -49,8 +48,6 @@ _PROPERTY = re.compile(r"property\s+(hybridbn_states|hybridbn_cuts)\s*=([\s\S]*)
 _SUM_KEPT = 1e-6  # how far rows may be from 1 without a word: printed digits
 _SUM_REFUSED = 1e-2  # and from where on they aren't distributions at all
 _DEFAULTED = 8_000_000  # numbers that `default` rows may stand for in one file (64 MB)
-_INFLATION = 60  # times that a compressed file may inflate; networks full of zeros and ones reach 30
-_INFLATED = 16 << 20, 64 << 20  # bytes that are allowed in any case, and in none
 
 _TYPES: dict[str, Callable[[str], Hashable]] = {
     "str": str,
@@ -93,9 +90,7 @@ def read_bif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: 
     ...     print(read_bif(path).potential("c").table)
     [0.25 0.75]
     """
-    data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = _inflate(data, str(path))
+    data = read_network_bytes(path)
     try:
         text = data.decode("utf-8-sig" if encoding.lower() in {"utf-8", "utf8"} else encoding)
     except LookupError:
@@ -120,25 +115,6 @@ def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> N
     ('1', '2')
     """
     return _Parser(text, source, normalize).network()
-
-
-def _inflate(data: bytes, source: str) -> bytes:
-    inflater = zlib.decompressobj(wbits=31)
-    try:
-        limit = min(max(_INFLATED[0], _INFLATION * len(data)), _INFLATED[1])
-        inflated = inflater.decompress(data, limit)
-        if inflater.unconsumed_tail:
-            raise FormatError(
-                f"{source}: inflates to more than {limit >> 20} MB from {len(data) >> 10} KB; "
-                "networks don't, but if this is one, unpack it first"
-            )
-        if not inflater.eof:
-            raise FormatError(f"{source}: the compressed file is truncated")
-    except zlib.error as error:
-        raise FormatError(f"{source}: the compressed file is damaged ({error})") from None
-    if inflater.unused_data:  # several members, or rubbish behind the first: rare, and gzip knows what to do
-        raise FormatError(f"{source}: something follows the end of the compressed text; unpack the file first")
-    return inflated
 
 
 def _first_twice(items: list[str]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.packing import write_network_text
 from hybridbn.formats.tabular import binned, plain_states
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
@@ -57,10 +55,7 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     ...     print(pathlib.Path(folder, "coin.bif").read_text().splitlines()[-2])
       table 0.25, 0.75;
     """
-    data = format_bif(binned(network, bins, "BIF", stacklevel=4)).encode("utf-8")
-    if Path(path).suffix == ".gz":
-        data = gzip.compress(data, mtime=0)  # no time stamp: the same network gives the same bytes
-    write_atomically(path, data)
+    write_network_text(path, format_bif(binned(network, bins, "BIF", stacklevel=4)))
 
 
 def format_bif(network: Network) -> str:

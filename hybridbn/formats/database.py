@@ -1,29 +1,48 @@
 """Tables in databases, through SQLAlchemy: ``postgresql+psycopg://user@host/base?table=t`` and ``...?query=SELECT ...``.
 
-A table is read in one statement inside a read-only transaction where the database has such; NULL is a missing cell. It is
-written in one transaction: all of it arrives, or nothing changes.
+A table is read in one statement inside a read-only transaction where the database has such, in the order of its primary
+key; NULL is a missing cell. It is written in one transaction: all of it arrives, or nothing changes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
-from hybridbn.columns import Cells
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.jsonlines import cell_values, typed_objects
+from hybridbn.formats.database_types import bound, ranges_of, type_of
 from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.relations import (
+    BATCH,
+    Declared,
+    Insert,
+    NewColumn,
+    NotWritten,
+    OutputExists,
+    Relation,
+    gathered,
+    write_rows,
+)
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["Address", "address_of", "read", "refuse_statements", "shown", "write"]
+__all__ = [
+    "Address",
+    "address_of",
+    "creating",
+    "opened",
+    "read",
+    "refuse_present",
+    "refuse_statements",
+    "shown",
+    "write",
+]
 
-_CHUNK = 10_000
 _PLACE = re.compile(r"([?&])(table|query)=")
-_SECRET = re.compile(r"(://[^/@:]*:)(?:[^/]*)@")
+_SECRET = re.compile(r"(://[^/@:?]*:)[^?]*@|([?&](?:password|passwd|pwd)=)[^&]*")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*/")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
@@ -46,7 +65,7 @@ def shown(url: str) -> str:
     >>> shown("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
-    return _SECRET.sub(r"\1***@", url)
+    return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
 
 
 def address_of(url: str) -> Address:
@@ -84,13 +103,21 @@ def _sqlalchemy(address: Address) -> Any:
 
 
 @contextlib.contextmanager
-def _connected(address: Address, *, reading: bool) -> Iterator[tuple[Any, Any]]:
-    """Open a connection with one transaction, which is rolled back after reading and on any error."""
+def _connected(
+    address: Address, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Open a connection with one transaction, which is rolled back after reading and on any error.
+
+    What the database refuses is raised as `refusal` makes it.
+    """
     sqlalchemy = _sqlalchemy(address)
     try:
         engine = sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
         if engine.dialect.name == "sqlite":
             _begin_by_hand(sqlalchemy, engine)
+            if reading and engine.url.database and not engine.url.database.startswith("file:"):
+                with open(engine.url.database, "rb"):  # SQLite would make a missing file
+                    pass
         with engine.connect() as connection:
             if reading:
                 connection = connection.execution_options(**_read_only(engine.dialect.name))
@@ -107,7 +134,9 @@ def _connected(address: Address, *, reading: bool) -> Iterator[tuple[Any, Any]]:
         raise FormatError(f"{address.shown!r} is no address of a database: {shown(str(error))}") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip()
-        raise FormatError(f"{address.shown}: the database refuses: {shown(reason)[:600]}") from None
+        raise refusal(f"{address.shown}: the database refuses: {shown(reason)[:600]}") from None
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise refusal(f"{address.shown}: a value that the database can't hold: {error}") from None
     except ImportError as error:
         raise HybridBNError(f"{address.shown}: the database's driver is missing: {error}; install it") from error
 
@@ -134,34 +163,60 @@ def _begin_by_hand(sqlalchemy: Any, engine: Any) -> None:
 
 def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
     """Read a table or the result of one query."""
+    with opened(url, wanted) as relation:
+        return gathered(relation, wanted)
+
+
+@contextlib.contextmanager
+def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
+    """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a time."""
     address = address_of(url)
     if address.what == "query":
         refuse_statements(address.name)
     with _connected(address, reading=True) as (sqlalchemy, connection):
-        if address.what == "table":
-            types = _columns_of(sqlalchemy, connection, address)
-            names = wanted.names(list(types))
-            # Keyed by number, as names may be anything. Some databases hold truth values as numbers, unless told.
-            truth = [sqlalchemy.Boolean() if isinstance(types[name], sqlalchemy.Boolean) else None for name in names]
-            columns = [sqlalchemy.Column(name, truth[i], key=f"c{i}") for i, name in enumerate(names)]
-            source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
-            result = connection.execution_options(stream_results=True).execute(sqlalchemy.select(*source.c))
-        else:
-            result = connection.exec_driver_sql(address.name)
+        streaming = {"stream_results": True, "max_row_buffer": BATCH}
+        if address.what == "query":
+            # without parameters, so that a percent sign in a query is one
+            options = {**streaming, "no_parameters": True}
+            result = connection.exec_driver_sql(address.name, execution_options=options)
             if not result.returns_rows:
                 raise TableError("the query gives no columns; write one SELECT statement")
-            names = list(result.keys())
-        found: list[list[Any]] = [[] for _ in names]
-        while rows := result.fetchmany(_CHUNK):
-            for column, part in zip(found, zip(*rows, strict=True), strict=True):
-                column.extend(part)
-    keep = wanted.names(names)
-    values = {name: found[names.index(name)] for name in keep}
-    for name, column in values.items():
-        blob = next((row for row, value in enumerate(column) if isinstance(value, bytes | memoryview)), None)
-        if blob is not None:
-            raise TableError(f"column {name!r}, row {blob}: binary data; cast it to text in a query first")
-    return typed_objects(values, wanted)
+            yield Relation(list(result.keys()), _batches(result))
+            return
+        dialect = connection.dialect.name
+        types = _columns_of(sqlalchemy, connection, address)
+        names = wanted.names(list(types))
+        declared = {name: Declared(dialect, types[name]) for name in names}
+        # Keyed by number, as names may be anything.
+        columns = [
+            sqlalchemy.Column(
+                name, bound(sqlalchemy, NewColumn(name, "", declared[name]), types[name], dialect), key=f"c{i}"
+            )
+            for i, name in enumerate(names)
+        ]
+        source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
+        # by which the rows of two readings come in the same order
+        key = _key_of(sqlalchemy, connection, address)
+        whole = sqlalchemy.table(address.name, schema=address.schema)
+        query = sqlalchemy.select(*source.c).order_by(*(sqlalchemy.column(n, _selectable=whole) for n in key))
+        if dialect == "postgresql":
+            # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
+            connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
+        ranges = ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
+        yield Relation(
+            names, _batches(connection.execute(query, execution_options=streaming)), declared, ranges=ranges, key=key
+        )
+
+
+def _batches(result: Any) -> Iterator[list[Sequence[Any]]]:
+    while rows := result.fetchmany(BATCH):
+        yield rows
+
+
+def _key_of(sqlalchemy: Any, connection: Any, address: Address) -> tuple[str, ...]:
+    """Return the columns of the primary key; a view has none."""
+    key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
+    return tuple(key.get("constrained_columns") or ())
 
 
 def refuse_statements(query: str) -> None:
@@ -191,22 +246,43 @@ def _columns_of(sqlalchemy: Any, connection: Any, address: Address) -> dict[str,
 
 def write(table: Table, url: str, *, overwrite: bool = False) -> None:
     """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
+    write_rows(table, url, overwrite=overwrite)
+
+
+def _goal(url: str) -> Address:
     address = address_of(url)
     if address.what != "table":
         raise FormatError(f"{address.shown!r}: a table is written to dialect://user@host/base?table=name")
-    with _connected(address, reading=False) as (sqlalchemy, connection):
+    return address
+
+
+def refuse_present(url: str) -> None:
+    """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
+    address = _goal(url)
+    with _connected(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
+        target = _target(sqlalchemy, connection, address, [NewColumn("x", "integer")])
+        transactional = connection.dialect.name in _TRANSACTIONAL
+        _make_room(sqlalchemy, connection, target, address, overwrite=False, transactional=transactional)
+        if transactional:
+            target.create(connection)
+            connection.rollback()
+
+
+@contextlib.contextmanager
+def creating(url: str, columns: Sequence[NewColumn], *, overwrite: bool = False) -> Iterator[Insert]:
+    """Make a table whose rows are sent inside of the context, in one transaction."""
+    address = _goal(url)
+    begun = False
+    with _connected(address, lambda text: NotWritten(text, begun=begun)) as (sqlalchemy, connection):
         dialect = connection.dialect
-        _refuse_long([address.name, *table.names], dialect)
-        columns = [
-            sqlalchemy.Column(name, _type(sqlalchemy, name, table._column(name).cells), key=f"c{i}", nullable=True)
-            for i, name in enumerate(table.names)
-        ]
-        target = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
+        _refuse_long([address.name, *(column.name for column in columns)], dialect)
+        target = _target(sqlalchemy, connection, address, columns)
         transactional = dialect.name in _TRANSACTIONAL
         _make_room(sqlalchemy, connection, target, address, overwrite=overwrite, transactional=transactional)
         target.create(connection)
+        begun = True
         try:
-            _fill(connection, table, target)
+            yield _inserter(sqlalchemy, connection, target, columns)
         except BaseException:
             if not transactional:  # the table is there already, transaction or not
                 connection.rollback()
@@ -214,11 +290,36 @@ def write(table: Table, url: str, *, overwrite: bool = False) -> None:
             raise
 
 
+def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequence[NewColumn]) -> Any:
+    dialect = connection.dialect.name
+    made = [
+        sqlalchemy.Column(
+            column.name, type_of(sqlalchemy, column, dialect), key=f"c{i}", nullable=True, autoincrement=False
+        )
+        for i, column in enumerate(columns)
+    ]
+    return sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *made, schema=address.schema)
+
+
+def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[NewColumn]) -> Insert:
+    keys = [f"c{i}" for i in range(len(columns))]
+    dialect = connection.dialect.name
+    sent = [
+        sqlalchemy.Column(column.name, bound(sqlalchemy, column, made.type, dialect), key=key)
+        for column, made, key in zip(columns, target.c, keys, strict=True)
+    ]
+    statement = sqlalchemy.Table(target.name, sqlalchemy.MetaData(), *sent, schema=target.schema).insert()
+
+    def insert(rows: list[Sequence[Any]]) -> None:
+        for start in range(0, len(rows), BATCH):
+            connection.execute(statement, [dict(zip(keys, row, strict=True)) for row in rows[start : start + BATCH]])
+
+    return insert
+
+
 def _make_room(
     sqlalchemy: Any, connection: Any, target: Any, address: Address, *, overwrite: bool, transactional: bool
 ) -> None:
-    from hybridbn.formats.tables import OutputExists
-
     inspector = sqlalchemy.inspect(connection)
     if address.name in inspector.get_view_names(schema=address.schema):
         raise OutputExists(f"there is a view {address.name!r} already; choose another name")
@@ -243,28 +344,3 @@ def _refuse_long(names: Sequence[str], dialect: Any) -> None:
             )
         if "\0" in name:
             raise TableError(f"{name!r}: a name can't hold a NUL character")
-
-
-def _fill(connection: Any, table: Table, target: Any) -> None:
-    keys = [f"c{i}" for i in range(len(table.names))]
-    insert = target.insert()
-    for start in range(0, len(table), _CHUNK):
-        part = table[start : start + _CHUNK]
-        rows = zip(*(cell_values(part, name) for name in part.names), strict=True)
-        connection.execute(insert, [dict(zip(keys, row, strict=True)) for row in rows])
-
-
-def _type(sqlalchemy: Any, name: str, cells: Cells) -> Any:
-    types = {type(state) for state in cells.states or ()}
-    if cells.states is None:
-        return sqlalchemy.BigInteger() if cells.integer else sqlalchemy.Double()
-    if types <= {str}:
-        return sqlalchemy.Text()
-    if types == {bool}:
-        return sqlalchemy.Boolean()
-    if types <= {int, float}:
-        return sqlalchemy.BigInteger() if types == {int} else sqlalchemy.Double()
-    odd = [state for state in cells.states if not isinstance(state, str | int | float)]
-    raise FormatError(
-        f"column {name!r}: states such as {shorten(odd or cells.states, most=1)} can't be held by a database"
-    )

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.elvira import ENDLESS
+from hybridbn.formats.packing import write_network_text
 from hybridbn.formats.tabular import binned, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
@@ -62,7 +62,7 @@ def write_elvira(
     FormatError
         Naming the nodes that can't be written, and the remedy.
     """
-    write_atomically(path, format_elvira(network, bins=bins, beyond_doubles=beyond_doubles).encode("utf-8"))
+    write_network_text(path, format_elvira(network, bins=bins, beyond_doubles=beyond_doubles))
 
 
 def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.packing import write_network_text
 from hybridbn.formats.tabular import binned, kept, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -47,7 +47,7 @@ def write_net(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     FormatError
         Naming the nodes that can't be written, and the remedy.
     """
-    write_atomically(path, format_net(network, bins=bins).encode("utf-8"))
+    write_network_text(path, format_net(network, bins=bins))
 
 
 def format_net(network: Network, *, bins: Bins | None = None) -> str:

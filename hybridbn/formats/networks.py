@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hybridbn.errors import FormatError
+from hybridbn.formats.packing import is_packed
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
@@ -36,12 +37,10 @@ def _format_of(name: str, module: str) -> NetworkFormat:
 
 
 _XMLBIF = NetworkFormat("XMLBIF", "hybridbn.formats.xmlbif:read_xmlbif", "hybridbn.formats.xmlbif:write_xmlbif")
-_BIF = NetworkFormat("BIF", "hybridbn.formats.bif:read_bif", "hybridbn.formats.bif_writer:write_bif")
 
 FORMATS: dict[str, NetworkFormat] = {
     ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
-    ".bif": _BIF,
-    ".bif.gz": _BIF,
+    ".bif": _format_of("BIF", "bif"),
     ".elv": _format_of("Elvira", "elvira"),
     ".xmlbif": _XMLBIF,
     ".bifxml": _XMLBIF,
@@ -50,7 +49,7 @@ FORMATS: dict[str, NetworkFormat] = {
     ".net": _format_of("NET", "net"),
     ".uai": NetworkFormat("UAI", "hybridbn.formats.uai:read_uai", "hybridbn.formats.uai:write_uai"),
 }
-"""The formats by suffix (lower case); a longer suffix that fits goes first."""
+"""The formats by suffix (lower case); with ``.gz`` behind, all but ``.hbn`` are packed."""
 
 
 def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
@@ -59,8 +58,8 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     Parameters
     ----------
     path : str or path
-        ``.hbn`` (hybridbn's own files, exact), ``.bif`` or ``.bif.gz``, ``.elv`` (Elvira), ``.xmlbif``, ``.bifxml`` or ``.xml``
-        (XMLBIF), ``.xdsl`` (GeNIe), ``.net`` (Hugin), ``.uai``.
+        ``.hbn`` (hybridbn's own files, exact), ``.bif``, ``.elv`` (Elvira), ``.xmlbif``, ``.bifxml`` or ``.xml`` (XMLBIF),
+        ``.xdsl`` (GeNIe), ``.net`` (Hugin), ``.uai``; all but the first also packed (``.bif.gz``).
     **options
         Options of the format's reader, such as ``normalize`` (default True: rows are divided by their sums, because
         published files carry rounded numbers) and ``encoding``; see `hybridbn.formats.bif.read_bif` and its neighbors
@@ -93,7 +92,8 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     network : Network
     path : str or path
         ``.hbn`` holds every network; ``.elv`` tables and mixtures of truncated exponentials; ``.xdsl`` and ``.net`` tables
-        and linear Gaussian nodes; ``.bif``, ``.bif.gz``, ``.xmlbif``, ``.bifxml``, ``.xml`` and ``.uai`` tables only.
+        and linear Gaussian nodes; ``.bif``, ``.xmlbif``, ``.bifxml``, ``.xml`` and ``.uai`` tables only. All but ``.hbn`` are
+        packed if ``.gz`` stands behind.
     **options
         Options of the format's writer. All but ``.hbn`` have ``bins``, which cuts continuous variables into bins and warns
         how far that is from the network; see `hybridbn.formats.binning.discretize`.
@@ -124,16 +124,24 @@ def is_network(path: str | os.PathLike[str]) -> bool:
     >>> is_network("alarm.bif.gz"), is_network("clouds.dbc"), is_network("sqlite:///f.db?table=t")
     (True, False, False)
     """
-    text = os.fspath(path)
-    return "?" not in text and any(text.lower().endswith(suffix) for suffix in FORMATS)
+    return "?" not in os.fspath(path) and _suffix(path) in FORMATS
+
+
+def _suffix(path: str | os.PathLike[str]) -> str:
+    """Return a file's suffix in lower case, without that of gzip where packed networks are read."""
+    name = os.fspath(path).lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    return suffix if suffix != ".hbn" or not is_packed(name) else ".hbn.gz"
 
 
 def _format(path: str | os.PathLike[str]) -> NetworkFormat:
-    name = Path(path).name.lower()
-    fitting = [suffix for suffix in FORMATS if name.endswith(suffix)]
-    if not fitting:
-        raise FormatError(f"{path}: no network format has this suffix; known are {', '.join(sorted(FORMATS))}")
-    return FORMATS[max(fitting, key=len)]
+    suffix = _suffix(path)
+    if suffix == ".hbn.gz":
+        raise FormatError(f"{path}: hybridbn's own files are not packed; leave .gz out")
+    if suffix not in FORMATS:
+        known = ", ".join(sorted(FORMATS))
+        raise FormatError(f"{path}: no network format has this suffix; known are {known}, all but .hbn also with .gz")
+    return FORMATS[suffix]
 
 
 def _function(place: str) -> Any:

@@ -3,33 +3,65 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
-from hybridbn.columns import Cells
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.jsonlines import cell_values, typed_objects
 from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.relations import (
+    BATCH,
+    Declared,
+    Insert,
+    NewColumn,
+    NotWritten,
+    OutputExists,
+    Relation,
+    gathered,
+    write_rows,
+)
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["read", "write"]
+__all__ = ["Address", "address_of", "creating", "opened", "read", "refuse_present", "write"]
 
-_CHUNK = 20_000
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: recursive common tables
+_PATIENCE = 60.0  # seconds, for other writers
+_TYPES = {
+    "integer": "INTEGER",
+    "float": "REAL",
+    "bool": "BOOLEAN",
+    "text": "TEXT",
+    "decimal": "NUMERIC",
+    "bytes": "BLOB",
+    "date": "DATE",
+    "datetime": "TIMESTAMP",
+    "instant": "TIMESTAMP",
+}
+_OWN = (int, float, str, bytes, type(None))
 
 
-class _Address(NamedTuple):
+class Address(NamedTuple):
+    """A file, and a table's name or a query."""
+
     file: Path
     what: Literal["table", "query"]
     text: str
 
 
-def _address(url: str) -> _Address:
+def address_of(url: str) -> Address:
+    """Take an address apart.
+
+    Examples
+    --------
+    >>> address_of("sqlite:///f.db?table=my%20t")[1:]
+    ('table', 'my t')
+    """
     place, _, rest = url.removeprefix("sqlite:").partition("?")
     what, _, text = rest.partition("=")
     path = unquote(place.removeprefix("///"))
@@ -39,7 +71,7 @@ def _address(url: str) -> _Address:
             "(sqlite:////folder/file.db for an absolute path)"
         )
     # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
-    return _Address(Path(path), "table" if what == "table" else "query", unquote(text))
+    return Address(Path(path), "table" if what == "table" else "query", unquote(text))
 
 
 def _identifier(name: str) -> str:
@@ -48,35 +80,40 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
 def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
-    """Read a table or the result of one query, from a database opened read-only; NULL is a missing cell.
+    """Read a table or the result of one query; NULL is a missing cell."""
+    with opened(url, wanted) as relation:
+        return gathered(relation, wanted)
+
+
+@contextlib.contextmanager
+def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
+    """Open a table or the result of one query, of a database opened read-only.
 
     A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
     database, whatever others write meanwhile.
     """
-    address = _address(url)
+    address = address_of(url)
     with open(address.file, "rb"):  # a missing file is reported as one
         pass
-    with _connected(f"file:{quote(str(address.file))}?mode=ro") as connection:
-        statement, truths = address.text, set[str]()
+    with _connected(address.file, "ro") as connection:
+        statement, declared, key = address.text, dict[str, Declared](), tuple[str, ...]()
         if address.what == "table":
             described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
             if not described:
                 raise TableError(f"there is no table {address.text!r}; the tables are {shorten(_tables(connection))}")
-            truths = {name for _, name, declared, *_ in described if declared.upper() in ("BOOLEAN", "BOOL")}
-            chosen = wanted.names([name for _, name, *_ in described])
+            declared = {name: Declared("sqlite", text) for _, name, text, *_ in described}
+            key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
+            chosen = wanted.names(list(declared))
             statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
-        names, columns = _fetched(connection, statement)
-    keep = wanted.names(names)
-    values = {name: columns[names.index(name)] for name in keep}
-    for name, column in values.items():
-        if name in truths:
-            values[name] = [bool(value) if value in (0, 1) else value for value in column]
-        blob = next((row for row, value in enumerate(column) if isinstance(value, bytes)), None)
-        if blob is not None:
-            raise TableError(f"column {name!r}, row {blob}: a BLOB; cast it to text in a query first")
-    return typed_objects(values, wanted)
+        cursor = _executed(connection, statement)
+        truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
+        names = [column[0] for column in cursor.description]
+        yield Relation(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -84,7 +121,7 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in found]
 
 
-def _fetched(connection: sqlite3.Connection, statement: str) -> tuple[list[str], list[list[Any]]]:
+def _executed(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
     try:
         cursor = connection.execute(statement)
     except (sqlite3.ProgrammingError, sqlite3.Warning) as error:
@@ -97,19 +134,15 @@ def _fetched(connection: sqlite3.Connection, statement: str) -> tuple[list[str],
         raise
     if cursor.description is None:
         raise TableError("the query gives no columns; write one SELECT statement")
-    names = [column[0] for column in cursor.description]
-    columns: list[list[Any]] = [[] for _ in names]
-    while rows := cursor.fetchmany(_CHUNK):
-        for column, part in zip(columns, zip(*rows, strict=True), strict=True):
-            column.extend(part)
-    return names, columns
+    return cursor
 
 
 @contextlib.contextmanager
-def _connected(uri: str) -> Iterator[sqlite3.Connection]:
+def _connected(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
     """Open a database; transactions are begun and ended by hand."""
     try:
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        name = f"file:{quote(str(file))}?mode={mode}"
+        connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
         try:
             yield connection
         finally:
@@ -120,18 +153,45 @@ def _connected(uri: str) -> Iterator[sqlite3.Connection]:
         raise FormatError(f"SQLite: {error}") from error
 
 
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
 def write(table: Table, url: str, *, overwrite: bool = False) -> None:
     """Write a new table in one transaction: all of it arrives or nothing changes."""
-    address = _address(url)
+    write_rows(table, url, overwrite=overwrite)
+
+
+def refuse_present(url: str) -> None:
+    """Refuse an address where a table or view is already, and a file that is no database."""
+    address = _goal(url)
+    if address.file.exists():
+        with _connected(address.file, "ro") as connection:
+            _make_room(connection, address.text, overwrite=False)
+
+
+def _goal(url: str) -> Address:
+    address = address_of(url)
     if address.what != "table":
         raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
+    return address
+
+
+@contextlib.contextmanager
+def creating(url: str, columns: Sequence[NewColumn], *, overwrite: bool = False) -> Iterator[Insert]:
+    """Make a table whose rows are sent inside of the context, in one transaction."""
+    address = _goal(url)
+    _refuse_equal([column.name for column in columns])
     fresh = not address.file.exists()
     try:
-        with _connected(f"file:{quote(str(address.file))}?mode=rwc") as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with _connected(address.file, "rwc") as connection:
+            with _refusals(begun=False):
+                connection.execute("BEGIN IMMEDIATE")
             try:
-                _fill(connection, table, address.text, overwrite=overwrite)
-                connection.execute("COMMIT")
+                with _refusals(begun=False):
+                    _create(connection, address.text, columns, overwrite)
+                with _refusals(begun=True):
+                    yield _inserter(connection, address.text, columns)
+                    connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -143,42 +203,66 @@ def write(table: Table, url: str, *, overwrite: bool = False) -> None:
         raise
 
 
-def _fill(connection: sqlite3.Connection, table: Table, name: str, *, overwrite: bool) -> None:
-    target = _identifier(name)
-    folded = [column.lower() for column in table.names]
-    clash = next((column for column in table.names if folded.count(column.lower()) > 1), None)
+@contextlib.contextmanager
+def _refusals(*, begun: bool) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        full = "full" in str(error) or "disk I/O" in str(error)
+        raise NotWritten(f"SQLite: {error}; nothing was written", begun=begun or full) from error
+    except UnicodeEncodeError as error:
+        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+
+
+def _refuse_equal(names: list[str]) -> None:
+    folded = [name.lower() for name in names]
+    clash = next((name for name in names if folded.count(name.lower()) > 1), None)
     if clash is not None:
         raise TableError(f"SQLite takes column names for equal that differ in case only: {clash!r}; rename one")
+
+
+def _make_room(connection: sqlite3.Connection, name: str, *, overwrite: bool) -> None:
+    """Drop a table that may be overwritten; refuse everything else that has the name."""
     exists = connection.execute("SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (name,)).fetchone()
     if exists and not (overwrite and exists[0] == "table"):
-        from hybridbn.formats.tables import OutputExists
-
         hint = "overwrite=True would replace it" if exists[0] == "table" else "choose another name"
         raise OutputExists(f"there is a {exists[0]} {name!r} already; {hint}")
     if exists:
-        connection.execute(f"DROP TABLE {target}")
-    types = [_declared(column, table._column(column).cells) for column in table.names]
-    defined = ", ".join(f"{_identifier(column)} {type_}" for column, type_ in zip(table.names, types, strict=True))
-    connection.execute(f"CREATE TABLE {target} ({defined})")
-    places = ", ".join("?" * len(table.names))
-    for start in range(0, len(table), _CHUNK):
-        part = table[start : start + _CHUNK]
-        rows = zip(*(cell_values(part, column) for column in part.names), strict=True)
-        try:
-            connection.executemany(f"INSERT INTO {target} VALUES ({places})", rows)
-        except UnicodeEncodeError as error:
-            raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+        connection.execute(f"DROP TABLE {_identifier(name)}")
 
 
-def _declared(name: str, cells: Cells) -> str:
-    types = {type(state) for state in cells.states or ()}
-    if cells.states is None:
-        return "INTEGER" if cells.integer else "REAL"
-    if types <= {str}:
-        return "TEXT"
-    if types == {bool}:
-        return "BOOLEAN"
-    if types <= {int, float}:
-        return "INTEGER" if types == {int} else "REAL"
-    odd = [state for state in cells.states if not isinstance(state, str | int | float)]
-    raise FormatError(f"column {name!r}: states such as {shorten(odd, most=1)} can't be held by SQLite")
+def _create(connection: sqlite3.Connection, name: str, columns: Sequence[NewColumn], overwrite: bool) -> None:
+    _make_room(connection, name, overwrite=overwrite)
+    defined = ", ".join(f"{_identifier(column.name)} {_type(column)}".rstrip() for column in columns)
+    connection.execute(f"CREATE TABLE {_identifier(name)} ({defined})")
+
+
+def _type(column: NewColumn) -> str:
+    declared = column.declared
+    if declared is not None and declared.dialect == "sqlite" and isinstance(declared.type, str):
+        return declared.type
+    return _TYPES.get(column.kind, "")
+
+
+def _inserter(connection: sqlite3.Connection, name: str, columns: Sequence[NewColumn]) -> Insert:
+    statement = f"INSERT INTO {_identifier(name)} VALUES ({', '.join('?' * len(columns))})"
+    foreign = [i for i, column in enumerate(columns) if column.kind not in ("integer", "float", "bool", "text")]
+
+    def insert(rows: list[Sequence[Any]]) -> None:
+        if foreign:
+            columnwise: list[Sequence[Any]] = list(zip(*rows, strict=True))
+            for i in foreign:
+                columnwise[i] = [_held(value) for value in columnwise[i]]
+            rows = list(zip(*columnwise, strict=True))
+        connection.executemany(statement, rows)
+
+    return insert
+
+
+def _held(value: Any) -> Any:
+    """Return a value as SQLite holds it: dates and what else it has no type for as text."""
+    if isinstance(value, _OWN):
+        return value
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)

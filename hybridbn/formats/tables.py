@@ -9,7 +9,7 @@ tab-separated          ``.tsv``, ``.tab`` (and ``.gz``)   the same
 ARFF                   ``.arff`` (and ``.gz``)            ``?`` without quotes
 Parquet                ``.parquet``, ``.pq``              null, or NaN in a number column
 Feather                ``.feather``, ``.arrow``           null, or NaN in a number column
-JSON lines             ``.jsonl``, ``.ndjson``            null, or absent from its line
+JSON lines             ``.jsonl``, ``.ndjson`` (``.gz``)  null, or absent from its line
 SQLite                 ``sqlite:///file.db?table=t``      NULL
 other databases        ``postgresql://h/b?table=t`` ...   NULL
 Elvira                 ``.dbc`` (read only)               ``?``
@@ -19,7 +19,8 @@ Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their o
 types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
 SQLite does not keep the sign of -0.0. Other databases are reached through SQLAlchemy (``pip install 'hybridbn[sql]'``), by its
 URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind; ``adbc+postgresql://...`` reads
-Arrow batches where the ADBC driver is installed.
+and writes Arrow batches where the ADBC driver is installed: faster, with the types that the driver has (of exact decimals floats,
+and in SQLite truth values as 0 and 1).
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import NameTaken, replacing
+from hybridbn.formats.packing import is_packed, unpacked
 from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.relations import OutputExists, database_of
 from hybridbn.table import Table
 from hybridbn.variables import Variable
 
-__all__ = ["read_table", "write_table"]
+__all__ = ["SUFFIXES", "WEB", "OutputExists", "read_table", "write_table"]
 
-_SUFFIXES = {
+SUFFIXES = {
     ".csv": "delimited",
     ".tsv": "delimited",
     ".tab": "delimited",
@@ -54,13 +57,10 @@ _SUFFIXES = {
     ".ndjson": "jsonlines",
     ".dbc": "dbc",
 }
+"""The modules by suffix."""
 
-
-_WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
-
-
-class OutputExists(FormatError, FileExistsError):
-    """The output is there already, and `overwrite` was not asked for."""
+WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
+"""Addresses that are neither files nor databases."""
 
 
 def read_table(
@@ -117,8 +117,8 @@ def read_table(
     place = _place(path)
     module = _module(place)
     try:
-        with _decompressed(place) as file:
-            read: Read = module.read(file, wanted, _format_of(place), **options)
+        file = unpacked(place) if isinstance(place, Path) and is_packed(place) else place
+        read: Read = module.read(file, wanted, _format_of(place), **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
         if _shown(place) in str(error):
@@ -184,7 +184,7 @@ def _place(path: str | os.PathLike[str]) -> Path | str:
     if text.startswith("file://"):
         return Path(unquote(urlsplit(text).path))
     if found := re.match(r"([a-zA-Z][a-zA-Z0-9+._-]+)://", text):
-        if found[1].lower() in _WEB:
+        if found[1].lower() in WEB:
             raise FormatError(f"{text!r}: only files and sqlite:///file.db?table=t can be read; download it first")
         return text
     return Path(text)
@@ -203,35 +203,19 @@ def _format_of(place: Path | str) -> str:
     suffixes = [] if isinstance(place, str) else [suffix.lower() for suffix in place.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-        if suffixes and _SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines"):
+        if suffixes and SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines", "dbc"):
             return ""
     return suffixes[-1] if suffixes else ""
 
 
 def _module(place: Path | str) -> Any:
     if isinstance(place, str):
-        module = "sqlite" if place.startswith("sqlite:") else "adbc" if place.startswith("adbc+") else "database"
-        return import_module(f"hybridbn.formats.{module}")
-    name = _SUFFIXES.get(_format_of(place))
+        return database_of(place)
+    name = SUFFIXES.get(_format_of(place))
     if name is None:
-        known = ", ".join(_SUFFIXES)
+        known = ", ".join(SUFFIXES)
         raise FormatError(f"{place}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t")
     return import_module(f"hybridbn.formats.{name}")
-
-
-@contextlib.contextmanager
-def _decompressed(place: Path | str) -> Iterator[Path | str | IO[bytes]]:
-    if isinstance(place, str) or place.suffix.lower() != ".gz":
-        yield place
-        return
-    import gzip
-    import zlib
-
-    try:
-        with gzip.open(place) as file:
-            yield cast(IO[bytes], file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{place} is not a whole gzip file: {error}") from error
 
 
 @contextlib.contextmanager
@@ -242,7 +226,7 @@ def _replacing(place: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     if target.exists() and not overwrite:
         raise taken
     try:
-        with replacing(target, overwrite=overwrite, packed=place.suffix.lower() == ".gz") as file:
+        with replacing(target, overwrite=overwrite, packed=is_packed(place)) as file:
             yield file
     except NameTaken:
         raise taken from None

@@ -6,12 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from hybridbn.errors import FormatError
+from hybridbn.formats.packing import read_network_bytes
 from hybridbn.variables import Values
 
 __all__ = ["NUMBER", "Rows", "Source", "Token", "Tokens", "decoded", "numbers", "read_source"]
@@ -20,8 +20,6 @@ NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re
 _PLAIN = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
 _SUM_KEPT = 1e-6  # how far rows may be from 1 without a word: printed digits
 _SUM_REFUSED = 1e-2  # and from where on they aren't distributions at all
-
-_LARGEST = 256 << 20  # bytes; the largest network of the public collections has 10 MB
 
 
 class Source(NamedTuple):
@@ -43,10 +41,6 @@ def decoded(data: bytes, source: str, encoding: str | None) -> Source:
     >>> decoded("né\r\n".encode("latin-1"), "f", None).text
     'né\n'
     """
-    if len(data) > _LARGEST:
-        raise FormatError(
-            f"{source}: the file has {len(data) >> 20} MB; networks of more than {_LARGEST >> 20} MB are refused"
-        )
     chosen = "utf-8-sig" if encoding is None or encoding.lower() in {"utf-8", "utf8"} else encoding
     try:
         text = data.decode(chosen)
@@ -70,10 +64,8 @@ def decoded(data: bytes, source: str, encoding: str | None) -> Source:
 
 
 def read_source(path: str | os.PathLike[str], encoding: str | None) -> Source:
-    """Return a file's text; see `decoded`."""
-    if os.path.getsize(path) > _LARGEST:
-        raise FormatError(f"{path}: networks of more than {_LARGEST >> 20} MB are refused")
-    return decoded(Path(path).read_bytes(), str(path), encoding)
+    """Return the text of a file, packed with gzip or not; see `decoded`."""
+    return decoded(read_network_bytes(path), str(path), encoding)
 
 
 class Token(NamedTuple):

@@ -19,6 +19,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.packing import write_network_text
 from hybridbn.formats.tabular import binned, network_of, plain_states, tables, typed_states
 from hybridbn.formats.text import Rows, Source, decoded, numbers, read_source
 from hybridbn.potentials.base import Potential
@@ -221,7 +222,7 @@ def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     """
     text, names = format_uai(network, bins=bins)
     write_atomically(f"{os.fspath(path)}.names.json", names.encode("utf-8"))
-    write_atomically(path, text.encode("utf-8"))
+    write_network_text(path, text)
 
 
 def format_uai(network: Network, *, bins: Bins | None = None) -> tuple[str, str]:

@@ -10,7 +10,6 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.equations import Linear, Rule, State
+from hybridbn.formats.packing import read_network_bytes
 from hybridbn.formats.tabular import network_of, restored, told
 from hybridbn.formats.text import Rows, numbers
 from hybridbn.formats.xml_tree import Element, parse_xml
@@ -54,7 +54,7 @@ def read_xdsl(path: str | os.PathLike[str], *, normalize: bool = True, encoding:
     FormatError
         Naming the file, the line and the reason: also for decisions, utilities, noisy nodes and other equations.
     """
-    return parse_xdsl(Path(path).read_bytes(), normalize=normalize, source=str(path), encoding=encoding)
+    return parse_xdsl(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
 
 
 def parse_xdsl(data: bytes, *, normalize: bool = True, source: str = "<text>", encoding: str | None = None) -> Network:

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 import networkx as nx
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.packing import write_network_text
 from hybridbn.formats.tabular import binned, kept, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -49,7 +49,7 @@ def write_xdsl(network: Network, path: str | os.PathLike[str], *, bins: Bins | N
     FormatError
         Naming the nodes that can't be written, and the remedy.
     """
-    write_atomically(path, format_xdsl(network, bins=bins).encode("utf-8"))
+    write_network_text(path, format_xdsl(network, bins=bins))
 
 
 def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:

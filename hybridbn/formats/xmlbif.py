@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.packing import read_network_bytes, write_network_text
 from hybridbn.formats.tabular import binned, kept, network_of, plain_states, restored, tables, told
 from hybridbn.formats.text import Rows, numbers
 from hybridbn.formats.xml_tree import Element, parse_xml
@@ -44,7 +43,7 @@ def read_xmlbif(path: str | os.PathLike[str], *, normalize: bool = True, encodin
     FormatError
         Naming the file, the line and the reason.
     """
-    return parse_xmlbif(Path(path).read_bytes(), normalize=normalize, source=str(path), encoding=encoding)
+    return parse_xmlbif(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
 
 
 def parse_xmlbif(
@@ -144,7 +143,7 @@ def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins |
     FormatError
         Naming the nodes that can't be written, and the remedy.
     """
-    write_atomically(path, format_xmlbif(network, bins=bins).encode("utf-8"))
+    write_network_text(path, format_xmlbif(network, bins=bins))
 
 
 def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Parquet, Feather and SQLite as sources, read in blocks of rows of the same size wherever the file's own parts end."""
+"""Parquet and Feather as sources, read in blocks of rows of the same size wherever the file's own parts end."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import hashlib
 import math
 import os
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from hybridbn.columns import Cells
 from hybridbn.commands.sources import Kinds, located
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats import columnar, sqlite
-from hybridbn.formats.jsonlines import typed_objects
+from hybridbn.formats import columnar
 from hybridbn.formats.reading import Wanted
-from hybridbn.variables import shorten
 
-__all__ = ["ArrowBlock", "ArrowSource", "SqliteBlock", "SqliteSource"]
+__all__ = ["ArrowBlock", "ArrowSource"]
 
 
 class ArrowSource:
@@ -41,6 +37,7 @@ class ArrowSource:
         self.index = columnar._index_columns(self.schema.metadata)
         self.noted = columnar._noted(self.schema.metadata)
         self.ranges = _ranges(self.schema)
+        self.kinds = {field.name: _kind(self.pyarrow.types, field.type) for field in self.schema}
 
     @property
     def _parquet(self) -> bool:
@@ -115,6 +112,26 @@ class ArrowSource:
         """Nothing stays open."""
 
 
+def _kind(types: Any, held: Any) -> str:
+    """Return what a type holds, in the words of `hybridbn.formats.relations.NewColumn`."""
+    if types.is_dictionary(held):
+        held = held.value_type
+    tests = {
+        "integer": types.is_integer,
+        "float": types.is_floating,
+        "bool": types.is_boolean,
+        "text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        "decimal": types.is_decimal,
+        "date": types.is_date,
+        "time": types.is_time,
+        "interval": types.is_duration,
+        "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
+    }
+    if types.is_timestamp(held):
+        return "datetime" if held.tz is None else "instant"
+    return next((kind for kind, test in tests.items() if test(held)), "other")
+
+
 def _ranges(schema: Any) -> dict[str, tuple[float, float]]:
     """Return the least and the greatest number that the type of each column of integers holds."""
     found = {}
@@ -155,122 +172,6 @@ class ArrowBlock:
             values = self.table.column(name).to_pylist()
             found[name] = [None if value is None or value != value else value for value in values]
         return found
-
-
-class SqliteSource:
-    """A table of an SQLite database, or the result of a query."""
-
-    family = "sqlite"
-    spelled = False
-
-    def __init__(self, url: str) -> None:
-        self.shown = url
-        self.address = sqlite._address(url)
-        with open(self.address.file, "rb"):  # a missing file is reported as one
-            pass
-        self._connection = sqlite3.connect(
-            f"file:{quote(str(self.address.file))}?mode=ro", uri=True, isolation_level=None, timeout=60
-        )
-        self.declared: dict[str, str] = {}
-        try:
-            self._prepare()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _prepare(self) -> None:
-        connection, address = self._connection, self.address
-        try:
-            if address.what == "table":
-                described = connection.execute(f"PRAGMA table_info({sqlite._identifier(address.text)})").fetchall()
-                if not described:
-                    known = shorten(sqlite._tables(connection))
-                    raise TableError(f"there is no table {address.text!r}; the tables are {known}")
-                self.declared = {name: declared for _, name, declared, *_ in described}
-                self.names = Wanted().names(list(self.declared))
-                listed = ", ".join(map(sqlite._identifier, self.names))
-                self._statement = f"SELECT {listed} FROM {sqlite._identifier(address.text)}"
-            else:
-                self._statement = address.text
-            connection.set_authorizer(
-                lambda action, *_: sqlite3.SQLITE_OK if action in sqlite._ALLOWED else sqlite3.SQLITE_DENY
-            )
-            if address.what == "query":
-                # without its rows
-                names, _ = sqlite._fetched(connection, f"SELECT * FROM ({address.text}) LIMIT 0")
-                self.names = Wanted().names(names)
-        except sqlite3.DatabaseError as error:
-            raise FormatError(f"SQLite: {error}") from error
-        self.truths = {name for name, declared in self.declared.items() if declared.upper() in ("BOOLEAN", "BOOL")}
-
-    def blocks(self, rows: int, first: int = 0) -> Iterator[SqliteBlock]:
-        """Give blocks of so many rows."""
-        try:
-            cursor = self._connection.execute(f"SELECT * FROM ({self._statement}) LIMIT -1 OFFSET {first * rows}")
-            for start in _counted(first * rows, rows):
-                fetched = cursor.fetchmany(rows)
-                if not fetched:
-                    return
-                yield SqliteBlock(self, start, fetched)
-        except sqlite3.DatabaseError as error:
-            raise FormatError(f"SQLite: {error}") from error
-
-    def digest(self) -> str:
-        """Return a hash of the rows; the file's other tables may change."""
-        found = hashlib.sha256(repr(self.names).encode())
-        for block in self.blocks(10_000):
-            found.update(repr(block.fetched).encode("utf-8", "surrogatepass"))
-        self._digest, self._version = found.hexdigest(), self._data_version()
-        return self._digest
-
-    def _data_version(self) -> tuple[int, ...]:
-        log = Path(f"{self.address.file}-wal")
-        return (*_state(self.address.file), *(_state(log) if log.exists() else ()))
-
-    def unchanged(self) -> bool:
-        """Tell whether the rows are the same as in the beginning."""
-        return self._data_version() == self._version or self.digest() == self._digest
-
-    def line_of(self, row: int) -> str:
-        """Return the row."""
-        return f"row {row}"
-
-    def close(self) -> None:
-        """Close the database."""
-        self._connection.close()
-
-
-def _counted(start: int, step: int) -> Iterator[int]:
-    while True:
-        yield start
-        start += step
-
-
-class SqliteBlock:
-    """Some rows of a query."""
-
-    def __init__(self, source: SqliteSource, start: int, fetched: list[tuple[Any, ...]]) -> None:
-        self.source, self.start, self.fetched = source, start, fetched
-        self.rows = len(fetched)
-        self._columns = dict(zip(source.names, map(list, zip(*fetched, strict=True)), strict=True))
-
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
-        chosen = {}
-        for name in names:
-            column = self._columns[name]
-            if name in self.source.truths:
-                column = [bool(value) if value in (0, 1) else value for value in column]
-            blob = next((row for row, value in enumerate(column) if isinstance(value, bytes)), None)
-            if blob is not None:
-                raise TableError(f"column {name!r}, row {self.start + blob}: a BLOB; cast it to text in a query first")
-            chosen[name] = column
-        with located(-1, self.start, "row"):
-            return typed_objects(chosen, Wanted({n: kind for n, kind in kinds.items() if n in chosen})).cells
-
-    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
-        """Return columns as they are in the database."""
-        return {name: self._columns[name] for name in names}
 
 
 def _state(path: Path) -> tuple[int, int, int]:
