@@ -35,8 +35,6 @@ SHARE = 0.7
 """Of the tests, tried at each node of several trees, so that these differ."""
 TESTED_NUMBERS, TESTED_CATEGORIES = 3, 4
 """No more columns are tested, so that the leaf of a row that lacks them all can still be averaged over."""
-TESTED_WITH_HOLES = 1
-"""Nor more number columns with missing cells: each of them that a row lacks is one more dimension to integrate over."""
 PRIOR_ROWS = 3.0
 
 
@@ -85,8 +83,9 @@ def model_tree(
     The regression of a node is drawn towards that of the node above as if a few more rows spoke for that, which is what smoothing does in M5.
     The strength and the depth are those of the least squared error on held-out rows (ten folds for one tree, the rows that
     a sample lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category
-    ordered by the mean of the target. At most three number columns, one of them with missing cells, and four categories are tested: those
-    that lower the squared error most.
+    ordered by the mean of the target. At most three number columns and four categories are tested: those that lower the squared error
+    most. Of the numbers only those without missing cells are (where there are none, one column with some): each tested number that a
+    row lacks is one more dimension to integrate over, which takes time.
     The variances are scaled, and the errors' shape is learned, on held-out rows.
 
     References
@@ -205,8 +204,8 @@ class _Forest:
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
-        holed = [i for i in numbers if self.tests[i].holes][TESTED_WITH_HOLES:]
-        kept = sorted(categories + [i for i in numbers if i not in holed][:TESTED_NUMBERS])
+        whole = [i for i in numbers if not self.tests[i].holes]
+        kept = sorted(categories + (whole[:TESTED_NUMBERS] or numbers[:1]))
         self.tests = [self.tests[i] for i in kept]
         return rows.take(kept)
 
