@@ -26,6 +26,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import Posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
+from hybridbn.inference.star_mixtures import mixture_posterior
 from hybridbn.network import Network
 from hybridbn.variables import Discrete, Values, shorten
 
@@ -72,6 +73,11 @@ def posteriors(
         return {name: empty_posterior(network.variable(name)) for name in wanted}
     if not wanted:
         return {}
+    if len(wanted) == 1:
+        later = _LogEvidence(snapshot, reader, options, wanted[0])
+        found = mixture_posterior(snapshot, wanted[0], reader, options, later)
+        if found is not None:
+            return {wanted[0]: found}
     read = relevant_evidence(snapshot, reader, wanted)
     answer = solved(snapshot, Question(tuple(wanted)), read, options)
     answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)

@@ -11,15 +11,17 @@ from typing import Any
 
 import boosting_reference as reference
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
+from hybridbn.inference.queries import posteriors
+from hybridbn.inference.star_mixtures import star_mixture_of
 from hybridbn.learning.boosting_weights import Bits
 from hybridbn.learning.ensemble_scores import Asked
 from hybridbn.learning.members import Members
-from hybridbn.learning.star_mixtures import star_mixture_of
 from hybridbn.structures import naive_bayes, nb_tree
 
 
@@ -132,8 +134,15 @@ def test_trees_are_scored_as_their_networks_answer(
     found = np.exp(Asked("y", table).log_joint(network))
     evidence = table.drop("y")
     np.testing.assert_allclose(found.sum(axis=0), np.exp(network.log_evidence(evidence)), rtol=1e-9)
-    expected = network.posterior("y", evidence).probabilities.T
-    np.testing.assert_allclose(found / found.sum(axis=0), expected, atol=1e-10)
+    # by elimination, which two questions at once are answered by
+    expected = posteriors(network, evidence, ["y", "y leaf"])["y"].probabilities
+    np.testing.assert_allclose((found / found.sum(axis=0)).T, expected, atol=1e-10)
+    answer = network.posterior("y", evidence)
+    np.testing.assert_allclose(answer.probabilities, expected, atol=1e-10)
+    np.testing.assert_allclose(answer.log_evidence, network.log_evidence(evidence), rtol=1e-12)
+    assert (answer.error < 1e-11).all()
+    leafless = network.posterior("y leaf", evidence)
+    np.testing.assert_allclose(leafless.probabilities.sum(axis=1), 1, atol=1e-12)
 
 
 def test_impossible_rows_are_impossible_for_mixtures_too() -> None:
@@ -148,6 +157,13 @@ def test_impossible_rows_are_impossible_for_mixtures_too() -> None:
     found = Asked("y", hb.Table({"x": [0, 1, None]}, discrete=["x"])).log_joint(network)
     np.testing.assert_allclose(np.exp(found[:, [0, 2]]), 0.5)
     assert np.isnan(found[:, 1]).all()
+    rows = hb.Table({"x": [0, 1, None]}, discrete=["x"])
+    with pytest.raises(hb.ImpossibleEvidence) as caught:
+        network.posterior("y", rows)
+    assert caught.value.rows == (1,)
+    answer = network.posterior("y", rows, impossible="nan").probabilities
+    assert np.isnan(answer[1]).all()
+    np.testing.assert_allclose(answer[[0, 2]], 0.5)
 
 
 def test_evidence_on_the_leaf_itself_and_sets_of_states_count() -> None:
@@ -158,6 +174,8 @@ def test_evidence_on_the_leaf_itself_and_sets_of_states_count() -> None:
     for case in ({"y leaf": state, "x1": 1}, {"x0": {0, 1}, "x2": 1}):
         expected = network.posterior("y", case).probabilities
         np.testing.assert_allclose(ensemble.posterior(case).probabilities, expected, atol=1e-12)
+        rows = {name: [value] for name, value in case.items()}
+        np.testing.assert_allclose(network.posterior("y", pd.DataFrame(rows)).probabilities[0], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("build", [None, slow, partial(nb_tree, max_depth=2)], ids=["counted", "general", "trees"])

@@ -319,9 +319,7 @@ def _ratios(results, published, depths):
     figure, axes = _figure(5.4, 4)
     means = np.array([_mean_ratios(results, published, depth, names) for depth in found])
     alone = [np.nanmean([results[name, depth].ratio for name in names]) for depth in found]
-    stated = [
-        np.nanmean([_value(published, "3", name, f"ratio {depth}") for name in [*names, "mean"]]) for depth in found
-    ]
+    stated = [np.nanmean([_value(published, "3", name, f"ratio {depth}") for name in names]) for depth in found]
     curves = (
         ("tree / naive Bayes", means[:, 0], means[:, 1]),
         ("boosted / naive Bayes", means[:, 2], means[:, 3]),

@@ -38,7 +38,7 @@ class Ensemble:
     Parameters
     ----------
     networks : sequence of Network
-        Each has the target, with the same states.
+        Each has the target, with the same states. Those that `hybridbn.boost` learned may be made when they are first asked for.
     votes : sequence of float
         One for each network; positive.
     target : str

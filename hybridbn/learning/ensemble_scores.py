@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.queries import Options, posterior
-from hybridbn.learning.star_mixtures import star_mixture_of
+from hybridbn.inference.star_mixtures import star_mixture_of
 from hybridbn.learning.stars import star_of
 from hybridbn.network import Network
 from hybridbn.table import Table
