@@ -121,7 +121,8 @@ def _run(run: _Run) -> None:
         parts, writer = _fill(run)
         if not run.source.unchanged():
             raise OtherRun(f"{run.source_place.shown} was changed while it was read; run the command again")
-        run.terminal.step("writing")
+        if not run.goal.pipe:  # which may be the same terminal
+            run.terminal.step("writing")
         assembled(run.goal, parts, writer, not request.no_clobber, lambda: _finishing(run), request.encoding)
         run.terminal.done()
         _tell(run)

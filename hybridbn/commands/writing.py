@@ -61,7 +61,7 @@ class Writer:
                 f"there is a column {self.draw_column!r} already; name that of the draws with --draw-column"
             )
         if self.family == "delimited":
-            self.delimiter = delimited._checked_delimiter(self.delimiter, self.suffix)
+            self.delimiter = delimited.checked_delimiter(self.delimiter, self.suffix)
         self.splices = self._splices()
         self.kinds = {name: self._kind(name) for name in self.names}
         if self.family == "arrow":
@@ -106,7 +106,7 @@ class Writer:
         source = self.source
         if self.family == "delimited":
             if self.splices and isinstance(source, DelimitedSource):
-                header = source._lined(source.header)
+                header = source.lined(source.header)
                 if not self.draws:
                     return header
                 mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""
@@ -123,23 +123,23 @@ class Writer:
     def _arff_header(self) -> bytes:
         lines, notes = ["@relation table", ""], dict[str, str]()
         if self.draws:
-            lines.append(f"@attribute {arff._quoted(self.draw_column)} integer")
+            lines.append(f"@attribute {arff.quoted_word(self.draw_column)} integer")
         names = {"integer": "integer", "float": "numeric"}
         for name in self.names:
             column, kind = self.profile.columns.get(name), self.kinds[name]
             if column is not None and column.kind == "states" and not column.overflowing:
-                states = ",".join(arff._quoted(self.text(name, state)) for state in column.states)
+                states = ",".join(arff.quoted_word(self.text(name, state)) for state in column.states)
                 if kind in ("integer", "float", "bool"):
                     notes[name] = kind
-                lines.append(f"@attribute {arff._quoted(name)} {{{states}}}")
+                lines.append(f"@attribute {arff.quoted_word(name)} {{{states}}}")
             else:
-                lines.append(f"@attribute {arff._quoted(name)} {names.get(kind, 'string')}")
+                lines.append(f"@attribute {arff.quoted_word(name)} {names.get(kind, 'string')}")
         if notes:
-            lines.insert(1, arff._NOTE + json.dumps(notes))
+            lines.insert(1, arff.NOTE + json.dumps(notes))
         return "\n".join([*lines, "", "@data", ""]).encode()
 
     def _cell(self, text: str) -> str:
-        return delimited._quoted(text, str(self.delimiter), set(delimited.MISSING))
+        return delimited.quoted_cell(text, str(self.delimiter), set(delimited.MISSING))
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
@@ -224,14 +224,15 @@ class Writer:
         sign, quoted = str(self.delimiter), set(delimited.MISSING)
         hole = "NA" if len(columns) == 1 else ""
         texts = [
-            [hole if v is None else delimited._quoted(_plain(v), sign, quoted) for v in values]
+            [hole if v is None else delimited.quoted_cell(_plain(v), sign, quoted) for v in values]
             for values in columns.values()
         ]
         return "".join(f"{line}\n" for line in map(sign.join, zip(*texts, strict=True))).encode()
 
     def _arff(self, columns: dict[str, list[Any]]) -> bytes:
         texts = [
-            ["?" if value is None else arff._quoted(_plain(value)) for value in values] for values in columns.values()
+            ["?" if value is None else arff.quoted_word(_plain(value)) for value in values]
+            for values in columns.values()
         ]
         return "".join(f"{line}\n" for line in map(",".join, zip(*texts, strict=True))).encode()
 

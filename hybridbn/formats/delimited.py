@@ -22,7 +22,7 @@ from hybridbn.frames import arrow_codes, cells_of
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["MISSING", "read", "write"]
+__all__ = ["MISSING", "checked_delimiter", "other_delimiter", "quoted_cell", "read", "write"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
@@ -42,7 +42,7 @@ def read(
     engine: str | None = None,
 ) -> Read:
     """Read a delimited file. `engine` None takes pyarrow if it is there; "scanner" never does."""
-    separator = _checked_delimiter(delimiter, suffix)
+    separator = checked_delimiter(delimiter, suffix)
     markers = frozenset([missing] if isinstance(missing, str) else missing)
     data = checked_bytes(file, encoding)
     scanner = Scanner(data, separator)
@@ -50,7 +50,7 @@ def read(
     try:
         names = wanted.names(header)
     except TableError as error:
-        raise TableError(f"{error}{_other_delimiter(header, separator)}") from None
+        raise TableError(f"{error}{other_delimiter(header, separator)}") from None
     remedy = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
@@ -62,14 +62,28 @@ def read(
         raise relocated(error, scanner.line_of) from None
 
 
-def _checked_delimiter(delimiter: str | None, suffix: str) -> str:
+def checked_delimiter(delimiter: str | None, suffix: str) -> str:
+    r"""Return the delimiter of a file, given or by its suffix; refuse what can't be one.
+
+    Examples
+    --------
+    >>> checked_delimiter(None, ".tsv")
+    '\t'
+    """
     separator = delimiter if delimiter is not None else "\t" if suffix in (".tsv", ".tab") else ","
     if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
         raise TableError(f"a delimiter must be one ASCII character other than a quote or line end, not {separator!r}")
     return separator
 
 
-def _other_delimiter(header: Sequence[str], separator: str) -> str:
+def other_delimiter(header: Sequence[str], separator: str) -> str:
+    """Return what to ask where the only column's name holds another delimiter; nothing otherwise.
+
+    Examples
+    --------
+    >>> other_delimiter(["a;b"], ",")
+    " (is ';' the delimiter? then give delimiter=';')"
+    """
     other = next((sign for sign in ";\t|," if sign != separator and len(header) == 1 and sign in header[0]), None)
     return "" if other is None else f" (is {other!r} the delimiter? then give delimiter={other!r})"
 
@@ -260,14 +274,14 @@ def write(
     encoding: str = "utf-8",
 ) -> None:
     """Write a delimited file; text that would read as a missing cell is put in quotes."""
-    separator = _checked_delimiter(delimiter, suffix)
+    separator = checked_delimiter(delimiter, suffix)
     if any(sign in missing for sign in f'{separator}"\r\n'):
         raise TableError(f"the marker for missing cells, {missing!r}, must not hold delimiters, quotes or line ends")
     if len(table.names) == 1 and not missing:
         missing = "NA"  # a line without anything would be no row at all
     quoted = {*MISSING, missing}
     try:
-        header = separator.join(_quoted(name, separator, quoted) for name in table.names)
+        header = separator.join(quoted_cell(name, separator, quoted) for name in table.names)
         file.write(f"{header}\n".encode(encoding))
         for start in range(0, len(table), _CHUNK):
             part = table[start : start + _CHUNK]
@@ -280,7 +294,14 @@ def write(
         raise TableError(f"there is no encoding {encoding!r}") from None
 
 
-def _quoted(text: str, separator: str, quoted: set[str]) -> str:
+def quoted_cell(text: str, separator: str, quoted: set[str]) -> str:
+    """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing cells.
+
+    Examples
+    --------
+    >>> quoted_cell("a", ",", {"NA"}), quoted_cell("a,b", ",", {"NA"}), quoted_cell("NA", ",", {"NA"})
+    ('a', '"a,b"', '"NA"')
+    """
     if text in quoted or text != text.strip() or any(sign in text for sign in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
     if "\0" in text:
@@ -297,7 +318,8 @@ def _texts(table: Table, name: str, separator: str, missing: str, quoted: set[st
             if not isinstance(state, str | int | float):
                 raise FormatError(f"column {name!r}: states such as {shorten([state])} can't be written as text")
         texts = [
-            _quoted(state, separator, quoted) if isinstance(state, str) else repr(state) for state in cells.states or ()
+            quoted_cell(state, separator, quoted) if isinstance(state, str) else repr(state)
+            for state in cells.states or ()
         ]
         lookup = np.array([*texts, missing], dtype=object)
         return list(lookup[cells.array])
