@@ -62,8 +62,11 @@ def _convert(options: argparse.Namespace) -> int:
     from hybridbn.commands.terminal import Terminal
 
     terminal = Terminal(options.quiet)
-    reading = {name: getattr(options, name) for name in ("discrete", "continuous", "delimiter", "missing", "encoding")}
-    reading = {name: value for name, value in reading.items() if value and value != "utf-8"}
+    reading = {
+        name: getattr(options, name)
+        for name in ("discrete", "continuous", "delimiter", "missing", "decimal", "encoding")
+    }
+    reading = {name: value for name, value in reading.items() if value and value not in ("utf-8", ".")}
     if "missing" in reading:
         reading["missing"] = ("", *reading["missing"])
     convert(options.input, options.output, terminal, bins=options.bins, no_clobber=options.no_clobber, reading=reading)

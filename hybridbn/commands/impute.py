@@ -108,7 +108,7 @@ def _run(run: _Run) -> None:
     run.terminal.step("reading")
     with _named(run):
         path = spooled(run.source_place, work.folder, request.encoding)
-        run.source = opened_source(run.source_place, path, request.delimiter, missing)
+        run.source = opened_source(run.source_place, path, request.delimiter, missing, request.decimal)
     try:
         resumed = work.agree(_fingerprint(run))
         if resumed and _already_there(run):

@@ -280,6 +280,12 @@ def _texts(files: argparse._ArgumentGroup) -> None:
         metavar="TEXT",
         help="what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a NaN nan NULL null #N/A)",
     )
+    files.add_argument(
+        "--decimal",
+        choices=(".", ","),
+        default=".",
+        help="what stands before the decimals in CSV and TSV (default a point)",
+    )
     files.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")
 
 

@@ -236,14 +236,16 @@ def _encoding(name: str) -> str:
         raise UsageFault(f"there is no encoding {name!r}") from None
 
 
-def opened_source(place: Place, path: Path, delimiter: str | None, missing: Iterable[str]) -> Source:
+def opened_source(
+    place: Place, path: Path, delimiter: str | None, missing: Iterable[str], decimal: str = "."
+) -> Source:
     """Open a table for reading."""
     if place.family == "rows":
         return DatabaseSource(place.url, path, place.shown)
     if path.is_dir():
         raise UsageFault(f"{place.shown} is a folder; name a file")
     if place.family == "delimited":
-        return DelimitedSource(path, place.shown, place.suffix, delimiter, missing)
+        return DelimitedSource(path, place.shown, place.suffix, delimiter, missing, decimal)
     if place.family == "jsonlines":
         return JsonSource(path, place.shown)
     if place.family == "arff":

@@ -125,8 +125,11 @@ class DelimitedSource(TextSource):
     family = "delimited"
     spelled = True
 
-    def __init__(self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str]) -> None:
+    def __init__(
+        self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str = "."
+    ) -> None:
         super().__init__(path, shown)
+        self.decimal = decimal
         self.suffix = suffix
         self.delimiter = delimited.checked_delimiter(delimiter, suffix)
         self.missing = tuple(missing)
@@ -169,7 +172,9 @@ class DelimitedSource(TextSource):
         """Return columns of some records, typed."""
         wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
         data = io.BytesIO(self.lined(self.header) + piece.data)
-        return delimited.read(data, wanted, self.suffix, delimiter=self.delimiter, missing=self.missing)
+        return delimited.read(
+            data, wanted, self.suffix, delimiter=self.delimiter, missing=self.missing, decimal=self.decimal
+        )
 
     @staticmethod
     def lined(header: bytes) -> bytes:

@@ -23,7 +23,7 @@ _WORDS = (
     (r"say integers=\(\)", "leave them out"),
     (r"cast it to text in a query( first)?", "--keep leaves it as it is, or cast it to text in a query"),
     (
-        rf"\b(encoding|delimiter|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
+        rf"\b(encoding|delimiter|decimal|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
         r"--\1 \2",
     ),
     (rf"\bskip={_LISTED}", r"--keep \1"),

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,13 @@ class Writer:
         if column.kind == "states":
             found = column.spelling.get(value)
             return found if found is not None else value if isinstance(value, str) else repr(value)
-        return str(int(value)) if column.integer else repr(float(value))
+        text = str(int(value)) if column.integer else repr(float(value))
+        return text.replace(".", ",") if self._commas else text
+
+    @property
+    def _commas(self) -> bool:
+        """Whether numbers are written with a decimal comma, as they stand in the source."""
+        return self.family == "delimited" and isinstance(self.source, DelimitedSource) and self.source.decimal == ","
 
     def header(self) -> bytes:
         """Return what stands before the rows of a text file."""
@@ -191,6 +198,8 @@ class Writer:
         for name, (rows, values) in fills.items():
             column = found[name]
             made = makers[self.kinds[name]] if self.profile.columns[name].kind == "number" else _same
+            if self._commas and made is float:
+                made = partial(self.text, name)
             for row, value in zip(rows.tolist(), values, strict=True):
                 column[row] = made(value)
         return found
@@ -209,6 +218,8 @@ class Writer:
         column = self.profile.columns[name]
         if column.kind == "number":
             made = _Spelled if keep else int if column.integer else float
+            if not keep and isinstance(self.source, DelimitedSource) and self.source.decimal == ",":
+                texts = [text if text is None else delimited.point_for_comma(text) for text in texts]
             return [None if text is None or not text.strip() else made(text) for text in texts]
         if keep:
             return list(texts)

@@ -22,12 +22,13 @@ from hybridbn.frames import arrow_codes, cells_of
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["MISSING", "checked_delimiter", "other_delimiter", "quoted_cell", "read", "write"]
+__all__ = ["MISSING", "checked_delimiter", "other_delimiter", "point_for_comma", "quoted_cell", "read", "write"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
 _SAMPLE = 1 << 16
+_COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _CHUNK = 50_000
 
 
@@ -39,9 +40,12 @@ def read(
     delimiter: str | None = None,
     missing: str | Iterable[str] = MISSING,
     encoding: str = "utf-8",
+    decimal: str = ".",
     engine: str | None = None,
 ) -> Read:
     """Read a delimited file. `engine` None takes pyarrow if it is there; "scanner" never does."""
+    if decimal not in (".", ","):
+        raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
     separator = checked_delimiter(delimiter, suffix)
     markers = frozenset([missing] if isinstance(missing, str) else missing)
     data = checked_bytes(file, encoding)
@@ -55,8 +59,8 @@ def read(
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
         if arrow is None:
-            return _scanned(scanner, header, names, wanted, markers, remedy)
-        return _parsed(arrow, scanner, header, names, wanted, markers, remedy, sample)
+            return _scanned(scanner, header, names, wanted, markers, remedy, decimal)
+        return _parsed(arrow, scanner, header, names, wanted, markers, remedy, sample, decimal)
     except TableError as error:
         # Rows are counted over records; only the way to an error looks for their lines.
         raise relocated(error, scanner.line_of) from None
@@ -100,14 +104,20 @@ def _pyarrow_csv() -> Any:
 
 
 def _scanned(
-    scanner: Scanner, header: Sequence[str], names: Sequence[str], wanted: Wanted, markers: frozenset[str], remedy: str
+    scanner: Scanner,
+    header: Sequence[str],
+    names: Sequence[str],
+    wanted: Wanted,
+    markers: frozenset[str],
+    remedy: str,
+    decimal: str,
 ) -> Read:
     columns = coded_columns(scanner, len(header), [header.index(name) for name in names])
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, (codes, distinct) in zip(names, columns, strict=True):
         codes, texts = _unmarked(codes, distinct, markers)
-        _typed_into(cells, sources, name, codes, texts, wanted, remedy)
+        _typed_into(cells, sources, name, codes, texts, wanted, remedy, decimal)
     return Read(cells, sources)
 
 
@@ -132,7 +142,10 @@ def _typed_into(
     texts: Sequence[str],
     wanted: Wanted,
     remedy: str,
+    decimal: str,
 ) -> None:
+    if decimal == "," and wanted.kinds.get(name) not in ("discrete", "text"):
+        texts = _with_points(name, codes, texts)
     if "" in texts and wanted.kinds.get(name) not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
@@ -143,6 +156,28 @@ def _typed_into(
     cells[name], source = typed(name, codes, texts, wanted.kinds.get(name), remedy)
     if source is not None:
         sources[name] = source
+
+
+def _with_points(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
+    """Return numbers with a decimal comma as ones with a point; other texts as they are."""
+    pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
+    if pointed is not None:
+        raise TableError(
+            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may separate thousands "
+            f"where decimal=','; write numbers as 1234,5, or read the column as text with discrete=[{name!r}]"
+        )
+    return [point_for_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
+
+
+def point_for_comma(text: str) -> str:
+    """Return a number with a decimal comma as one with a point.
+
+    Examples
+    --------
+    >>> point_for_comma("-1,5")
+    '-1.5'
+    """
+    return text.replace(",", ".")
 
 
 # --- pyarrow ----------------------------------------------------------------------------------------------------------
@@ -157,6 +192,7 @@ def _parsed(
     markers: frozenset[str],
     remedy: str,
     sample: Sequence[Sequence[str]],
+    decimal: str,
 ) -> Read:
     import pyarrow
 
@@ -164,7 +200,7 @@ def _parsed(
     types = dict.fromkeys(names, text)
     for name in names:
         place = header.index(name)
-        number = wanted.kinds.get(name) not in ("discrete", "text")
+        number = decimal == "." and wanted.kinds.get(name) not in ("discrete", "text")
         if number and _all_numbers((row[place] for row in sample), markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
     table = _converted(csv, pyarrow, scanner, header, names, types, markers)
@@ -176,7 +212,7 @@ def _parsed(
                 column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
             )
             codes, texts = arrow_codes(coded)
-            _typed_into(cells, sources, name, codes, texts, wanted, remedy)
+            _typed_into(cells, sources, name, codes, texts, wanted, remedy, decimal)
         else:
             cells[name] = found = cells_of(name, column)
             if found.integer and _beyond_floats(column):

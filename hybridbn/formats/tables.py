@@ -91,7 +91,7 @@ def read_table(
     variables, unknown : optional
         Read the columns as these variables; see `hybridbn.Table`.
     **options
-        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``. ARFF: ``encoding``.
+        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``, ``decimal`` (``"."`` or ``","``). ARFF: ``encoding``.
 
     Notes
     -----
