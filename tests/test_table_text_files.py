@@ -45,7 +45,7 @@ class TestDelimited:
         assert table.raw("q").tolist() == ["1,5", "x", None]
         for cells in ("1.500", "1,5;1.500"):
             with pytest.raises(TableError, match=r"'1\.500' has a point, which may separate thousands"):
-                self.read(tmp_path, "x\n" + cells.replace(";", "\n") + "\n", decimal=",")
+                self.read(tmp_path, "x\n" + cells.replace(";", "\n") + "\n", delimiter=";", decimal=",")
         with pytest.raises(TableError, match="decimal must be"):
             self.read(tmp_path, text, delimiter=";", decimal=";")
         with pytest.raises(TableError, match="give decimal=','"):
