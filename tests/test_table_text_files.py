@@ -49,7 +49,7 @@ class TestDelimited:
         with pytest.raises(TableError, match="decimal must be"):
             self.read(tmp_path, text, delimiter=";", decimal=";")
         with pytest.raises(TableError, match="give decimal=','"):
-            self.read(tmp_path, text, delimiter=";", discrete=["q"])
+            self.read(tmp_path, "x;c\n1,5;a\n2,5;b\n", delimiter=";")
 
     def test_types(self, tmp_path: Path) -> None:
         table = self.read(tmp_path, "x,i,c,b,d\n1.5,1,a,True,2020-01-01\n,,,,\n-2e3,3,NA,False,2020-01-02\n")
