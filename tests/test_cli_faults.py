@@ -108,6 +108,30 @@ def contents(path: str) -> list[str]:
         connection.close()
 
 
+def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import hybridbn.commands.impute as command
+
+    goal, whole = "sqlite:///out.db?table=t", command.assembled
+
+    def ended(*arguments: object) -> None:
+        arguments[4]()  # type: ignore[operator]
+        raise KeyboardInterrupt
+
+    def made(rows: int) -> None:
+        with sqlite3.connect("out.db") as connection:
+            connection.execute("CREATE TABLE t (x REAL)")
+            connection.executemany("INSERT INTO t VALUES (?)", [(0.0,)] * rows)
+        connection.close()
+
+    for rows, code in ((6000, 0), (3, 73)):
+        monkeypatch.setattr(command, "assembled", ended)
+        assert run(["impute", "t.csv", goal]) == 130
+        monkeypatch.setattr(command, "assembled", whole)
+        made(rows)
+        assert run(["impute", "t.csv", goal]) == code
+        Path("out.db").unlink()
+
+
 @posix
 def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["impute", "t.csv", "clean.csv"]) == 0

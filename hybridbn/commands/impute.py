@@ -21,7 +21,7 @@ import hybridbn
 from hybridbn.commands.assembling import assembled
 from hybridbn.commands.checking import modeled, refuse_unknown
 from hybridbn.commands.filling import Filling, given, learn, of_networks, wishes_of
-from hybridbn.commands.places import FORMATS, Place, Taken, opened_source, place_of, refuse_taken, spooled
+from hybridbn.commands.places import FORMATS, Place, Taken, opened_source, place_of, refuse_taken, rows_in, spooled
 from hybridbn.commands.profile import Profile, profiled
 from hybridbn.commands.request import Request, refuse_clashes, refuse_contradictions, refuse_present, refuse_strangers
 from hybridbn.commands.shown import preview
@@ -374,12 +374,13 @@ def _already_there(run: _Run) -> bool:
 
     A file would be put together again, of the same bytes.
     """
-    if not run.goal.url or not run.work.has("finishing.json"):
+    noted = run.work.json("finishing.json")
+    if not run.goal.url or noted is None:
         return False
     try:
         refuse_taken(run.goal, no_clobber=True)
     except Taken:
-        return True
+        return rows_in(run.goal) == int(noted["rows"])
     return False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,14 +56,24 @@ def read(
     except TableError as error:
         raise TableError(f"{error}{other_delimiter(header, separator)}") from None
     remedy = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
+    rules = _Rules(wanted, markers, remedy, decimal)
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
         if arrow is None:
-            return _scanned(scanner, header, names, wanted, markers, remedy, decimal)
-        return _parsed(arrow, scanner, header, names, wanted, markers, remedy, sample, decimal)
+            return _scanned(scanner, header, names, rules)
+        return _parsed(arrow, scanner, header, names, rules, sample)
     except TableError as error:
         # Rows are counted over records; only the way to an error looks for their lines.
         raise relocated(error, scanner.line_of) from None
+
+
+class _Rules(NamedTuple):
+    """How cells are read: as what, which are missing, what to say of bad ones, and the sign before decimals."""
+
+    wanted: Wanted
+    markers: frozenset[str]
+    remedy: str
+    decimal: str
 
 
 def checked_delimiter(delimiter: str | None, suffix: str) -> str:
@@ -103,21 +113,13 @@ def _pyarrow_csv() -> Any:
 # --- our own scanner --------------------------------------------------------------------------------------------------
 
 
-def _scanned(
-    scanner: Scanner,
-    header: Sequence[str],
-    names: Sequence[str],
-    wanted: Wanted,
-    markers: frozenset[str],
-    remedy: str,
-    decimal: str,
-) -> Read:
+def _scanned(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> Read:
     columns = coded_columns(scanner, len(header), [header.index(name) for name in names])
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, (codes, distinct) in zip(names, columns, strict=True):
-        codes, texts = _unmarked(codes, distinct, markers)
-        _typed_into(cells, sources, name, codes, texts, wanted, remedy, decimal)
+        codes, texts = _unmarked(codes, distinct, rules.markers)
+        _typed_into(cells, sources, name, codes, texts, rules)
     return Read(cells, sources)
 
 
@@ -140,20 +142,19 @@ def _typed_into(
     name: str,
     codes: NDArray[Any],
     texts: Sequence[str],
-    wanted: Wanted,
-    remedy: str,
-    decimal: str,
+    rules: _Rules,
 ) -> None:
-    if decimal == "," and wanted.kinds.get(name) not in ("discrete", "text"):
+    wish = rules.wanted.kinds.get(name)
+    if rules.decimal == "," and wish not in ("discrete", "text"):
         texts = _with_points(name, codes, texts)
-    if "" in texts and wanted.kinds.get(name) not in ("discrete", "text"):
+    if "" in texts and wish not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
         if others and all(NUMBER.fullmatch(text) for text in others):
             known = {text: code for code, text in enumerate(others)}
             places = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = places[codes], others
-    cells[name], source = typed(name, codes, texts, wanted.kinds.get(name), remedy)
+    cells[name], source = typed(name, codes, texts, wish, rules.remedy)
     if source is not None:
         sources[name] = source
 
@@ -188,11 +189,8 @@ def _parsed(
     scanner: Scanner,
     header: Sequence[str],
     names: Sequence[str],
-    wanted: Wanted,
-    markers: frozenset[str],
-    remedy: str,
+    rules: _Rules,
     sample: Sequence[Sequence[str]],
-    decimal: str,
 ) -> Read:
     import pyarrow
 
@@ -200,10 +198,10 @@ def _parsed(
     types = dict.fromkeys(names, text)
     for name in names:
         place = header.index(name)
-        number = decimal == "." and wanted.kinds.get(name) not in ("discrete", "text")
-        if number and _all_numbers((row[place] for row in sample), markers):
+        number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
+        if number and _all_numbers((row[place] for row in sample), rules.markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
-    table = _converted(csv, pyarrow, scanner, header, names, types, markers)
+    table = _converted(csv, pyarrow, scanner, header, names, types, rules.markers)
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -212,7 +210,7 @@ def _parsed(
                 column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
             )
             codes, texts = arrow_codes(coded)
-            _typed_into(cells, sources, name, codes, texts, wanted, remedy, decimal)
+            _typed_into(cells, sources, name, codes, texts, rules)
         else:
             cells[name] = found = cells_of(name, column)
             if found.integer and _beyond_floats(column):
