@@ -163,4 +163,10 @@ def main() -> NoReturn:
     import logging
 
     logging.getLogger().addHandler(logging.NullHandler())  # what drivers log is no message for the user
-    sys.exit(run())
+    code = run()
+    if code == INTERRUPTED:
+        # threads of libraries are in the middle of something, and the C++ ones abort the process if Python tidies up around them
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

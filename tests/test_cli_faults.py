@@ -16,6 +16,7 @@ import pytest
 
 from hybridbn.cli import run
 from hybridbn.commands.places import place_of
+from hybridbn.commands.terminal import keep_interrupts
 from hybridbn.commands.workspace import locked
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -184,6 +185,46 @@ def test_interrupted_it_goes_on() -> None:
     assert not Path("out.csv").exists()
     assert run(["impute", "t.csv", "out.csv", *CHUNK]) == 0
     assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
+
+
+class InterruptedAtItsEnd:
+    """A file of which the last read sends the process an interrupt."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.text = b"a,b\n1,2\n"
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def read(self, size: int = -1) -> bytes:
+        if not self.text:
+            os.kill(os.getpid(), signal.SIGINT)
+        text, self.text = self.text, b""
+        return text
+
+
+@posix
+def test_an_interrupt_while_pyarrow_parses_is_not_lost() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import csv
+
+    keep_interrupts()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            csv.read_csv(pyarrow.PythonFile(InterruptedAtItsEnd(), mode="r"))
+    finally:
+        pyarrow.enable_signal_handlers(True)
 
 
 def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -> None:

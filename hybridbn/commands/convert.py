@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hybridbn.commands.places import Taken, UsageFault
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.formats.delimited import other_delimiter
 from hybridbn.formats.networks import FORMATS, is_network, read_network, write_network
 from hybridbn.formats.packing import is_packed
@@ -54,6 +54,7 @@ def convert(
             options: dict[str, Any] = {} if bins is None else {"bins": bins}
             write_network(read_network(source), target, **options)
         else:
+            keep_interrupts()
             table = read_table(source, **(reading or {}))
             hint = other_delimiter(table.names, "")
             if hint and "delimiter" not in (reading or {}) and _suffix(source) in (".csv", ".tsv", ".tab"):

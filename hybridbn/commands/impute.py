@@ -27,7 +27,7 @@ from hybridbn.commands.request import Request, refuse_clashes, refuse_contradict
 from hybridbn.commands.shown import preview
 from hybridbn.commands.sources import Source
 from hybridbn.commands.tallies import counted, joined
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.workspace import OtherRun, Workspace, locked
 from hybridbn.commands.writing import Writer
 from hybridbn.errors import FormatError, TableError
@@ -75,6 +75,7 @@ def impute(request: Request, terminal: Terminal) -> None:
     Taken, OtherRun
         Someone else's output or parts are in the way.
     """
+    keep_interrupts()
     source = place_of(request.input, request.from_format, request.format, "INPUT")
     # a pipe says nothing, so it has the input's format
     same = next((name for name, suffix in FORMATS.items() if suffix == source.suffix and request.output == "-"), None)

@@ -1,18 +1,31 @@
-"""What the command says: progress on a terminal, warnings, one line in the end."""
+"""What the command says and hears: progress on a terminal, warnings, one line in the end; interrupts."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterator
 
 from hybridbn.commands.wording import in_options
 
-__all__ = ["Terminal"]
+__all__ = ["Terminal", "keep_interrupts"]
 
 _EVERY = 0.1
 _CLEAR = "\r\x1b[K"
+
+
+def keep_interrupts() -> None:
+    """Let Ctrl-C reach the command while pyarrow works.
+
+    pyarrow puts a signal handler of its own in place of Python's while it parses text, and forgets an interrupt that comes
+    after it has looked for one the last time.
+    """
+    if importlib.util.find_spec("pyarrow") is not None:
+        import pyarrow
+
+        pyarrow.enable_signal_handlers(False)
 
 
 class Terminal:
