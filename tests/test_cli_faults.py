@@ -110,7 +110,7 @@ def contents(path: str) -> list[str]:
 
 
 def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.commands.impute as command
+    import hybridbn.commands.completing as command
 
     goal, whole = "sqlite:///out.db?table=t", command.assembled
 
@@ -155,7 +155,7 @@ def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture
 def test_input_that_changes_while_it_is_read_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.impute as command
+    import hybridbn.commands.completing as command
 
     whole = command._learn
 
