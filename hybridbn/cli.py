@@ -99,8 +99,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the command collects those that are for the user
             return int(options.command(options))
-    except KeyboardInterrupt:
-        return _failed("interrupted; the same command goes on from there", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _failed(str(error) or "interrupted; nothing was written", INTERRUPTED)
     except BrokenPipeError:
         # whoever reads has seen enough; Python must not find the pipe broken again when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

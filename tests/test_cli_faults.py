@@ -227,6 +227,21 @@ def test_an_interrupt_while_pyarrow_parses_is_not_lost() -> None:
         pyarrow.enable_signal_handlers(True)
 
 
+@posix
+def test_interrupted_into_a_pipe_nothing_is_promised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
+    process = started("t.csv", "-", *CHUNK, "--rounds", "200")
+    while not list(folder.glob("temporary/hybridbn-*/manifest.json")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 130
+    assert said.splitlines()[-1] == "hybridbn: interrupted; nothing was written"
+    assert not list(folder.glob("temporary/hybridbn-*"))
+
+
 def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     place = place_of("out.csv", None, None, "OUTPUT")
     with locked(place.beside(), "out.csv"):

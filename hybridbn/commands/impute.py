@@ -73,7 +73,12 @@ def impute(request: Request, terminal: Terminal) -> None:
         try:
             work.begin(request.restart)
             _run(Run(request, terminal, source, goal, work))
-        except (KeyboardInterrupt, OtherRun):
+        except KeyboardInterrupt:
+            if work.lasting:
+                raise KeyboardInterrupt("interrupted; the same command goes on from there") from None
+            work.clear()
+            raise
+        except OtherRun:
             if not work.lasting:
                 work.clear()
             raise
