@@ -275,6 +275,25 @@ def test_encoding_delimiter_and_markers() -> None:
     assert Path("out.tsv").read_bytes().decode("latin-1").splitlines()[1] == "1.5\tä"
 
 
+def test_decimal_commas() -> None:
+    made = frame().drop(columns=["id", "code"])
+    made["x"] = made["x"].round(2)
+    made.to_csv("points.csv", index=False, sep=";")
+    made.to_csv("commas.csv", index=False, sep=";", decimal=",")
+    for name, decimal in (("points", "."), ("commas", ",")):
+        options = ("--delimiter", ";", "--decimal", decimal, "--quiet")
+        for suffix in ("csv", "parquet", "tsv"):
+            assert run(["impute", f"{name}.csv", f"{name}.out.{suffix}", *options]) == 0
+    assert Path("commas.out.parquet").read_bytes() == Path("points.out.parquet").read_bytes()
+    for suffix, sign in (("csv", ";"), ("tsv", "\t")):
+        given = {"delimiter": sign}
+        found = hb.read_table(f"commas.out.{suffix}", decimal=",", **given)
+        assert found.equals(hb.read_table(f"points.out.{suffix}", **given))
+        assert not any(found.missing.values())
+    texts = [Path(f"{name}.csv").read_text().splitlines() for name in ("commas", "commas.out")]
+    assert all(before == after for before, after in zip(*texts, strict=True) if ";;" not in f";{before};")
+
+
 def test_sqlite_in_one_database_keeps_declarations() -> None:
     with sqlite3.connect("t.db") as connection:
         connection.execute("CREATE TABLE t (x DOUBLE PRECISION, b BOOLEAN, raw BLOB)")

@@ -57,10 +57,39 @@ def test_tables(tmp_path):
         (("nowhere.bif", "t.hbn"), 2, "there is no file"),
         (("tables.hbn", "tables.hbn"), 2, "same file"),
         (("tables.hbn", "mixed.hbn", "--no-clobber"), 73, "already"),
-        (("tables.hbn", "t.what"), 2, "what"),
+        (("tables.hbn", "t.what"), 2, "t.what: the suffix tells no known format"),
+        (("tables.hbn", "t.bif", "--delimiter", ";"), 2, "--delimiter is for tables"),
+        (("tables.hbn", "nowhere/t.bif"), 2, "there is no folder"),
+        (("tables.hbn", "t.hbn.gz"), 2, "leave .gz out"),
+        (("mixed.hbn", "t.bif"), 2, "--bins 10"),
     ],
 )
 def test_bad_requests(network, capsys, names, code, message):
-    arguments = [str(network / name) if "." in name else name for name in names]
+    arguments = [str(network / name) if name.count(".") else name for name in names]
     assert run(["convert", *arguments]) == code
     assert message in capsys.readouterr().err
+
+
+def test_pipes_are_not_converted(network, capsys):
+    assert run(["convert", str(network / "tables.hbn"), "-"]) == 2
+    assert "not pipes" in capsys.readouterr().err
+
+
+def test_tables_with_other_signs(tmp_path, capsys):
+    source, target = str(tmp_path / "t.csv"), str(tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_bytes("größe;k\n1.5;1\n-99;2\n".encode("latin-1"))
+    assert run(["convert", source, target]) == 2
+    assert "--encoding 'latin-1'" in capsys.readouterr().err
+    assert run(["convert", source, target, "--encoding", "latin-1"]) == 2
+    assert "is ';' the delimiter? then give --delimiter ';'" in capsys.readouterr().err
+    assert not (tmp_path / "t.parquet").exists()
+    options = ["--encoding", "latin-1", "--delimiter", ";", "--missing", "-99", "--discrete", "k"]
+    assert run(["convert", source, target, *options]) == 0
+    table = hb.read_table(target)
+    assert table.missing == {"größe": 1, "k": 0}
+    assert table.variable("k").states == (1, 2)
+
+
+def test_passwords_are_not_shown(network, capsys):
+    assert run(["convert", str(network / "tables.hbn"), "postgresql://me:secret@host/b?table=t"]) == 2
+    assert "secret" not in capsys.readouterr().err

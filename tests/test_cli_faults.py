@@ -109,6 +109,30 @@ def contents(path: str) -> list[str]:
         connection.close()
 
 
+def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import hybridbn.commands.completing as command
+
+    goal, whole = "sqlite:///out.db?table=t", command.assembled
+
+    def ended(*arguments: object) -> None:
+        arguments[4]()  # type: ignore[operator]
+        raise KeyboardInterrupt
+
+    def made(rows: int) -> None:
+        with sqlite3.connect("out.db") as connection:
+            connection.execute("CREATE TABLE t (x REAL)")
+            connection.executemany("INSERT INTO t VALUES (?)", [(0.0,)] * rows)
+        connection.close()
+
+    for rows, code in ((6000, 0), (3, 73)):
+        monkeypatch.setattr(command, "assembled", ended)
+        assert run(["impute", "t.csv", goal]) == 130
+        monkeypatch.setattr(command, "assembled", whole)
+        made(rows)
+        assert run(["impute", "t.csv", goal]) == code
+        Path("out.db").unlink()
+
+
 @posix
 def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["impute", "t.csv", "clean.csv"]) == 0
@@ -131,7 +155,7 @@ def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture
 def test_input_that_changes_while_it_is_read_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.impute as command
+    import hybridbn.commands.completing as command
 
     whole = command._learn
 
@@ -201,6 +225,21 @@ def test_an_interrupt_while_pyarrow_parses_is_not_lost() -> None:
             csv.read_csv(pyarrow.PythonFile(InterruptedAtItsEnd(), mode="r"))
     finally:
         pyarrow.enable_signal_handlers(True)
+
+
+@posix
+def test_interrupted_into_a_pipe_nothing_is_promised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
+    process = started("t.csv", "-", *CHUNK, "--rounds", "200")
+    while not list(folder.glob("temporary/hybridbn-*/manifest.json")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 130
+    assert said.splitlines()[-1] == "hybridbn: interrupted; nothing was written"
+    assert not list(folder.glob("temporary/hybridbn-*"))
 
 
 def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,20 +28,20 @@ class ArrowSource:
 
     def __init__(self, path: Path, shown: str, suffix: str) -> None:
         self.path, self.shown, self.suffix = path, shown, suffix
-        self.pyarrow = columnar._pyarrow()
+        self.pyarrow = columnar.needed_pyarrow()
         self._state = _state(path)
         with self._opened() as file:
             self.schema = file.schema_arrow if self._parquet else file.schema
         self.names = Wanted().names(list(self.schema.names))
         # pandas' index stands beside the data
-        self.index = columnar._index_columns(self.schema.metadata)
-        self.noted = columnar._noted(self.schema.metadata)
+        self.index = columnar.index_columns(self.schema.metadata)
+        self.noted = columnar.noted_columns(self.schema.metadata)
         self.ranges = _ranges(self.schema)
         self.kinds = {field.name: _kind(self.pyarrow.types, field.type) for field in self.schema}
 
     @property
     def _parquet(self) -> bool:
-        return self.suffix in columnar._PARQUET
+        return self.suffix in columnar.PARQUET
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -160,7 +160,7 @@ class ArrowBlock:
             for name in names:
                 column, source = self.table.column(name), self.source
                 kind = source.schema.field(name).type
-                found[name], _ = columnar._cells(
+                found[name], _ = columnar.cells_in(
                     source.pyarrow, name, column, kind, wanted, source.noted.get(name) if name not in kinds else None
                 )
         return found

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hybridbn.commands.places import Taken, UsageFault
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.formats.networks import is_network, read_network, write_network
-from hybridbn.formats.tables import read_table, write_table
+from hybridbn.formats.delimited import other_delimiter
+from hybridbn.formats.networks import FORMATS, is_network, read_network, write_network
+from hybridbn.formats.packing import is_packed
+from hybridbn.formats.tables import SUFFIXES, read_table, shown_place, write_table
 
 __all__ = ["convert"]
 
 
-def convert(source: str, target: str, terminal: Terminal, *, bins: int | None = None, no_clobber: bool = False) -> None:
+def convert(
+    source: str,
+    target: str,
+    terminal: Terminal,
+    *,
+    bins: int | None = None,
+    no_clobber: bool = False,
+    reading: Mapping[str, Any] | None = None,
+) -> None:
     """Read a file and write it in another format, whole or not at all.
 
     Parameters
@@ -25,19 +37,17 @@ def convert(source: str, target: str, terminal: Terminal, *, bins: int | None = 
         Cut the continuous variables of a network into so many bins, where the format holds none.
     no_clobber : bool
         Refuse to replace an existing file.
+    reading : mapping, optional
+        Options of `hybridbn.read_table`.
     """
-    networks = is_network(source)
-    if networks != is_network(target):
-        kinds = ("a network", "a table") if networks else ("a table", "a network")
-        raise UsageFault(f"{source} is {kinds[0]} by its suffix, and {target} {kinds[1]}; both must be of one kind")
+    networks = _same_kind(source, target)
     if bins is not None and not networks:
         raise UsageFault("--bins is for networks; leave it out")
+    if reading and networks:
+        raise UsageFault(f"--{next(iter(reading))} is for tables; leave it out")
     database = "://" in target
-    if not database and os.path.exists(target):
-        if no_clobber:
-            raise Taken(f"there is {target} already")
-        if os.path.exists(source) and os.path.samefile(source, target):
-            raise UsageFault("input and output are the same file")
+    if not database:
+        _refuse(source, target, no_clobber)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if networks:
@@ -45,7 +55,46 @@ def convert(source: str, target: str, terminal: Terminal, *, bins: int | None = 
             write_network(read_network(source), target, **options)
         else:
             keep_interrupts()
-            table = read_table(source)
+            table = read_table(source, **(reading or {}))
+            hint = other_delimiter(table.names, "")
+            if hint and "delimiter" not in (reading or {}) and _suffix(source) in (".csv", ".tsv", ".tab"):
+                raise UsageFault(f"{source}: the only column is called {table.names[0]!r}{hint}")
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         terminal.warn(text)
+
+
+def _suffix(place: str) -> str:
+    return Path(place[:-3] if is_packed(place) else place).suffix.lower()
+
+
+def _same_kind(source: str, target: str) -> bool:
+    """Tell whether both are networks; refuse what is neither, and one of each."""
+    kinds = []
+    for place in (source, target):
+        if place == "-":
+            raise UsageFault("files are converted, not pipes; name a file with a suffix")
+        known = is_network(place) or "://" in place or place.startswith("sqlite:") or _suffix(place) in SUFFIXES
+        if not known and not place.lower().endswith(".hbn.gz"):
+            raise UsageFault(
+                f"{place}: the suffix tells no known format; known are {', '.join(sorted({*FORMATS, *SUFFIXES}))} and databases "
+                "such as sqlite:///file.db?table=t"
+            )
+        kinds.append("a network" if is_network(place) or place.lower().endswith(".hbn.gz") else "a table")
+    if kinds[0] != kinds[1]:
+        raise UsageFault(
+            f"{shown_place(source)} is {kinds[0]} by its suffix, and {shown_place(target)} {kinds[1]}; both must be of one kind"
+        )
+    return kinds[0] == "a network"
+
+
+def _refuse(source: str, target: str, no_clobber: bool) -> None:
+    """Refuse to replace the input, or what must stay, and folders that are not there."""
+    folder = Path(os.path.realpath(target)).parent
+    if not folder.is_dir():
+        raise UsageFault(f"{target}: there is no folder {folder}")
+    if os.path.exists(target):
+        if no_clobber:
+            raise Taken(f"there is {target} already")
+        if os.path.exists(source) and os.path.samefile(source, target):
+            raise UsageFault("input and output are the same file")

@@ -1,4 +1,4 @@
-"""The work of ``hybridbn impute``: look at the table, learn, fill block by block, put the parts together.
+"""The work of ``hybridbn impute``: what goes where, who else is at it, and what an earlier run left.
 
 The input is read twice, in blocks of rows. What each block gives is a file of its own beside the output, so a run that was
 killed is taken up where it was; the fingerprint of input, options and versions says whether the parts still fit.
@@ -10,47 +10,31 @@ import hashlib
 import importlib.metadata
 import json
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hybridbn
-from hybridbn.commands.assembling import assembled
-from hybridbn.commands.checking import modeled, refuse_unknown
-from hybridbn.commands.filling import Filling, given, learn, of_networks, wishes_of
-from hybridbn.commands.places import FORMATS, Place, Taken, opened_source, place_of, refuse_taken, spooled
-from hybridbn.commands.profile import Profile, profiled
-from hybridbn.commands.request import Request, refuse_clashes, refuse_contradictions, refuse_present, refuse_strangers
-from hybridbn.commands.shown import preview
+from hybridbn.commands.places import FORMATS, Place, Taken, opened_source, place_of, refuse_taken, rows_in, spooled
+from hybridbn.commands.request import Request, refuse_clashes, refuse_present
 from hybridbn.commands.sources import Source
-from hybridbn.commands.tallies import counted, joined
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.workspace import OtherRun, Workspace, locked
-from hybridbn.commands.writing import Writer
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.atomic import write_atomically
-from hybridbn.formats.hbn import load, save
-from hybridbn.learning.imputation_learning import Settings
-from hybridbn.network import Network
-from hybridbn.table import Table
 
-__all__ = ["Request", "impute"]
+if TYPE_CHECKING:
+    from hybridbn.commands.filling import Filling
+    from hybridbn.commands.profile import Profile
 
-_CELLS = 400_000
-"""In a block; what is held of a block is some hundred bytes a cell."""
-_SAMPLE_CELLS = 5_000_000
-_SAMPLE_NUMBERS = 20_000_000
-"""In the largest array of learning, where columns have many states."""
-
+__all__ = ["Request", "Run", "impute", "named"]
 
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
 
 
 @dataclass
-class _Run:
+class Run:
     """What is known while the command runs."""
 
     request: Request
@@ -88,8 +72,13 @@ def impute(request: Request, terminal: Terminal) -> None:
             refuse_present(request, goal)
         try:
             work.begin(request.restart)
-            _run(_Run(request, terminal, source, goal, work))
-        except (KeyboardInterrupt, OtherRun):
+            _run(Run(request, terminal, source, goal, work))
+        except KeyboardInterrupt:
+            if work.lasting:
+                raise KeyboardInterrupt("interrupted; the same command goes on from there") from None
+            work.clear()
+            raise
+        except OtherRun:
             if not work.lasting:
                 work.clear()
             raise
@@ -99,17 +88,16 @@ def impute(request: Request, terminal: Terminal) -> None:
         work.clear()
 
 
-# -- the steps ------------------------------------------------------------------------------------------------------
+# -- the beginning ------------------------------------------------------------------------------------------------------
 
 
-def _run(run: _Run) -> None:
+def _run(run: Run) -> None:
     request, work = run.request, run.work
-    model = None if request.model is None else load(request.model)
     missing = request.missing or _missing()
     run.terminal.step("reading")
-    with _named(run):
+    with named(run):
         path = spooled(run.source_place, work.folder, request.encoding)
-        run.source = opened_source(run.source_place, path, request.delimiter, missing)
+        run.source = opened_source(run.source_place, path, request.delimiter, missing, request.decimal)
     try:
         resumed = work.agree(_fingerprint(run))
         if resumed and _already_there(run):
@@ -117,15 +105,9 @@ def _run(run: _Run) -> None:
         if resumed:
             refuse_present(request, run.goal)
             run.terminal.note("going on from where an earlier run was ended")
-        _look(run, model)
-        _learn(run, model)
-        parts, writer = _fill(run)
-        if not run.source.unchanged():
-            raise OtherRun(f"{run.source_place.shown} was changed while it was read; run the command again")
-        run.terminal.step("writing")
-        assembled(run.goal, parts, writer, not request.no_clobber, lambda: _finishing(run), request.encoding)
-        run.terminal.done()
-        _tell(run)
+        from hybridbn.commands.completing import complete  # after the rest, as it imports all of learning
+
+        complete(run)
     finally:
         run.source.close()
 
@@ -136,7 +118,7 @@ def _missing() -> tuple[str, ...]:
     return MISSING
 
 
-def _fingerprint(run: _Run) -> dict[str, Any]:
+def _fingerprint(run: Run) -> dict[str, Any]:
     """Return what the bytes of the output depend on."""
     options = {name: value for name, value in asdict(run.request).items() if name not in _NOT_IN_RESULT}
     options["formats"] = [run.source_place.suffix, run.goal.suffix, run.goal.family]
@@ -153,83 +135,8 @@ def _fingerprint(run: _Run) -> dict[str, Any]:
     return dict(json.loads(json.dumps(found)))
 
 
-def _look(run: _Run, model: Network | None) -> None:
-    """Read the whole table once."""
-    request = run.request
-    kinds: dict[str, Any] = dict.fromkeys(request.discrete, "discrete") | dict.fromkeys(
-        request.continuous, "continuous"
-    )
-    refuse_contradictions(request)
-    keep = frozenset(request.keep)
-    if model is not None:
-        kinds = wishes_of(model) | kinds
-    kinds = {name: kind for name, kind in kinds.items() if name not in keep}
-    # columns that number the rows, unless they are asked for
-    index = frozenset(getattr(run.source, "index", ())) - {*kinds, *request.include}
-    names = len(run.source.names)
-    sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
-    with run.terminal.progress("looking") as told, _named(run):
-        run.profile = profiled(run.source, _rows_of(run), kinds, keep | index, sample, told)
-    run.profile.limit(_SAMPLE_NUMBERS)
-    refuse_strangers(request, run.source.names)
-
-
-def _rows_of(run: _Run) -> int:
-    """Return how many rows a block has."""
-    if run.request.chunk is not None:
-        return run.request.chunk
-    return max(min(_CELLS // max(len(run.source.names), 1), 65_536), 100)
-
-
-def _learn(run: _Run, model: Network | None) -> None:
-    """Learn from the sample, or take what an earlier run learned, or what the user has."""
-    request, work, profile = run.request, run.work, run.profile
-    with _warnings_told(run.terminal):
-        _remark_on_strategy(run)
-        with _named(run):
-            names = modeled(profile, model, request, run.terminal)
-        table = profile.table(names)
-        settings = _settings(run, names)
-        if model is not None:
-            run.filling = given(model, table, settings, strategy=request.strategy, draws=request.draws)
-            refuse_unknown(profile, run.filling, request, run.terminal)
-            return
-        history = work.json("history.json")
-        count = request.draws or 1
-        if history is not None:
-            networks = [load(work.path(f"model-{draw}.hbn")) for draw in range(count)]
-            run.filling = of_networks(networks, settings, strategy=request.strategy, history=history)
-            return
-        run.terminal.step("learning")
-        ranges = getattr(run.source, "ranges", {})
-        run.filling = learn(table, settings, ranges, strategy=request.strategy, draws=request.draws)
-    for draw in range(count):
-        save(run.filling.models[draw].network, work.path(f"model-{draw}.hbn"))
-    work.put_json("history.json", run.filling.history)
-
-
-def _settings(run: _Run, names: list[str]) -> Settings:
-    request = run.request
-    numbers = {name: run.profile.columns[name] for name in names if run.profile.columns[name].kind == "number"}
-    return Settings(
-        structure=request.structure,
-        target=request.target,
-        potentials=request.potentials,
-        include=[name for name in request.include if name in names],
-        bounds=request.bounds,
-        integers=[name for name, column in numbers.items() if column.integer],
-        # of the whole table, though only a sample is learned from
-        decimals={
-            name: d for name, c in numbers.items() if (d := c.imputed_decimals(request.full_precision)) is not None
-        },
-        donors=request.donors,
-        rounds=request.rounds,
-        random_state=request.seed,
-    )
-
-
 @contextmanager
-def _named(run: _Run) -> Iterator[None]:
+def named(run: Run) -> Iterator[None]:
     """Say which file it is that can't be read."""
     try:
         yield
@@ -240,158 +147,16 @@ def _named(run: _Run) -> Iterator[None]:
         raise type(error)(f"{shown}: {error}") from error.__cause__
 
 
-@contextmanager
-def _warnings_told(terminal: Terminal) -> Iterator[None]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
-        terminal.warn(text)
-
-
-def _remark_on_strategy(run: _Run) -> None:
-    request = run.request
-    if request.strategy != "draw":
-        run.terminal.warn(
-            f"--strategy {request.strategy} makes variances too small and correlations too large: fine to predict single cells, wrong "
-            "for any estimate computed from the completed table; --draws 20 and hybridbn.pool are right"
-        )
-    if request.draws and request.model is not None:
-        run.terminal.warn(
-            "the draws share the model's parameters, so intervals that are pooled from them are too short; without --model, "
-            "each draw has parameters of its own"
-        )
-
-
-def _fill(run: _Run) -> tuple[list[Path], Writer]:
-    """Write the parts that are not there yet; return all of them in the order of the output."""
-    request, work, profile = run.request, run.work, run.profile
-    rows, draws = _rows_of(run), request.draws or 1
-    source, goal = run.source, run.goal
-    writer = Writer(
-        source, profile, goal.family, goal.suffix, _delimiter(run), request.draws is not None, request.draw_column
-    )
-    count = -(-profile.rows // rows)
-    # the part of the last draw is written last
-    first = next((block for block in range(count) if not work.has(f"part-{draws - 1}-{block}")), count)
-    kinds = _second_kinds(run)
-    with run.terminal.progress("imputing", profile.rows, first * rows) as told:
-        if first < count:
-            for number, block in enumerate(source.blocks(rows, first), start=first):
-                cells = _aligned(run, block, kinds)
-                table = Table.from_cells(cells, stateless=True)
-                fills = [run.filling.fills(table, block.start, draw) for draw in range(draws)]
-                if request.report:
-                    work.put_json(f"tally-{number}.json", counted(profile, cells, fills))
-                for draw, filled in enumerate(fills):
-                    work.put(f"part-{draw}-{number}", writer.part(block, filled, draw))
-                told(block.start + block.rows)
-    if request.report:
-        run.tally = joined(work.json(f"tally-{number}.json") for number in range(count))
-    return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)], writer
-
-
-def _delimiter(run: _Run) -> str | None:
-    if run.request.output_delimiter is not None:
-        return run.request.output_delimiter
-    # the same suffix has the same delimiter
-    same = run.goal.family == run.source_place.family == "delimited" and run.goal.suffix == run.source_place.suffix
-    return run.request.delimiter if same else None
-
-
-def _second_kinds(run: _Run) -> dict[str, Any]:
-    kinds: dict[str, Any] = {}
-    for name in run.filling.names:
-        column = run.profile.columns[name]
-        if column.kind == "states":
-            kinds[name] = "text" if run.source.spelled else "discrete"
-    return kinds
-
-
-def _aligned(run: _Run, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
-    names = run.filling.names
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = block.cells(names, kinds)
-    return {name: run.profile.aligned(name, found.get(name), block.rows) for name in names}
-
-
-# -- the end --------------------------------------------------------------------------------------------------------
-
-
-def _finishing(run: _Run) -> None:
-    """Write what goes with the output, and note that only its name is missing."""
-    request = run.request
-    if request.save_model is not None:
-        save(run.filling.models[0].network, request.save_model)
-    if request.report is not None:
-        from hybridbn.commands.report import page
-
-        facts, remarks = _facts(run), run.terminal.warned
-        text = page(
-            f"Imputation of {run.source_place.shown}",
-            facts,
-            run.profile,
-            run.tally,
-            run.filling.history,
-            remarks,
-            request.draws or 1,
-        )
-        write_atomically(request.report, text.encode())
-    run.work.put_json("finishing.json", {"rows": run.profile.rows * (request.draws or 1)})
-
-
-def _facts(run: _Run) -> list[tuple[str, str]]:
-    request, profile = run.request, run.profile
-    network = run.filling.models[0].network
-    columns = f"{len(run.source.names)} columns, {len(run.filling.names)} of them in the model"
-    learned = (
-        f"{len(profile.sample_rows):,} of {profile.rows:,} rows"
-        if len(profile.sample_rows) < profile.rows
-        else "all rows"
-    )
-    if request.model is not None:
-        origin = f"from {request.model}"
-    else:
-        origin = f"learned from {learned}, structure {request.structure}, {len(run.filling.history)} rounds"
-    arcs = (
-        "nothing depends on anything" if not len(network) else f"{len(network)} nodes, {network.number_of_edges()} arcs"
-    )
-    return [
-        ("output", run.goal.shown),
-        ("table", f"{profile.rows:,} rows, {columns}"),
-        ("model", f"{origin}: {arcs}"),
-        (
-            "strategy",
-            f"{request.strategy}, seed {request.seed}" + (f", {request.draws} draws" if request.draws else ""),
-        ),
-        ("version", f"hybridbn {hybridbn.__version__}"),
-    ]
-
-
-def _already_there(run: _Run) -> bool:
+def _already_there(run: Run) -> bool:
     """Tell whether an earlier run made its table of a database, and was ended while it cleaned up.
 
     A file would be put together again, of the same bytes.
     """
-    if not run.goal.url or not run.work.has("finishing.json"):
+    noted = run.work.json("finishing.json")
+    if not run.goal.url or noted is None:
         return False
     try:
         refuse_taken(run.goal, no_clobber=True)
     except Taken:
-        return True
+        return rows_in(run.goal) == int(noted["rows"])
     return False
-
-
-def _tell(run: _Run) -> None:
-    profile, terminal = run.profile, run.terminal
-    names = [name for name in run.filling.names if profile.columns[name].missing]
-    cells = sum(profile.columns[name].missing for name in names)
-    draws = f", {run.request.draws} times" if run.request.draws else ""
-    terminal.note(
-        f"completed {cells:,} cells in {len(names)} of {len(run.source.names)} columns, {profile.rows:,} rows{draws}: "
-        f"{run.goal.shown} ({time.monotonic() - run.began:.1f} s)"
-    )
-    if run.request.show and not run.goal.pipe:
-        show: Callable[[str], None] = terminal.show
-        show(preview(run.source, run.profile, run.filling, _second_kinds(run), run.request.show))

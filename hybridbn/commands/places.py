@@ -22,6 +22,7 @@ from hybridbn.commands.sources import Source
 from hybridbn.commands.text_sources import ArffSource, DelimitedSource, JsonSource
 from hybridbn.errors import FormatError
 from hybridbn.formats import adbc, database, sqlite
+from hybridbn.formats.reading import Wanted
 from hybridbn.formats.relations import OutputExists, database_of
 from hybridbn.formats.tables import SUFFIXES, WEB, read_table, write_table
 
@@ -35,6 +36,7 @@ __all__ = [
     "place_of",
     "refuse_folders",
     "refuse_taken",
+    "rows_in",
     "spooled",
 ]
 
@@ -236,14 +238,16 @@ def _encoding(name: str) -> str:
         raise UsageFault(f"there is no encoding {name!r}") from None
 
 
-def opened_source(place: Place, path: Path, delimiter: str | None, missing: Iterable[str]) -> Source:
+def opened_source(
+    place: Place, path: Path, delimiter: str | None, missing: Iterable[str], decimal: str = "."
+) -> Source:
     """Open a table for reading."""
     if place.family == "rows":
         return DatabaseSource(place.url, path, place.shown)
     if path.is_dir():
         raise UsageFault(f"{place.shown} is a folder; name a file")
     if place.family == "delimited":
-        return DelimitedSource(path, place.shown, place.suffix, delimiter, missing)
+        return DelimitedSource(path, place.shown, place.suffix, delimiter, missing, decimal)
     if place.family == "jsonlines":
         return JsonSource(path, place.shown)
     if place.family == "arff":
@@ -273,6 +277,12 @@ def refuse_taken(place: Place, no_clobber: bool) -> None:
             database_of(place.url).refuse_present(place.url)
     elif place.path is not None and no_clobber and place.path.exists():
         raise Taken(f"{place.shown} exists already, and --no-clobber says to leave it")
+
+
+def rows_in(place: Place) -> int:
+    """Return how many rows a table of a database has."""
+    with database_of(place.url).opened(place.url, Wanted()) as relation:
+        return sum(map(len, relation.batches))
 
 
 @contextlib.contextmanager

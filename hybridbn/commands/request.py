@@ -47,6 +47,7 @@ class Request:
     delimiter: str | None = None
     output_delimiter: str | None = None
     missing: tuple[str, ...] = ()
+    decimal: str = "."
     encoding: str = "utf-8"
     draw_column: str = "draw"
     no_clobber: bool = False

@@ -11,7 +11,7 @@ import numpy as np
 from hybridbn.commands.filling import Fills
 from hybridbn.commands.text_sources import ArffBlock, DelimitedBlock, JsonBlock, TextBlock
 from hybridbn.formats import arff, delimited
-from hybridbn.formats.jsonlines import _no_constant
+from hybridbn.formats.jsonlines import no_constant
 
 __all__ = ["Texts", "spliced_arff", "spliced_delimited", "spliced_json"]
 
@@ -62,7 +62,7 @@ def spliced_delimited(block: DelimitedBlock, fills: Fills, texts: Texts, prefix:
         for value in values:
             text = written.get((name, value)) if isinstance(value, str | bool) else None
             if text is None:
-                text = delimited._quoted(texts.text(name, value), source.delimiter, quoted).encode()
+                text = delimited.quoted_cell(texts.text(name, value), source.delimiter, quoted).encode()
                 if isinstance(value, str | bool):
                     written[name, value] = text
             filled.append(text)
@@ -83,7 +83,7 @@ def spliced_json(block: JsonBlock, fills: Fills, texts: Texts, prefix: str) -> b
     for name, (rows, values) in fills.items():
         for row, value in zip(rows.tolist(), values, strict=True):
             wanted.setdefault(row, {})[name] = json.dumps(value, ensure_ascii=False)
-    decoder = json.JSONDecoder(parse_float=_Literal, parse_int=_Literal, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(parse_float=_Literal, parse_int=_Literal, parse_constant=no_constant)
     changes: list[Change] = []
     for row, filled in wanted.items():
         start, end = int(piece.starts[row]), int(piece.ends[row])
@@ -113,7 +113,7 @@ def spliced_arff(block: ArffBlock, fills: Fills, texts: Texts) -> bytes:
     for name, (rows, values) in fills.items():
         column = names.index(name)
         for row, value in zip(rows.tolist(), values, strict=True):
-            wanted.setdefault(row, {})[column] = arff._quoted(texts.text(name, value)).encode()
+            wanted.setdefault(row, {})[column] = arff.quoted_word(texts.text(name, value)).encode()
     changes: list[Change] = []
     for row, filled in wanted.items():
         start = int(piece.starts[row])
@@ -130,14 +130,14 @@ def _arff_places(line: str) -> Mapping[int, tuple[int, int]]:
     if line[begin] == "{":
         place, end = begin + 1, line.rindex("}", 0, _unweighted(line, end))
         while place < end and line[place:end].strip():
-            match = arff._SPARSE.match(line, place, end)
+            match = arff.SPARSE.match(line, place, end)
             if match is None:
                 break
             found[int(match.group(1))] = match.span(2)
             place = match.end()
         return found
     end = _unweighted(line, end)
-    pattern = arff._TABBED if "," not in line else arff._VALUE
+    pattern = arff.TABBED if "," not in line else arff.VALUE
     place = begin
     while True:
         match = pattern.match(line, place, end)

@@ -125,10 +125,13 @@ class DelimitedSource(TextSource):
     family = "delimited"
     spelled = True
 
-    def __init__(self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str]) -> None:
+    def __init__(
+        self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str = "."
+    ) -> None:
         super().__init__(path, shown)
+        self.decimal = decimal
         self.suffix = suffix
-        self.delimiter = delimited._checked_delimiter(delimiter, suffix)
+        self.delimiter = delimited.checked_delimiter(delimiter, suffix)
         self.missing = tuple(missing)
         self.split = delimited_records(self.delimiter)
         with self._open() as stream:
@@ -140,8 +143,8 @@ class DelimitedSource(TextSource):
         try:
             self.names = Wanted().names(found)
         except TableError as error:
-            raise TableError(f"{error}{delimited._other_delimiter(found, self.delimiter)}") from None
-        if delimiter is None and (hint := delimited._other_delimiter(found, self.delimiter)):
+            raise TableError(f"{error}{delimited.other_delimiter(found, self.delimiter)}") from None
+        if delimiter is None and (hint := delimited.other_delimiter(found, self.delimiter)):
             raise TableError(f"the only column is called {found[0]!r}{hint}")
 
     def _head(self, stream: IO[bytes]) -> tuple[bytes, int]:
@@ -168,11 +171,14 @@ class DelimitedSource(TextSource):
     def read(self, piece: Piece, names: Sequence[str], kinds: Kinds) -> Read:
         """Return columns of some records, typed."""
         wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
-        data = io.BytesIO(self._lined(self.header) + piece.data)
-        return delimited.read(data, wanted, self.suffix, delimiter=self.delimiter, missing=self.missing)
+        data = io.BytesIO(self.lined(self.header) + piece.data)
+        return delimited.read(
+            data, wanted, self.suffix, delimiter=self.delimiter, missing=self.missing, decimal=self.decimal
+        )
 
     @staticmethod
-    def _lined(header: bytes) -> bytes:
+    def lined(header: bytes) -> bytes:
+        """Return a header with a line end."""
         return header if header[-1:] in (b"\n", b"\r") else header + b"\n"
 
 
@@ -197,7 +203,7 @@ class DelimitedBlock(TextBlock):
         start, end = self.piece.starts[row], self.piece.ends[row]
         text = self.piece.data[start:end]
         found, place = [], 0
-        cell = Scanner(b"x", self.source.delimiter)._cell
+        cell = Scanner(b"x", self.source.delimiter).cell
         # each byte one character, so that places are those of bytes
         letters = text.decode("latin-1")
         while True:
@@ -251,7 +257,7 @@ class JsonBlock(TextBlock):
         self._columns: dict[str, list[Any]] = {}
         self._lines: list[int] = []
         with located(0, piece.line - 1):
-            jsonlines._gather(cast(IO[bytes], io.BytesIO(piece.data)), self._columns, self._lines)
+            jsonlines.gather(cast(IO[bytes], io.BytesIO(piece.data)), self._columns, self._lines)
         for values in self._columns.values():
             values.extend([None] * (self.rows - len(values)))
         source.names += [name for name in self._columns if name not in source.names]
@@ -291,7 +297,7 @@ class ArffSource(TextSource):
             text = self.header.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise TableError("the header is not text in UTF-8; give another encoding, such as latin-1") from None
-        self.attributes = arff._header(text.splitlines()).attributes
+        self.attributes = arff.header_of(text.splitlines()).attributes
         self.names = Wanted().names([attribute.name for attribute in self.attributes])
 
     def _block(self, start: int, piece: Piece) -> TextBlock:
@@ -323,6 +329,6 @@ class ArffBlock(TextBlock):
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts."""
         text = (self.source.header + self.piece.data).decode("utf-8-sig").splitlines()
-        rows, _, _ = arff._rows(text, arff._header(text))
+        rows, _, _ = arff.rows_of(text, arff.header_of(text))
         places = [self.source.names.index(name) for name in names]
         return {name: [row[place] for row in rows] for name, place in zip(names, places, strict=True)}

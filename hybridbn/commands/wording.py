@@ -18,10 +18,12 @@ _WORDS = (
     (r"name them in skip to leave them as they are", "--keep leaves them as they are"),
     (r"name them in skip to say so", "--keep says so"),
     (r"replace it with None to have it imputed", "name it with --missing to have it imputed"),
+    (r"cut the continuous variables with bins=", "cut the continuous variables with --bins"),
+    (r"for example write_network\(net, path, bins=(\d+)\)", r"for example --bins \1"),
     (r"say integers=\(\)", "leave them out"),
     (r"cast it to text in a query( first)?", "--keep leaves it as it is, or cast it to text in a query"),
     (
-        rf"\b(encoding|delimiter|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
+        rf"\b(encoding|delimiter|decimal|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
         r"--\1 \2",
     ),
     (rf"\bskip={_LISTED}", r"--keep \1"),

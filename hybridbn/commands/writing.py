@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class Writer:
                 f"there is a column {self.draw_column!r} already; name that of the draws with --draw-column"
             )
         if self.family == "delimited":
-            self.delimiter = delimited._checked_delimiter(self.delimiter, self.suffix)
+            self.delimiter = delimited.checked_delimiter(self.delimiter, self.suffix)
         self.splices = self._splices()
         self.kinds = {name: self._kind(name) for name in self.names}
         if self.family == "arrow":
@@ -99,14 +100,20 @@ class Writer:
         if column.kind == "states":
             found = column.spelling.get(value)
             return found if found is not None else value if isinstance(value, str) else repr(value)
-        return str(int(value)) if column.integer else repr(float(value))
+        text = str(int(value)) if column.integer else repr(float(value))
+        return text.replace(".", ",") if self._commas else text
+
+    @property
+    def _commas(self) -> bool:
+        """Whether numbers are written with a decimal comma, as they stand in the source."""
+        return self.family == "delimited" and isinstance(self.source, DelimitedSource) and self.source.decimal == ","
 
     def header(self) -> bytes:
         """Return what stands before the rows of a text file."""
         source = self.source
         if self.family == "delimited":
             if self.splices and isinstance(source, DelimitedSource):
-                header = source._lined(source.header)
+                header = source.lined(source.header)
                 if not self.draws:
                     return header
                 mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""
@@ -123,23 +130,23 @@ class Writer:
     def _arff_header(self) -> bytes:
         lines, notes = ["@relation table", ""], dict[str, str]()
         if self.draws:
-            lines.append(f"@attribute {arff._quoted(self.draw_column)} integer")
+            lines.append(f"@attribute {arff.quoted_word(self.draw_column)} integer")
         names = {"integer": "integer", "float": "numeric"}
         for name in self.names:
             column, kind = self.profile.columns.get(name), self.kinds[name]
             if column is not None and column.kind == "states" and not column.overflowing:
-                states = ",".join(arff._quoted(self.text(name, state)) for state in column.states)
+                states = ",".join(arff.quoted_word(self.text(name, state)) for state in column.states)
                 if kind in ("integer", "float", "bool"):
                     notes[name] = kind
-                lines.append(f"@attribute {arff._quoted(name)} {{{states}}}")
+                lines.append(f"@attribute {arff.quoted_word(name)} {{{states}}}")
             else:
-                lines.append(f"@attribute {arff._quoted(name)} {names.get(kind, 'string')}")
+                lines.append(f"@attribute {arff.quoted_word(name)} {names.get(kind, 'string')}")
         if notes:
-            lines.insert(1, arff._NOTE + json.dumps(notes))
+            lines.insert(1, arff.NOTE + json.dumps(notes))
         return "\n".join([*lines, "", "@data", ""]).encode()
 
     def _cell(self, text: str) -> str:
-        return delimited._quoted(text, str(self.delimiter), set(delimited.MISSING))
+        return delimited.quoted_cell(text, str(self.delimiter), set(delimited.MISSING))
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
@@ -191,6 +198,8 @@ class Writer:
         for name, (rows, values) in fills.items():
             column = found[name]
             made = makers[self.kinds[name]] if self.profile.columns[name].kind == "number" else _same
+            if self._commas and made is float:
+                made = partial(self.text, name)
             for row, value in zip(rows.tolist(), values, strict=True):
                 column[row] = made(value)
         return found
@@ -209,6 +218,8 @@ class Writer:
         column = self.profile.columns[name]
         if column.kind == "number":
             made = _Spelled if keep else int if column.integer else float
+            if not keep and isinstance(self.source, DelimitedSource) and self.source.decimal == ",":
+                texts = [text if text is None else delimited.point_for_comma(text) for text in texts]
             return [None if text is None or not text.strip() else made(text) for text in texts]
         if keep:
             return list(texts)
@@ -224,14 +235,15 @@ class Writer:
         sign, quoted = str(self.delimiter), set(delimited.MISSING)
         hole = "NA" if len(columns) == 1 else ""
         texts = [
-            [hole if v is None else delimited._quoted(_plain(v), sign, quoted) for v in values]
+            [hole if v is None else delimited.quoted_cell(_plain(v), sign, quoted) for v in values]
             for values in columns.values()
         ]
         return "".join(f"{line}\n" for line in map(sign.join, zip(*texts, strict=True))).encode()
 
     def _arff(self, columns: dict[str, list[Any]]) -> bytes:
         texts = [
-            ["?" if value is None else arff._quoted(_plain(value)) for value in values] for values in columns.values()
+            ["?" if value is None else arff.quoted_word(_plain(value)) for value in values]
+            for values in columns.values()
         ]
         return "".join(f"{line}\n" for line in map(",".join, zip(*texts, strict=True))).encode()
 

@@ -16,10 +16,10 @@ from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.columnar import arrow_read
 from hybridbn.formats.database import Address, address_of, refuse_statements
 from hybridbn.formats.reading import Read, Wanted
-from hybridbn.formats.relations import NotWritten, OutputExists
+from hybridbn.formats.relations import NotWritten, OutputExists, Relation
 from hybridbn.table import Table
 
-__all__ = ["ingest", "read", "refuse_present", "spool", "write"]
+__all__ = ["ingest", "opened", "read", "refuse_present", "spool", "write"]
 
 
 class _Opened(NamedTuple):
@@ -62,6 +62,14 @@ def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
     with _connected(url, reading=True) as opened:
         schema, batches = _fetched(opened, wanted)
         return arrow_read(pyarrow.Table.from_batches(batches, schema), wanted)
+
+
+@contextlib.contextmanager
+def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
+    """Open a table or the result of one query, as rows."""
+    with _connected(url, reading=True) as found:
+        schema, batches = _fetched(found, wanted)
+        yield Relation(schema.names, (list(zip(*(c.to_pylist() for c in b.columns), strict=True)) for b in batches))
 
 
 def spool(url: str, path: Path) -> None:

@@ -24,21 +24,37 @@ from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["read", "write"]
+__all__ = [
+    "NOTE",
+    "SPARSE",
+    "TABBED",
+    "VALUE",
+    "Attribute",
+    "Header",
+    "header_of",
+    "quoted_word",
+    "read",
+    "rows_of",
+    "write",
+]
 
 _CHUNK = 20_000
-_NOTE = "% hybridbn: "
+NOTE = "% hybridbn: "
+"""Starts the comment that keeps the types of states that are not text."""
 _WORD = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
 _ATTRIBUTE = re.compile(rf"@attribute\s+({_WORD}|[^\s{{]+)\s*(.*)", re.IGNORECASE | re.DOTALL)
-_VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
-_TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
-_SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
+VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
+TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
+SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
+"""Values in a dense row, in one with tabs, and in a sparse one: each with the sign behind it."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
 _NUMERIC = ("numeric", "real", "integer")
 
 
 @dataclass(frozen=True)
-class _Attribute:
+class Attribute:
+    """A declared column; `values` are the states of a nominal one."""
+
     name: str
     values: tuple[str, ...] | None
     line: int
@@ -46,8 +62,10 @@ class _Attribute:
 
 
 @dataclass
-class _Header:
-    attributes: list[_Attribute]
+class Header:
+    """What stands before the data, which start on the line of this number; `types` are those of noted states."""
+
+    attributes: list[Attribute]
     types: dict[str, str]
     data: int
 
@@ -66,9 +84,9 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".arff", *, encod
     if "\0" in text:
         number = next(i for i, line in enumerate(lines, start=1) if "\0" in line)
         raise FormatError(f"line {number}: a NUL character; the file is damaged, or no ARFF file")
-    header = _header(lines)
+    header = header_of(lines)
     names = wanted.names([attribute.name for attribute in header.attributes])
-    rows, where, weights = _rows(lines, header)
+    rows, where, weights = rows_of(lines, header)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
@@ -87,13 +105,20 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".arff", *, encod
 # --- the header -------------------------------------------------------------------------------------------------------
 
 
-def _header(lines: Sequence[str]) -> _Header:
-    attributes: list[_Attribute] = []
+def header_of(lines: Sequence[str]) -> Header:
+    """Return the header that some lines begin with.
+
+    Examples
+    --------
+    >>> header_of(["@relation r", "@attribute c {a,b}", "@data"]).attributes[0].values
+    ('a', 'b')
+    """
+    attributes: list[Attribute] = []
     types: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         text = line.strip()
-        if text.startswith(_NOTE):
-            types = _noted(text.removeprefix(_NOTE), number)
+        if text.startswith(NOTE):
+            types = _noted(text.removeprefix(NOTE), number)
         if not text or text.startswith("%"):
             continue
         word = text.split(maxsplit=1)[0].lower()
@@ -101,7 +126,7 @@ def _header(lines: Sequence[str]) -> _Header:
             if not attributes:
                 raise FormatError(f"line {number}: @data without any @attribute before it")
             _refuse_repeats(attributes)
-            return _Header(attributes, types, number)
+            return Header(attributes, types, number)
         if word == "@attribute":
             attributes.append(_attribute(text, number))
         elif word != "@relation":
@@ -111,7 +136,7 @@ def _header(lines: Sequence[str]) -> _Header:
     raise FormatError("there is no @data line; the file is no ARFF file, or cut short")
 
 
-def _attribute(text: str, number: int) -> _Attribute:
+def _attribute(text: str, number: int) -> Attribute:
     found = _ATTRIBUTE.match(text)
     if found is None:
         raise FormatError(f"line {number}: {text[:60]!r} names no attribute")
@@ -119,10 +144,10 @@ def _attribute(text: str, number: int) -> _Attribute:
     if not name:
         raise FormatError(f"line {number}: the attribute's name is empty")
     if declared.startswith("{"):
-        return _Attribute(name, _nominal(declared, name, number), number)
+        return Attribute(name, _nominal(declared, name, number), number)
     kind = re.split(r"[\s%\[]", declared, maxsplit=1)[0].lower()
     if kind in _NUMERIC:
-        return _Attribute(name, None, number, kind == "integer")
+        return Attribute(name, None, number, kind == "integer")
     advice = {
         "string": "turn it into a nominal attribute {value, ...} or leave it out",
         "date": "turn it into a number (days since a date) or a nominal attribute",
@@ -151,7 +176,7 @@ def _nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _refuse_repeats(attributes: Sequence[_Attribute]) -> None:
+def _refuse_repeats(attributes: Sequence[Attribute]) -> None:
     seen: dict[str, int] = {}
     for attribute in attributes:
         first = seen.setdefault(attribute.name, attribute.line)
@@ -183,7 +208,7 @@ def _plain(word: str) -> str:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def _rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
+def rows_of(lines: Sequence[str], header: Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
     """Return the rows as texts (None: missing), their lines, and the weights if rows have any."""
     width = len(header.attributes)
     rows: list[list[str | None]] = []
@@ -218,7 +243,7 @@ def _rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | None]]
 
 
 def _dense(line: str, number: int) -> list[str | None]:
-    pattern = _TABBED if "," not in line else _VALUE
+    pattern = TABBED if "," not in line else VALUE
     row: list[str | None] = []
     place = 0
     while True:
@@ -233,7 +258,7 @@ def _dense(line: str, number: int) -> list[str | None]:
             return row
 
 
-def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
+def _sparse(line: str, header: Header, number: int) -> list[str | None]:
     # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
     row: list[str | None] = ["0" if a.values is None else a.values[0] for a in header.attributes]
     inner = line[1:-1].strip()
@@ -241,7 +266,7 @@ def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
         raise TableError(f"line {number}: a sparse row must end with a brace")
     place, last = 0, -1
     while place < len(inner):
-        found = _SPARSE.match(inner, place)
+        found = SPARSE.match(inner, place)
         if found is None:
             raise TableError(
                 f"line {number}: {inner[place : place + 40]!r} is no pair of an attribute's number and a value"
@@ -257,7 +282,7 @@ def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
 
 
 def _cells(
-    attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
+    attribute: Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
 ) -> tuple[Cells, Source | None]:
     name = attribute.name
     known: dict[str | None, int] = {value: code for code, value in enumerate(attribute.values or ())}
@@ -313,7 +338,7 @@ def write(table: Table, file: IO[bytes], suffix: str = ".arff", *, encoding: str
     for name in table.names:
         cells = table._column(name).cells
         if cells.states is None:
-            lines.append(f"@attribute {_quoted(name)} {'integer' if cells.integer else 'numeric'}")
+            lines.append(f"@attribute {quoted_word(name)} {'integer' if cells.integer else 'numeric'}")
             continue
         types = {type(state) for state in cells.states}
         if not cells.states:
@@ -322,11 +347,11 @@ def write(table: Table, file: IO[bytes], suffix: str = ".arff", *, encoding: str
             raise FormatError(f"column {name!r}: states such as {shorten(cells.states, most=2)} can't be held by ARFF")
         if types != {str}:
             notes[name] = names_of[types.pop()]
-        shown = [_quoted(state if isinstance(state, str) else repr(state)) for state in cells.states]
+        shown = [quoted_word(state if isinstance(state, str) else repr(state)) for state in cells.states]
         texts[name] = np.array([*shown, "?"], dtype=object)
-        lines.append(f"@attribute {_quoted(name)} {{{','.join(shown)}}}")
+        lines.append(f"@attribute {quoted_word(name)} {{{','.join(shown)}}}")
     if notes:
-        lines.insert(1, _NOTE + json.dumps(notes))
+        lines.insert(1, NOTE + json.dumps(notes))
     try:
         file.write("\n".join([*lines, "", "@data", ""]).encode(encoding))
         for start in range(0, len(table), _CHUNK):
@@ -345,7 +370,14 @@ def write(table: Table, file: IO[bytes], suffix: str = ".arff", *, encoding: str
         raise TableError(f"there is no encoding {encoding!r}") from None
 
 
-def _quoted(text: str) -> str:
+def quoted_word(text: str) -> str:
+    r"""Return a name or state as ARFF writes it.
+
+    Examples
+    --------
+    >>> print(quoted_word("a"), quoted_word("it's"))
+    a 'it\'s'
+    """
     if re.fullmatch(r"[A-Za-z0-9_.+<>=:/&*-]+", text):
         return text
     if "\0" in text:

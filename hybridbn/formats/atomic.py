@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -61,6 +62,8 @@ def replacing(
         mode = stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
         mode = 0o666 & ~_umask()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", os.fspath(target.parent))
     descriptor, temporary = tempfile.mkstemp(".tmp", f".{target.name[:100]}.{mark}", target.parent)
     try:
         with os.fdopen(descriptor, "wb") as raw:

@@ -16,49 +16,49 @@ from hybridbn.frames import arrow_labels, cells_of
 from hybridbn.table import Table
 from hybridbn.variables import Discrete
 
-__all__ = ["arrow_read", "read", "write"]
+__all__ = ["PARQUET", "arrow_read", "cells_in", "index_columns", "needed_pyarrow", "noted_columns", "read", "write"]
 
 _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
-_PARQUET = (".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
+"""The suffixes of Parquet; the others are those of Feather."""
 
 
 def read(file: Path, wanted: Wanted, suffix: str) -> Read:
     """Read a Parquet or Feather file. pandas' index columns are left out unless they are asked for by name."""
-    pyarrow = _pyarrow()
+    pyarrow = needed_pyarrow()
     # A missing file is reported as one, before pyarrow wraps it.
     with open(file, "rb"):
         pass
     try:
         with (
-            pyarrow.memory_map(str(file))
-            if suffix not in _PARQUET and file.stat().st_size
-            else open(file, "rb") as data
+            pyarrow.memory_map(str(file)) if suffix not in PARQUET and file.stat().st_size else open(file, "rb") as data
         ):
-            table, original = (_parquet if suffix in _PARQUET else _feather)(pyarrow, data, wanted)
+            table, original = (_parquet if suffix in PARQUET else _feather)(pyarrow, data, wanted)
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, TableError):
             raise
-        raise FormatError(f"not a whole {'Parquet' if suffix in _PARQUET else 'Feather'} file: {error}") from error
-    return _typed(pyarrow, table, original, wanted, _noted(original.metadata))
+        raise FormatError(f"not a whole {'Parquet' if suffix in PARQUET else 'Feather'} file: {error}") from error
+    return _typed(pyarrow, table, original, wanted, noted_columns(original.metadata))
 
 
 def arrow_read(table: Any, wanted: Wanted) -> Read:
     """Return the wanted columns of an Arrow table from anywhere."""
-    return _typed(_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
+    return _typed(needed_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
 
 
 def _typed(pyarrow: Any, table: Any, original: Any, wanted: Wanted, noted: Mapping[str, Mapping[str, Any]]) -> Read:
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        cells[name], source = _cells(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
+        cells[name], source = cells_in(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
         if source is not None:
             sources[name] = source
     return Read(cells, sources)
 
 
-def _pyarrow() -> Any:
+def needed_pyarrow() -> Any:
+    """Return pyarrow, or say how to get it."""
     try:
         import pyarrow
     except ModuleNotFoundError:
@@ -95,12 +95,12 @@ def _feather(pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
 def _chosen(schema: Any, wanted: Wanted) -> list[str]:
     names = list(schema.names)
     if wanted.columns is None:
-        index = _index_columns(schema.metadata)
+        index = index_columns(schema.metadata)
         names = [name for name in names if name not in index]
     return wanted.names(names)
 
 
-def _index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
+def index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
     """Return the columns that pandas wrote for a frame's index."""
     try:
         noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
@@ -109,9 +109,18 @@ def _index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
         return set()  # someone else's note; the data does not depend on it
 
 
-def _cells(
+def cells_in(
     pyarrow: Any, name: str, column: Any, original: Any, wanted: Wanted, noted: Mapping[str, Any] | None
 ) -> tuple[Cells, Source | None]:
+    """Return a column of Arrow as typed cells, and what keeps integers that no float holds.
+
+    Parameters
+    ----------
+    original : Arrow type
+        That of the file, where the column was read as another one.
+    noted : mapping, optional
+        What `write` noted about the column.
+    """
     kind = wanted.kind(name)
     note = noted if kind is None else None
     if note is not None:
@@ -131,7 +140,7 @@ def _cells(
     return found, Source("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
 
 
-def _noted(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
+def noted_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
     """Return what `write` noted about the columns; refuse a note that it can't have written."""
     text = (metadata or {}).get(_KEY)
     if text is None:
@@ -153,7 +162,7 @@ def _noted(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
 
 def write(table: Table, file: IO[bytes], suffix: str) -> None:
     """Write a Parquet or Feather file."""
-    pyarrow = _pyarrow()
+    pyarrow = needed_pyarrow()
     notes = {}
     for name in table.names:
         cells = table._column(name).cells
@@ -170,7 +179,7 @@ def write(table: Table, file: IO[bytes], suffix: str) -> None:
             _KEY: json.dumps({"version": 1, "columns": notes}).encode(),
         }
         made = made.replace_schema_metadata(metadata)
-        if suffix in _PARQUET:
+        if suffix in PARQUET:
             from pyarrow import parquet
 
             parquet.write_table(made, file)

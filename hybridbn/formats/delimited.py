@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,13 @@ from hybridbn.frames import arrow_codes, cells_of
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["MISSING", "read", "write"]
+__all__ = ["MISSING", "checked_delimiter", "other_delimiter", "point_for_comma", "quoted_cell", "read", "write"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
 _SAMPLE = 1 << 16
+_COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _CHUNK = 50_000
 
 
@@ -39,10 +40,13 @@ def read(
     delimiter: str | None = None,
     missing: str | Iterable[str] = MISSING,
     encoding: str = "utf-8",
+    decimal: str = ".",
     engine: str | None = None,
 ) -> Read:
     """Read a delimited file. `engine` None takes pyarrow if it is there; "scanner" never does."""
-    separator = _checked_delimiter(delimiter, suffix)
+    if decimal not in (".", ","):
+        raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
+    separator = checked_delimiter(delimiter, suffix)
     markers = frozenset([missing] if isinstance(missing, str) else missing)
     data = checked_bytes(file, encoding)
     scanner = Scanner(data, separator)
@@ -50,26 +54,50 @@ def read(
     try:
         names = wanted.names(header)
     except TableError as error:
-        raise TableError(f"{error}{_other_delimiter(header, separator)}") from None
+        raise TableError(f"{error}{other_delimiter(header, separator)}") from None
     remedy = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
+    rules = _Rules(wanted, markers, remedy, decimal)
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
         if arrow is None:
-            return _scanned(scanner, header, names, wanted, markers, remedy)
-        return _parsed(arrow, scanner, header, names, wanted, markers, remedy, sample)
+            return _scanned(scanner, header, names, rules)
+        return _parsed(arrow, scanner, header, names, rules, sample)
     except TableError as error:
         # Rows are counted over records; only the way to an error looks for their lines.
         raise relocated(error, scanner.line_of) from None
 
 
-def _checked_delimiter(delimiter: str | None, suffix: str) -> str:
+class _Rules(NamedTuple):
+    """How cells are read: as what, which are missing, what to say of bad ones, and the sign before decimals."""
+
+    wanted: Wanted
+    markers: frozenset[str]
+    remedy: str
+    decimal: str
+
+
+def checked_delimiter(delimiter: str | None, suffix: str) -> str:
+    r"""Return the delimiter of a file, given or by its suffix; refuse what can't be one.
+
+    Examples
+    --------
+    >>> checked_delimiter(None, ".tsv")
+    '\t'
+    """
     separator = delimiter if delimiter is not None else "\t" if suffix in (".tsv", ".tab") else ","
     if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
         raise TableError(f"a delimiter must be one ASCII character other than a quote or line end, not {separator!r}")
     return separator
 
 
-def _other_delimiter(header: Sequence[str], separator: str) -> str:
+def other_delimiter(header: Sequence[str], separator: str) -> str:
+    """Return what to ask where the only column's name holds another delimiter; nothing otherwise.
+
+    Examples
+    --------
+    >>> other_delimiter(["a;b"], ",")
+    " (is ';' the delimiter? then give delimiter=';')"
+    """
     other = next((sign for sign in ";\t|," if sign != separator and len(header) == 1 and sign in header[0]), None)
     return "" if other is None else f" (is {other!r} the delimiter? then give delimiter={other!r})"
 
@@ -85,15 +113,13 @@ def _pyarrow_csv() -> Any:
 # --- our own scanner --------------------------------------------------------------------------------------------------
 
 
-def _scanned(
-    scanner: Scanner, header: Sequence[str], names: Sequence[str], wanted: Wanted, markers: frozenset[str], remedy: str
-) -> Read:
+def _scanned(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> Read:
     columns = coded_columns(scanner, len(header), [header.index(name) for name in names])
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, (codes, distinct) in zip(names, columns, strict=True):
-        codes, texts = _unmarked(codes, distinct, markers)
-        _typed_into(cells, sources, name, codes, texts, wanted, remedy)
+        codes, texts = _unmarked(codes, distinct, rules.markers)
+        _typed_into(cells, sources, name, codes, texts, rules)
     return Read(cells, sources)
 
 
@@ -116,19 +142,43 @@ def _typed_into(
     name: str,
     codes: NDArray[Any],
     texts: Sequence[str],
-    wanted: Wanted,
-    remedy: str,
+    rules: _Rules,
 ) -> None:
-    if "" in texts and wanted.kinds.get(name) not in ("discrete", "text"):
+    wish = rules.wanted.kinds.get(name)
+    if rules.decimal == "," and wish not in ("discrete", "text"):
+        texts = _with_points(name, codes, texts)
+    if "" in texts and wish not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
         if others and all(NUMBER.fullmatch(text) for text in others):
             known = {text: code for code, text in enumerate(others)}
             places = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = places[codes], others
-    cells[name], source = typed(name, codes, texts, wanted.kinds.get(name), remedy)
+    cells[name], source = typed(name, codes, texts, wish, rules.remedy)
     if source is not None:
         sources[name] = source
+
+
+def _with_points(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
+    """Return numbers with a decimal comma as ones with a point; other texts as they are."""
+    pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
+    if pointed is not None:
+        raise TableError(
+            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may separate thousands "
+            f"where decimal=','; write numbers as 1234,5, or read the column as text with discrete=[{name!r}]"
+        )
+    return [point_for_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
+
+
+def point_for_comma(text: str) -> str:
+    """Return a number with a decimal comma as one with a point.
+
+    Examples
+    --------
+    >>> point_for_comma("-1,5")
+    '-1.5'
+    """
+    return text.replace(",", ".")
 
 
 # --- pyarrow ----------------------------------------------------------------------------------------------------------
@@ -139,9 +189,7 @@ def _parsed(
     scanner: Scanner,
     header: Sequence[str],
     names: Sequence[str],
-    wanted: Wanted,
-    markers: frozenset[str],
-    remedy: str,
+    rules: _Rules,
     sample: Sequence[Sequence[str]],
 ) -> Read:
     import pyarrow
@@ -150,10 +198,10 @@ def _parsed(
     types = dict.fromkeys(names, text)
     for name in names:
         place = header.index(name)
-        number = wanted.kinds.get(name) not in ("discrete", "text")
-        if number and _all_numbers((row[place] for row in sample), markers):
+        number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
+        if number and _all_numbers((row[place] for row in sample), rules.markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
-    table = _converted(csv, pyarrow, scanner, header, names, types, markers)
+    table = _converted(csv, pyarrow, scanner, header, names, types, rules.markers)
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -162,7 +210,7 @@ def _parsed(
                 column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
             )
             codes, texts = arrow_codes(coded)
-            _typed_into(cells, sources, name, codes, texts, wanted, remedy)
+            _typed_into(cells, sources, name, codes, texts, rules)
         else:
             cells[name] = found = cells_of(name, column)
             if found.integer and _beyond_floats(column):
@@ -260,14 +308,14 @@ def write(
     encoding: str = "utf-8",
 ) -> None:
     """Write a delimited file; text that would read as a missing cell is put in quotes."""
-    separator = _checked_delimiter(delimiter, suffix)
+    separator = checked_delimiter(delimiter, suffix)
     if any(sign in missing for sign in f'{separator}"\r\n'):
         raise TableError(f"the marker for missing cells, {missing!r}, must not hold delimiters, quotes or line ends")
     if len(table.names) == 1 and not missing:
         missing = "NA"  # a line without anything would be no row at all
     quoted = {*MISSING, missing}
     try:
-        header = separator.join(_quoted(name, separator, quoted) for name in table.names)
+        header = separator.join(quoted_cell(name, separator, quoted) for name in table.names)
         file.write(f"{header}\n".encode(encoding))
         for start in range(0, len(table), _CHUNK):
             part = table[start : start + _CHUNK]
@@ -280,7 +328,14 @@ def write(
         raise TableError(f"there is no encoding {encoding!r}") from None
 
 
-def _quoted(text: str, separator: str, quoted: set[str]) -> str:
+def quoted_cell(text: str, separator: str, quoted: set[str]) -> str:
+    """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing cells.
+
+    Examples
+    --------
+    >>> quoted_cell("a", ",", {"NA"}), quoted_cell("a,b", ",", {"NA"}), quoted_cell("NA", ",", {"NA"})
+    ('a', '"a,b"', '"NA"')
+    """
     if text in quoted or text != text.strip() or any(sign in text for sign in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
     if "\0" in text:
@@ -297,7 +352,8 @@ def _texts(table: Table, name: str, separator: str, missing: str, quoted: set[st
             if not isinstance(state, str | int | float):
                 raise FormatError(f"column {name!r}: states such as {shorten([state])} can't be written as text")
         texts = [
-            _quoted(state, separator, quoted) if isinstance(state, str) else repr(state) for state in cells.states or ()
+            quoted_cell(state, separator, quoted) if isinstance(state, str) else repr(state)
+            for state in cells.states or ()
         ]
         lookup = np.array([*texts, missing], dtype=object)
         return list(lookup[cells.array])

@@ -14,7 +14,7 @@ from hybridbn.frames import cells_of
 from hybridbn.table import Table
 from hybridbn.variables import shorten
 
-__all__ = ["cell_values", "read", "typed_objects", "write"]
+__all__ = ["cell_values", "gather", "no_constant", "read", "typed_objects", "write"]
 
 _CHUNK = 20_000
 
@@ -25,9 +25,9 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".jsonl") -> Read
     lines: list[int] = []
     if isinstance(file, Path):
         with open(file, "rb") as opened:
-            _gather(opened, columns, lines)
+            gather(opened, columns, lines)
     else:
-        _gather(file, columns, lines)
+        gather(file, columns, lines)
     if not lines:
         raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
     for values in columns.values():
@@ -55,8 +55,9 @@ def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
     return Read(cells, sources)
 
 
-def _gather(file: IO[bytes], columns: dict[str, list[Any]], lines: list[int]) -> None:
-    decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+def gather(file: IO[bytes], columns: dict[str, list[Any]], lines: list[int]) -> None:
+    """Add the values of all lines to `columns`, which may end early, and the numbers of the lines to `lines`."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=no_constant)
     for number, raw in enumerate(file, start=1):
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -96,7 +97,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _no_constant(text: str) -> None:
+def no_constant(text: str) -> None:
+    """Refuse a constant such as NaN, which Python's reader takes and JSON does not have."""
     raise ValueError(f"{text} is no JSON value; write null for a missing number")
 
 

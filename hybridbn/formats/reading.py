@@ -165,7 +165,7 @@ def typed(
     if grouped:
         raise TableError(
             f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated thousands; "
-            f"write numbers as 1234.5, or read the column as text with discrete=[{name!r}]"
+            f"write numbers as 1234.5, give decimal=',' for commas in a CSV file, or read the column as text with discrete=[{name!r}]"
         )
     if wish == "continuous":
         raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")

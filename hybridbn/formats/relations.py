@@ -128,7 +128,7 @@ class Database(Protocol):
 
 
 def database_of(url: str) -> Database:
-    """Return the module for an address: SQLite's own, ADBC's, or SQLAlchemy's for all others.
+    """Return the module for an address: SQLite's own, ADBC's (made from Arrow batches, not rows), or SQLAlchemy's for all others.
 
     Examples
     --------

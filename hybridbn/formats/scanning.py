@@ -74,7 +74,13 @@ def _lines(data: Any, end: int) -> int:
 
 
 class Scanner:
-    """Gives the records of a file; every fault is a `TableError` with the line."""
+    """Gives the records of a file; every fault is a `TableError` with the line.
+
+    Attributes
+    ----------
+    cell : compiled pattern
+        Of a cell with the sign behind it: what stands in quotes, what stands without, and the sign.
+    """
 
     def __init__(self, data: Any, delimiter: str) -> None:
         self.data = data
@@ -85,7 +91,7 @@ class Scanner:
         self.quotes = data.find(b'"', self._first_line) >= 0 or data[: self._first_line].count(b'"') % 2 == 1
         sign = re.escape(delimiter)
         # A cell is quoted, with quotes inside doubled, or bare; a bare one may hold quotes but not start with one.
-        self._cell = re.compile(rf'(?:"((?:[^"]|"")*+)"|((?:[^{sign}\r\n"][^{sign}\r\n]*+)?))({sign}|\r\n|\n|\r|\Z)')
+        self.cell = re.compile(rf'(?:"((?:[^"]|"")*+)"|((?:[^{sign}\r\n"][^{sign}\r\n]*+)?))({sign}|\r\n|\n|\r|\Z)')
 
     def buffer(self, pyarrow: Any) -> Any:
         """Return the bytes as a pyarrow buffer, without a copy."""
@@ -112,7 +118,7 @@ class Scanner:
             yield from self._bare_records(text, whole)
             return
         place, line, cells, start, end = 0, 1, list[str](), 1, len(text)
-        match = self._cell.match
+        match = self.cell.match
         while place < end or cells:
             found = match(text, place)
             if found is None or (not whole and found.end() == end):

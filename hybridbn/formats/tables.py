@@ -42,7 +42,7 @@ from hybridbn.formats.relations import OutputExists, database_of
 from hybridbn.table import Table
 from hybridbn.variables import Variable
 
-__all__ = ["SUFFIXES", "WEB", "OutputExists", "read_table", "write_table"]
+__all__ = ["SUFFIXES", "WEB", "OutputExists", "read_table", "shown_place", "write_table"]
 
 SUFFIXES = {
     ".csv": "delimited",
@@ -91,7 +91,7 @@ def read_table(
     variables, unknown : optional
         Read the columns as these variables; see `hybridbn.Table`.
     **options
-        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``. ARFF: ``encoding``.
+        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``, ``decimal`` (``"."`` or ``","``). ARFF: ``encoding``.
 
     Notes
     -----
@@ -121,16 +121,16 @@ def read_table(
         read: Read = module.read(file, wanted, _format_of(place), **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
-        if _shown(place) in str(error):
+        if shown_place(place) in str(error):
             raise
-        raise type(error)(f"{_shown(place)}: {error}") from error.__cause__
+        raise type(error)(f"{shown_place(place)}: {error}") from error.__cause__
     if weights is not None:
         held = table.select([weights])
         table = table.drop(weights)
         try:
             table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
         except TableError as error:
-            raise TableError(f"{_shown(place)}, column {weights!r}: {error}") from None
+            raise TableError(f"{shown_place(place)}, column {weights!r}: {error}") from None
     return table if listed is None else Table(table, variables=listed, unknown=unknown)
 
 
@@ -190,9 +190,15 @@ def _place(path: str | os.PathLike[str]) -> Path | str:
     return Path(text)
 
 
-def _shown(place: Path | str) -> str:
-    """Return what messages call a place: an address without its password."""
-    if isinstance(place, Path) or place.startswith("sqlite:"):
+def shown_place(place: Path | str) -> str:
+    """Return what messages call a place: an address without its password.
+
+    Examples
+    --------
+    >>> shown_place("postgresql://me:secret@host/base?table=t")
+    'postgresql://me:***@host/base?table=t'
+    """
+    if isinstance(place, Path) or "://" not in place or place.startswith("sqlite:"):
         return str(place)
     from hybridbn.formats.database import shown
 
