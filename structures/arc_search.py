@@ -123,15 +123,15 @@ def _summit(search: _Search, tabu: int, turns: int, rng: np.random.Generator) ->
 
 def _ascend(search: _Search, turns: int, rng: np.random.Generator) -> None:
     """Make the step of the greatest gain, and turn some arcs around that make no difference, while that leads up."""
-    quiet = 0
+    quiet, top = 0, search.value
     while quiet <= (QUIET if turns else 0):
         step = search.best()
         if step is not None and step.gain > 0:
             search.take(step)
-            quiet = 0
-        else:
-            quiet += 1
-        if not search.turn(turns, rng) and quiet:
+        # what was won may be no more than what rounding lost in turns
+        higher = search.value > top + BETTER
+        quiet, top = (0, search.value) if higher else (quiet + 1, top)
+        if not search.turn(turns, rng) and not higher:
             return
 
 

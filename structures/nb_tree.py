@@ -294,6 +294,9 @@ class _Tree:
         cases = [make(leaf) for leaf in self.leaves]
         variable = self.data.variable(column)
         parents = () if column == self.target else (self.data.variable(self.target),)
+        if not any(isinstance(parent, Discrete) or case.potential.parents for case in cases for parent in parents):
+            # tested on the way to every leaf: a number above it that no density looks at would cost quadrature
+            parents = ()
         tables = [case.potential.table for case in cases if isinstance(case.potential, Multinomial)]
         given = [parent for parent in parents if isinstance(parent, Discrete)]
         if isinstance(variable, Discrete) and len(tables) == len(cases) and len(given) == len(parents):

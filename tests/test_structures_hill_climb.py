@@ -111,6 +111,30 @@ def test_weights_are_repetitions():
     assert set(first.edges) == set(hill_climb(repeated, "gaussian").edges)
 
 
+def test_the_same_seed_gives_the_same_network():
+    data = mixed(300, missing=0.1)
+    first, second = (hill_climb(data, "gaussian", random_state=7) for _ in range(2))
+    assert list(first.edges) == list(second.edges)
+    np.testing.assert_array_equal(first.potential("y").intercept, second.potential("y").intercept)
+
+
+def test_limits_hold_in_structural_em():
+    data = mixed(400, missing=0.15)
+    net = hill_climb(data, "gaussian", required=[("y", "lone")], forbidden=[("a", "b"), ("b", "a")])
+    assert ("y", "lone") in net.edges
+    assert frozenset(("a", "b")) not in skeleton(net)
+
+
+def test_the_search_starts_where_it_is_told():
+    data = mixed(300)
+    arcs = [("lone", "a"), ("lone", "x")]
+    # nothing may come, but what does not pay goes
+    everything = [(u, v) for u in data for v in data if u != v and (u, v) not in arcs]
+    assert not hill_climb(data, "gaussian", start=arcs, forbidden=everything).edges
+    kept = hill_climb(data, "gaussian", start=[("b", "x")], forbidden=[p for p in everything if p != ("b", "x")])
+    assert list(kept.edges) == [("b", "x")]
+
+
 @pytest.mark.parametrize("missing", ["em", "available"])
 def test_incomplete_tables(missing):
     data = mixed(600, missing=0.15)
@@ -152,6 +176,9 @@ def test_recovery_of_a_sampled_network():
         ({"forbidden": ["ab", ("a", "a")]}, "arcs"),
         ({"max_parents": 0}, "max_parents"),
         ({"missing": "drop"}, "missing must be"),
+        ({"tabu": -1}, "tabu must be a whole number"),
+        ({"turns": 1.5}, "turns must be a whole number"),
+        ({"restarts": True}, "restarts must be a whole number"),
     ],
 )
 def test_bad_requests(change, message):
