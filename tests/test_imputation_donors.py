@@ -179,3 +179,29 @@ def test_hidden_numbers_are_drawn_from_their_conditional_normal_distribution() -
         np.testing.assert_allclose(expected[row, h], mean[h] + covariance[np.ix_(h, o)] @ pull)
         seen = stats.multivariate_normal(mean[o], covariance[np.ix_(o, o)]).logpdf(given[o]) if len(o) else 0.0
         np.testing.assert_allclose(density[row], seen, atol=1e-9)
+
+
+def test_densities_of_many_configurations_are_those_of_each() -> None:
+    rng = np.random.default_rng(0)
+    c, d = (hb.Discrete(name, states=tuple(f"s{i}" for i in range(k))) for name, k in (("c", 100), ("d", 3)))
+    x, y, z = (hb.Continuous(name) for name in "xyz")
+    tables = rng.dirichlet(np.ones(100)), rng.dirichlet(np.ones(3))
+    closed = conditional_gaussian(hb.Network([
+        hb.Multinomial(c, table=tables[0]),
+        hb.Multinomial(d, table=tables[1]),
+        hb.LinearGaussian(x, parents=(c,), intercept=1e3 + rng.normal(size=100), variance=rng.uniform(0.5, 2, 100)),
+        hb.LinearGaussian(y, parents=(d, x), intercept=[0, 1, 2], coefficients=[[1], [1], [2]], variance=[1, 2, 1]),
+        hb.LinearGaussian(z, parents=(x, y), intercept=0, coefficients=[1, -1], variance=0.5),
+    ]))  # fmt: skip
+    assert closed is not None
+    values = 1e3 + rng.normal(size=(30, 3))
+    values[rng.random(values.shape) < 0.4] = np.nan
+    sizes = [len(variable) for variable in closed.given]
+    strides = dict(zip([variable.name for variable in closed.given], [sizes[1], 1], strict=True))
+    first = rng.integers(3, size=30) * strides["d"]
+    steps = np.arange(100) * strides["c"]
+    found = closed._densities(values, first, steps, np.ones((30, 100), dtype=bool))
+    each = closed._solved(np.repeat(values, 100, axis=0), (first[:, None] + steps).ravel())[1].reshape(30, 100)
+    np.testing.assert_allclose(found, each, rtol=1e-9, atol=1e-8)
+    one = closed._densities(values[3:4], first[3:4], steps, np.ones((1, 100), dtype=bool))
+    np.testing.assert_array_equal(one, found[3:4])
