@@ -116,3 +116,15 @@ def test_estimates_do_not_suffer_from_rounding() -> None:
     filled = hb.impute(frame.assign(y=frame["y"].mask(hidden)), random_state=0)
     assert filled["y"].std() == pytest.approx(frame["y"].std(), rel=0.03)
     assert np.polyfit(filled["x"], filled["y"], 1)[0] == pytest.approx(1, abs=0.05)
+
+
+def test_floats_of_half_the_size_are_rounded_too() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=200).round(1), "y": rng.normal(size=200)}).astype(np.float32)
+    filled = hb.impute(frame.mask(rng.random((200, 2)) < 0.2), random_state=0)
+    assert (filled.dtypes == np.float32).all()
+    assert (filled["x"] == filled["x"].astype(float).round(1).astype(np.float32)).all()
+    # not numbers that have no more decimals than such floats can hold
+    assert decimals_of(1e4 * frame["y"].to_numpy(dtype=np.float64)) is None
+    assert decimals_of((1e4 * frame["y"]).to_numpy(dtype=np.float64)) is None
+    assert decimals_of(np.array([1e39, 2e39, 1 / 3])) is None

@@ -75,7 +75,7 @@ def impute(
         constants along.
     structure : "auto", name or builder of `hybridbn.structures`, list of arcs, or Network whose arcs are used
         "auto": discrete columns depend on each other, numbers on discrete columns and on other numbers, by linear
-        regressions with normal errors. "tan", "chow_liu", "naive_bayes", ... are mixed networks of mixtures of truncated
+        regressions with normal errors (and see `donors`). "tan", "chow_liu", "naive_bayes", ... are mixed networks of mixtures of truncated
         exponentials, which follow shapes that are not normal but fewer dependences.
     target : str, optional
         For a structure that has one; by default the column that tells most about the others.
@@ -97,8 +97,9 @@ def impute(
         Leave imputed numbers unrounded. By default they get as many decimals as the observed ones of their column have, where that
         are six at most and at least 20 are observed; whole numbers are a matter of `integers`.
     donors : bool
-        With a learned network of linear regressions, numbers that are far from normal given the others (skewed, with spikes)
-        get the observed number of a row in which the same is expected, instead of one from a normal distribution.
+        With a learned network of linear regressions, numbers that these describe badly (skewed, with spikes, along curves) are
+        drawn again given all other cells of their rows: the observed number of a row in which a regression and a forest
+        expect the same, instead of one from a normal distribution.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes.
     details : bool

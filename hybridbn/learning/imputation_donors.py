@@ -1,29 +1,34 @@
-"""Numbers that are far from normal: filled with the observed number of a row that leads one to expect the same.
+"""Numbers that a normal regression describes badly: filled with the observed number of a row that leads one to expect the same.
 
 A normal distribution around the right expectation keeps means, variances and regressions, whatever the true shape; but it
-puts values where none can be: below zero, between spikes. Predictive mean matching (Little 1988) keeps the expectation and
-borrows the shape: after the joint draw of a row's missing cells, such a number is replaced by that of one of the observed rows
-whose expectation, given all their other cells, is nearest. Where observed rows are sparse, the difference of the expectations
-is added, within the observed range, as slopes would come out too small otherwise; and each of several draws has a bootstrap sample of the observed rows
-(Rubin's approximate Bayesian bootstrap), as intervals would be too short.
+puts values where none can be: below zero, between spikes; and a regression that is a straight line misses what is none.
+So after the joint draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells:
+each becomes the number of one of the observed rows of which a regression and a forest expect nearly the same (predictive mean
+matching, Little 1988). What is expected of an observed row is always learned without it, so that matching keeps the
+spread. One pass is enough, as it starts from joint draws; in many small tables a longer chain would talk itself into
+dependences that few cells speak for. Where observed rows are sparse, the difference of the expectations is
+added, within the observed range, as slopes would come out too small otherwise; and each of several draws learns from
+and borrows of a bootstrap sample of the observed rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.learning.imputation_expectation import Expectation, expectation
 from hybridbn.learning.imputation_gaussian import ConditionalGaussian
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Matching", "matching"]
+__all__ = ["Donors", "Matching", "matching"]
 
 _NEAREST, _SHARE = 5, 0.05
 """Rows that a number is taken from, by chance: so many, or this share of all."""
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _APART = 0.1
 """Difference of expectations, in standard deviations of the residuals, that is overlooked."""
 _FEWEST = 25
@@ -34,29 +39,59 @@ _CHANCE = 4.0
 """Standard errors that chance explains."""
 _SPIKE = 0.1
 """Share of the most frequent number beyond which a column isn't continuous."""
+_STATES = 20
+"""Of a discrete column that get an indicator: the most frequent ones."""
 
 Cells = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Matching:
+class Donors:
     """Expectations and numbers of the rows in which a number is observed, sorted by the former.
 
     Attributes
     ----------
-    closed : ConditionalGaussian
-    expected, values : mapping from column to ndarray
-    tolerance : mapping from column to float
-        The difference of expectations that is overlooked.
-    ranges : mapping from column to (low, high)
-        Of the observed numbers; nothing lies outside.
+    expectation : Expectation
+    expected, values : ndarray (rows,)
+    tolerance : float
+        The difference of expectations that is overlooked; infinite for columns with spikes.
     """
 
-    closed: ConditionalGaussian
-    expected: Mapping[str, Values]
-    values: Mapping[str, Values]
-    tolerance: Mapping[str, float]
-    ranges: Mapping[str, tuple[float, float]]
+    expectation: Expectation
+    expected: Values
+    values: Values
+    tolerance: float
+
+    def drawn(self, features: Values, level: Values) -> Values:
+        """Return a number for each row of the features, given uniform ones."""
+        own = self.expectation.expected(features)
+        near = max(_NEAREST, int(_SHARE * len(self.values)))
+        low, high = (np.searchsorted(self.expected, own, side) for side in _SIDES)
+        first = np.clip((low + high - near) // 2, 0, len(self.values) - near)
+        # all rows of which the same is expected are as near
+        first, last = np.minimum(first, low), np.maximum(first + near, high)
+        chosen = first + np.floor(level * (last - first)).astype(np.intp)
+        taken = self.values[chosen]
+        # where no row leads one to expect the same, its residual is taken instead
+        moved = taken + (own - self.expected[chosen])
+        apart = np.abs(moved - taken) > self.tolerance
+        return np.asarray(np.where(apart & (moved >= self.values.min()) & (moved <= self.values.max()), moved, taken))
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """What fills numbers anew, given all other cells of their rows.
+
+    Attributes
+    ----------
+    columns : sequence of (str, int)
+        What the features are: numbers as they are (with -1), and indicators of a discrete column's code.
+    donors : mapping from column to Donors
+        In the order of a sweep.
+    """
+
+    columns: Sequence[tuple[str, int]]
+    donors: Mapping[str, Donors]
 
     def matched(
         self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
@@ -71,36 +106,55 @@ class Matching:
         level : callable
             From a name to a uniform number for each row.
         """
-        configuration, values = _arranged(self.closed, cells)
+        features = _features(self.columns, cells)
         found = {}
-        for name, sorted_values in self.values.items():
+        for name, donors in self.donors.items():
             rows = np.flatnonzero(holes[name])
-            if not len(rows):
-                continue
-            column = self.closed.numbers.index(name)
-            own = self.closed.expected(column, values[rows], configuration[rows])
-            place = np.searchsorted(self.expected[name], own)
-            near = max(_NEAREST, int(_SHARE * len(sorted_values)))
-            first = np.clip(place - near // 2, 0, len(sorted_values) - near)
-            chosen = first + np.floor(level(name)[rows] * near).astype(np.intp)
-            taken = sorted_values[chosen]
-            # where no row leads one to expect the same, its residual is taken instead
-            low, high = self.ranges[name]
-            apart = own - self.expected[name][chosen]
-            # later numbers are matched given what this one has become
-            moved = (np.abs(apart) > self.tolerance[name]) & (taken + apart >= low) & (taken + apart <= high)
-            values[rows, column] = np.where(moved, taken + apart, taken)
-            found[name] = np.array(values[:, column])
+            if len(rows):
+                # later numbers are matched given what this one has become
+                place = self.columns.index((name, -1))
+                features[rows, place] = donors.drawn(features[rows], level(name)[rows])
+                found[name] = np.array(features[:, place])
         return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as lists, numbers and arrays."""
+        return {
+            "columns": [[name, code] for name, code in self.columns],
+            "donors": {
+                name: {
+                    "expectation": one.expectation.to_dict(),
+                    "expected": one.expected,
+                    "values": one.values,
+                    "tolerance": one.tolerance if np.isfinite(one.tolerance) else None,
+                }
+                for name, one in self.donors.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` was made of."""
+        donors = {
+            name: Donors(
+                Expectation.from_dict(one["expectation"]),
+                np.asarray(one["expected"]),
+                np.asarray(one["values"]),
+                np.inf if one["tolerance"] is None else one["tolerance"],
+            )
+            for name, one in content["donors"].items()
+        }
+        return cls(tuple((name, code) for name, code in content["columns"]), donors)
 
 
 def matching(
     closed: ConditionalGaussian,
     completed: Cells,
     holes: Mapping[str, NDArray[np.bool_]],
-    rng: np.random.Generator | None = None,
+    rng: np.random.Generator,
+    proper: bool,
 ) -> Matching | None:
-    """Return what fills the numbers that are far from normal, None if there are none.
+    """Return what fills the numbers that the network describes badly, None if there are none.
 
     Parameters
     ----------
@@ -108,49 +162,110 @@ def matching(
         The table that was learned from, with its holes filled.
     holes : mapping from column to ndarray of bool
         Where they were, of the columns that had any.
-    rng : Generator, optional
-        For a bootstrap sample of the observed rows.
+    proper : bool
+        Whether a bootstrap sample of the observed rows is learned from, and only what these very holes need.
     """
-    configuration, values = _arranged(closed, completed)
-    expected, found, tolerance, ranges = {}, {}, {}, {}
-    for column, name in enumerate(closed.numbers):
-        seen = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
-        own = values[seen, column]
-        if len(own) < _FEWEST:
-            continue
-        expectation = closed.expected(column, values[seen], configuration[seen])
-        if _far_from_normal(own - expectation) or _most_frequent(own) > _SPIKE:
-            ranges[name] = (float(own.min()), float(own.max()))
-            if rng is not None:
-                pick = rng.integers(len(own), size=len(own))
-                own, expectation = own[pick], expectation[pick]
-            tolerance[name] = _APART * float(np.std(own - expectation))
-            order = np.argsort(expectation, kind="stable")
-            expected[name], found[name] = expectation[order], own[order]
-    return Matching(closed, expected, found, tolerance, ranges) if found else None
+    names = _badly_described(closed, completed, holes)
+    if proper:
+        names = [name for name in names if name in holes]
+    if not names:
+        return None
+    columns = _columns(completed)
+    features = _features(columns, completed)
+    found: dict[str, Donors] = {}
+    for name in names:
+        place = columns.index((name, -1))
+        missing = holes.get(name, np.zeros(len(features), dtype=bool))
+        rows = int((~missing).sum())
+        weights = np.ones(rows)
+        if proper:
+            weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
+        found[name] = _learned(features[~missing], place, weights, rng)
+        features[missing, place] = found[name].drawn(features[missing], rng.random(int(missing.sum())))
+    return Matching(columns, found)
 
 
-def _arranged(closed: ConditionalGaussian, cells: Cells) -> tuple[Codes, Values]:
-    """Return the configuration of each complete row, and its numbers (rows, numbers)."""
-    values = np.array([cells[name] for name in closed.numbers], dtype=np.float64).T
+def _learned(features: Values, place: int, weights: Values, rng: np.random.Generator) -> Donors:
+    """Return the donors of one number from the rows in which it is observed."""
+    values = features[:, place]
+    rule, expected = expectation(features, place, weights, rng)
+    order: Codes = np.argsort(expected, kind="stable").astype(np.intp)
+    order = np.repeat(order, weights[order].astype(np.intp))
+    residuals = (values - expected)[order]
+    tolerance = np.inf if _most_frequent(values[order]) > _SPIKE else _APART * float(np.std(residuals))
+    return Donors(rule, expected[order], values[order], tolerance)
+
+
+def _columns(cells: Cells) -> tuple[tuple[str, int], ...]:
+    """Return what is made of the columns: numbers as they are, indicators of the most frequent states, of all but one."""
+    found: list[tuple[str, int]] = []
+    for name, column in cells.items():
+        if column.dtype.kind == "f":
+            found.append((name, -1))
+        else:
+            counts = np.bincount(column)
+            codes = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+            found += [(name, int(code)) for code in sorted(codes[1 : _STATES + 1].tolist())]
+    return tuple(found)
+
+
+def _features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
+    """Return the features of complete rows (rows, features)."""
+    listed = [cells[name] if code < 0 else cells[name] == code for name, code in columns]
+    return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)
+
+
+# -- which columns -----------------------------------------------------------------------------------------------------
+
+
+def _badly_described(
+    closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]]
+) -> list[str]:
+    """Return the numbers with spikes, with residuals far from normal, or with residuals that other numbers tell about."""
+    values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
     configuration: Codes = np.zeros(len(values), dtype=np.intp)
     for variable in closed.given:
-        configuration = configuration * len(variable) + cells[variable.name].astype(np.intp)
-    return configuration, values
+        configuration = configuration * len(variable) + completed[variable.name].astype(np.intp)
+    found = []
+    for column, name in enumerate(closed.numbers):
+        seen = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
+        if len(seen) < _FEWEST:
+            continue
+        residuals = values[seen, column] - closed.expected(column, values[seen], configuration[seen])
+        others = np.delete(values[seen], column, axis=1)
+        if (
+            _most_frequent(values[seen, column]) > _SPIKE
+            or _far_from_normal(residuals)
+            or _told_by_squares(residuals, others)
+        ):
+            found.append(name)
+    return found
 
 
 def _far_from_normal(residuals: Values) -> bool:
     n = len(residuals)
-    centered = residuals - residuals.mean()
-    deviation = float(np.sqrt(np.square(centered).mean()))
-    if not deviation > 0:
-        return False
-    scaled = centered / deviation
+    scaled = _scaled(residuals)
     skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean()) - 3
-    return bool(
+    return bool(scaled.any()) and bool(
         abs(skewness) > max(_SKEWNESS, _CHANCE * np.sqrt(6 / n))
         or abs(kurtosis) > max(_KURTOSIS, _CHANCE * np.sqrt(24 / n))
     )
+
+
+def _told_by_squares(residuals: Values, others: Values) -> bool:
+    """Tell whether other numbers' squares are correlated with residuals, or they themselves with their squares."""
+    if not others.shape[1]:
+        return False
+    scaled, rest = _scaled(residuals), _scaled(others)
+    bent = _scaled(rest**2).T @ scaled
+    spread = rest.T @ _scaled(scaled**2)
+    return bool(max(np.abs(bent).max(), np.abs(spread).max()) > _CHANCE * np.sqrt(len(residuals)))
+
+
+def _scaled(values: Values) -> Values:
+    centered = values - values.mean(axis=0)
+    deviation = np.sqrt(np.square(centered).mean(axis=0))
+    return np.asarray(centered / np.where(deviation > 0, deviation, np.inf))
 
 
 def _most_frequent(values: Values) -> float:

@@ -32,6 +32,8 @@ __all__ = ["ConditionalGaussian", "conditional_gaussian"]
 
 _MOST_CONFIGURATIONS = 512
 _SWEEPS = 40
+_MANY = 64
+"""Configurations of a row that are worth common preparations."""
 _CHUNK = 2**22
 """Numbers in the largest temporary array."""
 
@@ -186,8 +188,7 @@ class ConditionalGaussian:
                 own = concerned[start : start + step]
                 # impossible rows are marked, and named together with those of other parts
                 logs = self._prior([names[place] for place in places], known, own, replace(options, impossible="nan"))
-                row, possible = np.nonzero(np.isfinite(logs))
-                logs[row, possible] += self._solved(values[own[row]], result[own[row]] + steps[possible])[1]
+                logs += self._densities(values[own], result[own], steps, np.isfinite(logs))
                 best = logs.max(axis=1)
                 impossible.extend(own[~np.isfinite(best)].tolist())
                 with np.errstate(invalid="ignore"):
@@ -214,6 +215,39 @@ class ConditionalGaussian:
         table = np.broadcast_to(answer.arranged(found[0].table), (*sizes, len(rows)))
         with np.errstate(divide="ignore"):
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
+
+    def _densities(self, values: Values, first: Codes, steps: Codes, wanted: NDArray[np.bool_]) -> Values:
+        """Return the log density of what is observed in each row for the configurations that are `steps` from the first.
+
+        With many of these, rows with the same hidden numbers and the same first configuration share what the
+        density is made of: precisions without the hidden numbers, and their products with the means.
+        """
+        densities = np.zeros((len(values), len(steps)))
+        if len(steps) < _MANY:
+            row, place = np.nonzero(wanted)
+            densities[row, place] = self._solved(values[row], first[row] + steps[place])[1]
+            return densities
+        hidden = np.isnan(values)
+        pattern = np.concatenate([np.packbits(hidden, axis=1), first[:, None].view(np.uint8)], axis=1)
+        _, leaders, which = _distinct(pattern)
+        order = np.argsort(which, kind="stable")
+        groups = np.split(order, np.cumsum(np.bincount(which))[:-1])
+        for leader, rows in zip(leaders.tolist(), groups, strict=True):
+            h, o = np.flatnonzero(hidden[leader]), np.flatnonzero(~hidden[leader])
+            kinds, kind = np.unique(self.kinds[first[leader] + steps], return_inverse=True)
+            parts = self.precisions[kinds]
+            across, inner = parts[:, h[:, None], o], parts[:, h[:, None], h]
+            seen = parts[:, o[:, None], o] - np.swapaxes(across, 1, 2) @ np.linalg.solve(inner, across)
+            logs = self.log_determinants[kinds] - np.linalg.slogdet(inner)[1] - len(o) * math.log(2 * math.pi)
+            means = self.means[first[leader] + steps][:, o]
+            # away from the middle, so that squares of large numbers don't cancel
+            middle = means.mean(axis=0)
+            away, apart = values[rows][:, o] - middle, means - middle
+            pull = np.einsum("cij,cj->ci", seen[kind], apart)
+            own = np.einsum("ri,kij,rj->rk", away, seen, away)
+            constant = logs[kind] - np.einsum("ci,ci->c", apart, pull)
+            densities[rows] = 0.5 * (constant - own[:, kind]) + np.einsum("ri,ci->rc", away, pull)
+        return densities
 
     def _solved(self, values: Values, configuration: Codes, noise: Values | None = None) -> tuple[Values, Values]:
         """Return rows with their hidden numbers drawn (expected, without noise), and the log density of what is observed.

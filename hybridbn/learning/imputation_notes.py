@@ -6,7 +6,7 @@ So a model is a network with a note, which goes into files and comes back as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ __all__ = ["columns_noted", "has_note", "noted", "read_note"]
 _Found = TypeVar("_Found")
 
 _NOTE = "imputation"
-_VERSION = 2
+_VERSION = 3
 
 
 def has_note(network: Network) -> bool:
@@ -54,13 +54,9 @@ def noted(columns: Columns, filler: Filler | None) -> Network:
             for name, values in (() if filler is None else filler.donors.items())
             if name in network and isinstance(network.variable(name), Discrete)
         },
-        "matching": {} if filler is None or filler.matching is None else _mappings(filler.matching),
+        "matching": {} if filler is None or filler.matching is None else filler.matching.to_dict(),
     }
     return found
-
-
-def _mappings(found: Matching) -> dict[str, Any]:
-    return {part.name: dict(getattr(found, part.name)) for part in fields(found) if part.name != "closed"}
 
 
 def columns_noted(network: Network) -> Columns:
@@ -88,8 +84,8 @@ def read_note(
         if not len(network):
             return columns, None
         filler = Filler(network, dict(note["donors"]), draw_bounds(columns), options)
-        if note["matching"] and filler.closed is not None:
-            filler = replace(filler, matching=Matching(filler.closed, **note["matching"]))
+        if note["matching"]:
+            filler = replace(filler, matching=Matching.from_dict(note["matching"]))
         return columns, filler
 
     return _read(network, found)

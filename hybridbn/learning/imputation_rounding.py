@@ -11,8 +11,8 @@ __all__ = ["ROUNDED_ROWS", "decimals_of", "grid_ends", "rounded"]
 ROUNDED_ROWS = 20
 """Fewer numbers may well have few decimals by chance."""
 _MOST = 6
-_DIGITS = 1e13
-"""Beyond, rounding takes nothing away from floats, which have 16 digits."""
+_DIGITS = (("f8", 1e13), ("f4", 1e6))
+"""Beyond, rounding takes nothing away from floats, which have 16 digits, or from those of half the size, which have 7."""
 
 
 def decimals_of(values: Values, least: int = 0) -> int | None:
@@ -22,14 +22,21 @@ def decimals_of(values: Values, least: int = 0) -> int | None:
     --------
     >>> decimals_of(np.array([1.5, 2.25, -3.0])), decimals_of(np.array([1.0, 2.0])), decimals_of(np.array([1 / 3]))
     (2, 0, None)
+    >>> decimals_of(np.array([0.1, 2.5], dtype=np.float32).astype(np.float64))
+    1
     """
     size = float(np.abs(values).max(initial=0.0))
-    for decimals in range(least, _MOST + 1):
-        if decimals and size * 10.0**decimals > _DIGITS:
-            return None
-        # a few numbers tell most often that it isn't so
-        if all((np.round(part, decimals) == part).all() for part in (values[:20], values)):
-            return decimals
+    for kind, digits in _DIGITS:
+        with np.errstate(over="ignore"):
+            own = values.astype(kind)
+        if (own != values).any():
+            continue
+        for decimals in range(least, _MOST + 1):
+            if decimals and size * 10.0**decimals > digits:
+                break
+            # a few numbers tell most often that it isn't so
+            if all((np.round(part, decimals).astype(own.dtype) == part).all() for part in (values[:20], values)):
+                return decimals
     return None
 
 

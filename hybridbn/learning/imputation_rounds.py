@@ -190,10 +190,9 @@ class Chain:
         filler = Filler(network, self.donors, self.bounds, self.options)
         if filler.closed is None or not self.matched:
             return filler
-        cells = {name: self._completed.column(name) for name in filler.closed.names}
-        return replace(
-            filler, matching=matching(filler.closed, cells, self._holes, None if network is self.network else self.rng)
-        )
+        cells = {name: self._completed.column(name) for name in self.table.names}
+        proper = network is not self.network
+        return replace(filler, matching=matching(filler.closed, cells, self._holes, self.rng, proper))
 
     def _needed(self, left: float, least: int, most: int) -> int:
         """Return after how many rounds this share of a deviation is left, at least: no column shrinks it more slowly."""

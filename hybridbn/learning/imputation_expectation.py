@@ -1,0 +1,135 @@
+"""What to expect of a number given all other cells of its row: a ridge regression and a forest, in the best mixture.
+
+Both say of each row that they learned from what they would have said without it, and non-negative least squares of
+these says how much each of them counts (stacking, Breiman 1996): the regression where lines are straight, the forest where they
+aren't, both little where there is nothing to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import nnls
+
+from hybridbn.learning.imputation_forest import Forest, grown
+from hybridbn.variables import Codes, Values
+
+__all__ = ["Expectation", "expectation"]
+
+_RIDGES = np.geomspace(0.1, 1e4, 16)
+"""How many rows speak for slopes of zero: the one of the least generalized cross-validation error is taken."""
+_PRICE = 5.0
+"""Log-likelihood that a forest has to add: where lines are straight, it flattens their ends."""
+_LEVERAGE = 0.95
+"""Of a row, at most: what would be expected without it would be anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """A straight line and a forest.
+
+    Attributes
+    ----------
+    constant : float
+    center, slopes : ndarray (features,)
+        Zero where the feature is the number itself.
+    share : float
+        How much the forest counts.
+    others : ndarray
+        The features that the forest asks for.
+    forest : Forest
+    """
+
+    constant: float
+    center: Values
+    slopes: Values
+    share: float
+    others: Codes
+    forest: Forest
+
+    def expected(self, features: Values) -> Values:
+        """Return what is expected in each row of the features."""
+        straight = self.constant + np.einsum("rj,j->r", features - self.center, self.slopes)
+        if not self.share:
+            return np.asarray(straight)
+        return np.asarray(straight + self.share * self.forest.predicted(features[:, self.others]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as numbers and arrays."""
+        found = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {**found, "forest": {part.name: getattr(self.forest, part.name) for part in fields(Forest)}}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` was made of."""
+        return cls(**{**content, "forest": Forest(**content["forest"])})
+
+
+def expectation(features: Values, place: int, weights: Values, rng: np.random.Generator) -> tuple[Expectation, Values]:
+    """Learn what to expect of a feature given the others; return that, and what it says of each row without it.
+
+    Parameters
+    ----------
+    features : ndarray (rows, features)
+    place : int
+        Which feature is expected.
+    weights : ndarray (rows,)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=500)
+    >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
+    >>> rule, without = expectation(features, 1, np.ones(500), rng)
+    >>> rule.expected(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(without, features[:, 1])[0, 1] > 0.99)
+    (array([2.]), True)
+    """
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), place)
+    target, rest = features[:, place], features[:, others]
+    mean = float(np.average(target, weights=weights))
+    centered = target - mean
+    center, slopes, straight = _ridge(rest, centered, weights)
+    forest, bent = grown(rest, centered, rng)
+    said = np.column_stack([straight, bent])
+    said_mean = np.average(said, axis=0, weights=weights)
+    shares = _shares(said - said_mean, centered, weights)
+    constant = mean - float(shares @ said_mean)
+    all_slopes, all_centers = np.zeros(features.shape[1]), np.zeros(features.shape[1])
+    all_slopes[others], all_centers[others] = shares[0] * slopes, center
+    rule = Expectation(constant, all_centers, all_slopes, float(shares[1]), others, forest)
+    return rule, np.asarray(constant + said @ shares)
+
+
+def _shares(said: Values, target: Values, weights: Values) -> Values:
+    """Return how much the line and the forest count; the forest not at all where it adds next to nothing."""
+    roots = np.sqrt(weights)
+    both, rest = nnls(roots[:, None] * said, roots * target)
+    line, rest_of_line = nnls(roots[:, None] * said[:, :1], roots * target)
+    told = weights.sum() * np.log(max(rest_of_line, 1e-300) / max(rest, 1e-300))
+    return np.asarray(both if told > _PRICE else np.append(line, 0.0))
+
+
+def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values]:
+    """Return the centers and slopes of a ridge regression of a centered target, and what it says of each row without it."""
+    total = float(weights.sum())
+    center = np.average(features, axis=0, weights=weights)
+    away = features - center
+    weighted = away * weights[:, None]
+    gram = weighted.T @ away
+    scales = np.sqrt(np.diag(gram) / total)
+    scales = np.where(scales > 0, scales, 1.0)
+    values, vectors = np.linalg.eigh(gram / np.outer(scales, scales))
+    values = np.maximum(values, 0.0)
+    along = vectors.T @ (weighted.T @ target / scales)
+    damped = values + _RIDGES[:, None]
+    squares = float(weights @ target**2) - (along**2 * (values + 2 * _RIDGES[:, None]) / damped**2).sum(axis=1)
+    free = 1 + (values / damped).sum(axis=1)
+    best = int(np.argmin(squares / np.maximum(total - free, 1.0) ** 2))
+    slopes = vectors @ (along / damped[best]) / scales
+    fitted = away @ slopes
+    turned = (away / scales) @ (vectors / np.sqrt(damped[best]))
+    leverage = np.minimum(weights * ((turned**2).sum(axis=1) + 1 / total), _LEVERAGE)
+    return center, slopes, target - (target - fitted) / (1 - leverage)

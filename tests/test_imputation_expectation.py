@@ -1,0 +1,80 @@
+"""What imputation expects of a number given all others: forests, regressions and their mixture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hybridbn.learning.imputation_expectation import expectation
+from hybridbn.learning.imputation_forest import grown
+
+
+def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:
+    """Return features, the share of the forest, what is expected without each row, and the target's variance."""
+    rng = np.random.default_rng(0)
+    x, z, noise = rng.normal(size=(3, rows))
+    target = {"line": 2 * x - z + noise, "bent": np.abs(x) + 0.3 * noise, "noise": noise}[y]
+    features = np.column_stack([x, target, z])
+    rule, without = expectation(features, 1, np.ones(rows), rng)
+    assert not rule.slopes[1]
+    assert 1 not in rule.others
+    return features, rule.share, without, float(target.var())
+
+
+def test_lines_need_no_forest() -> None:
+    features, share, without, variance = learned(1000, "line")
+    assert share < 0.1
+    assert abs(((features[:, 1] - without) ** 2).mean() / variance - 1 / 6) < 0.03
+
+
+def test_bends_need_one() -> None:
+    features, share, without, variance = learned(1000, "bent")
+    assert 0.7 < share < 1.3
+    # the noise is a fifth of the variance
+    assert ((features[:, 1] - without) ** 2).mean() / variance < 0.27
+
+
+def test_noise_is_expected_to_be_the_mean() -> None:
+    features, _, without, _ = learned(1000, "noise")
+    assert without.std() < 0.1
+    assert np.corrcoef(without, features[:, 1])[0, 1] < 0.15
+
+
+def test_what_a_regression_says_without_a_row_is_what_it_says_when_that_row_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 4))
+    _, without = expectation(features, 2, np.ones(40), np.random.default_rng(1))
+    others = np.delete(features, 2, axis=1)
+    for row in range(5):
+        kept = np.arange(40) != row
+        design = np.column_stack([np.ones(39), others[kept]])
+        exact = np.append(1.0, others[row]) @ np.linalg.lstsq(design, features[kept, 2], rcond=None)[0]
+        assert abs(without[row] - exact) < 0.15 * features[:, 2].std()
+
+
+def test_a_row_with_weight_two_counts_as_two_rows() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3))
+    weights = rng.integers(1, 3, size=60)
+    one, _ = expectation(features, 0, weights.astype(float), rng)
+    other, _ = expectation(np.repeat(features, weights, axis=0), 0, np.ones(weights.sum()), rng)
+    np.testing.assert_allclose(one.center, other.center)
+    np.testing.assert_allclose(one.slopes / other.slopes[1], other.slopes / other.slopes[1], rtol=0.1, atol=0.02)
+
+
+def test_leaves_hold_three_rows_at_least_and_questions_do_not_depend_on_units() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2]
+    forest, without = grown(x, y, np.random.default_rng(5))
+    assert np.corrcoef(without, y)[0, 1] > 0.7
+    leaves = np.isinf(forest.cut)
+    assert (forest.left[leaves] == np.flatnonzero(leaves)).all()
+    assert (forest.left[~leaves] > np.flatnonzero(~leaves)).all()
+    scaled, _ = grown(1024 * x, y, np.random.default_rng(5))
+    np.testing.assert_array_equal(scaled.predicted(1024 * x), forest.predicted(x))
+
+
+def test_a_constant_has_trees_of_one_leaf() -> None:
+    forest, without = grown(np.arange(30.0)[:, None], np.zeros(30), np.random.default_rng(0))
+    assert len(forest.value) == len(forest.roots)
+    assert not without.any()
