@@ -36,8 +36,8 @@ PERFECT = math.log(1e10)
 """The vote of a network without errors (ibid.)."""
 HALF = 0.5 - 1e-12
 """An error of one half, but for rounding: what a network has on the weights that its own errors led to."""
-
-
+NOTHING = 1e-9
+"""Log-odds of this size are what rounding leaves when there is nothing left to learn."""
 _DRAWS = 2**16
 """Of a bootstrap sample at a time."""
 
@@ -121,7 +121,8 @@ def bootstrapped(rng: np.random.Generator, rows: int, base: Values | None) -> Va
 def line_search(weights: Values, margins: Values) -> float:
     r"""Return the vote that minimizes :math:`Z(\alpha) = \sum w e^{-\alpha m / 2}`, m being the margins :math:`y h`.
 
-    Zero where no positive one is better than none; the vote whose mean half margin is that of a perfect network's vote where
+    Zero where no positive one is better than none, or where margins are hardly more than rounding errors, which a vote would only
+    make large; the vote whose mean half margin is that of a perfect network's vote where
     no margin is negative, as Z then falls for ever.
 
     Examples
@@ -133,9 +134,10 @@ def line_search(weights: Values, margins: Values) -> float:
     """
     kept = weights > 0
     weights, margins = weights[kept] / weights.sum(), margins[kept]
-    if not weights @ margins > 1e-12 * (weights @ np.abs(margins)):
+    size = float(weights @ np.abs(margins))
+    if not weights @ margins > 1e-12 * size or size < NOTHING:
         return 0.0
-    limit = PERFECT / float(weights @ np.abs(margins))
+    limit = PERFECT / size
     if margins.min() >= 0:
         return limit
 
