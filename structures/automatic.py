@@ -56,9 +56,10 @@ def automatic(
     data, target, potentials, weights : as in `naive_bayes`
         With "auto" families are chosen too; otherwise builders only, unless a candidate names its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
-        In order of preference, see below. By default naive Bayes, TAN and selective naive Bayes over mixtures of truncated exponentials, kernels, normal
-        densities and tables, as far as the columns give reason; for a discrete target naive Bayes trees, for a number a
-        first twenty model trees in one network, a single one and a linear regression.
+        In order of preference, see the notes. By default, for a discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes
+        trees over mixtures of truncated exponentials, kernels, normal densities and tables, as far as the columns give reason.
+        For a number: twenty model trees in one network, a single one, a linear regression, naive Bayes over these families and TAN over
+        normal densities.
     loss : callable, optional
         `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth) that returns a
         number for each row.
@@ -216,8 +217,12 @@ def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
     found: list[Candidate] = []
     for family in families:
         found.append((naive_bayes, family))
+        # what takes long is left out for numbers, where regressions and trees of them are hardly ever behind
         if len(data.attributes) > 1 and not (family == "gaussian" and _costly(data)):
-            found.append((selective_naive_bayes, family) if family == "kernel" else (tan, family))
+            if family == "kernel" and discrete:
+                found.append((selective_naive_bayes, family))
+            elif discrete or family == "gaussian" or len(families) == 1:
+                found.append((tan, family))
         if discrete and (family in ("gaussian", "multinomial") or len(families) == 1):
             found.append((nb_tree, family))
     if not discrete and data.attributes:

@@ -33,8 +33,8 @@ WORTHWHILE = 0.01
 """A deeper tree, or weaker ridge, must lower the squared error on held-out rows by this share."""
 SHARE = 0.7
 """Of the tests, tried at each node of several trees, so that these differ."""
-TESTED_NUMBERS, TESTED_CATEGORIES = 3, 4
-"""No more columns are tested, so that the leaf of a row that lacks them all can still be averaged over."""
+TESTED_CATEGORIES = 4
+"""No more of them are tested, so that the leaf of a row that lacks them all can still be averaged over."""
 PRIOR_ROWS = 3.0
 
 
@@ -46,6 +46,7 @@ def model_tree(
     *,
     trees: int = 1,
     max_depth: int = 4,
+    tested: int = 3,
     name: str | None = None,
     random_state: Any = 0,
 ) -> Network:
@@ -68,6 +69,8 @@ def model_tree(
     max_depth : int
         Greatest number of tests on the way to a leaf. The depth itself is what predicts held-out rows best; where that is 0, the
         network is that of `regression`.
+    tested : int
+        Greatest number of number columns that are tested, see the notes.
     name : str, optional
         Of the hidden node; by default the target's with " leaf" after it.
     random_state : int, Generator or None
@@ -83,9 +86,10 @@ def model_tree(
     The regression of a node is drawn towards that of the node above as if a few more rows spoke for that, which is what smoothing does in M5.
     The strength and the depth are those of the least squared error on held-out rows (ten folds for one tree, the rows that
     a sample lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category
-    ordered by the mean of the target. At most three number columns and four categories are tested: those that lower the squared error
-    most. Of the numbers only those without missing cells are (where there are none, one column with some): each tested number that a
-    row lacks is one more dimension to integrate over, which takes time.
+    ordered by the mean of the target. The columns that lower the squared error most are tested, at most four categories and `tested` numbers.
+    Of numbers only those without missing cells are (where there are none, one column with some), because a row that lacks
+    several tested numbers is expensive: these are integrated over together, each being a dimension of a grid. With ``tested=1`` any
+    cells may be missing at little cost. Untested columns cost nothing: they are averaged over in closed form.
     The variances are scaled, and the errors' shape is learned, on held-out rows.
 
     References
@@ -100,17 +104,17 @@ def model_tree(
     >>> net = model_tree({"x": x, "z": z, "y": np.where(x < 0, z, 5 - 2 * z) + 0.1 * rng.normal(size=400)}, "y", max_depth=1)
     >>> [state.split()[:2] for state in net.variable("y leaf").states]
     [['x', '<'], ['x', '>=']]
-    >>> [round(net.posterior("y", known).mean(), 1) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]
-    [1.0, 2.0]
+    >>> [round(net.posterior("y", known).mean()) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]
+    [1, 2]
     """
     read = read_for_regression(data, target, potentials, weights)
-    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0)):
+    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
     if name is not None and name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     regressors = regressors_of(read)
-    forest = _Forest(regressors, int(trees), int(max_depth), np.random.default_rng(random_state))
+    forest = _Forest(regressors, int(trees), int(max_depth), int(tested), np.random.default_rng(random_state))
     return forest.network(name or unused(f"{target} leaf", read.roles))
 
 
@@ -160,8 +164,8 @@ class _Tuned(NamedTuple):
 class _Forest:
     """Trees on their way to a network."""
 
-    def __init__(self, regressors: Regressors, trees: int, depth: int, rng: np.random.Generator) -> None:
-        self.regressors, self.depth, self.rng = regressors, depth, rng
+    def __init__(self, regressors: Regressors, trees: int, depth: int, tested: int, rng: np.random.Generator) -> None:
+        self.regressors, self.depth, self.tested, self.rng = regressors, depth, tested, rng
         self.several = trees > 1
         self.target, self.weights = regressors.target, regressors.weights
         tests = [_test(regressors, name) for name in regressors.data.attributes]
@@ -173,6 +177,8 @@ class _Forest:
         if not self.depth or not self.tests or not self.regressors.names:
             return regression_network(self.regressors)
         rows = self._chosen_tests()
+        if not self.tests:
+            return regression_network(self.regressors)
         tuned = self._tuned(rows)
         if not tuned.depth:
             return regression_network(self.regressors)
@@ -205,7 +211,7 @@ class _Forest:
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
         whole = [i for i in numbers if not self.tests[i].holes]
-        kept = sorted(categories + (whole[:TESTED_NUMBERS] or numbers[:1]))
+        kept = sorted(categories + (whole or numbers[:1])[: self.tested])
         self.tests = [self.tests[i] for i in kept]
         return rows.take(kept)
 

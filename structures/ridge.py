@@ -59,10 +59,10 @@ def sparse_ridge(columns: Values, target: Values, weights: Values, groups: NDArr
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(60, 8))
-    >>> found = sparse_ridge(x, 3 * x[:, 0] + 0.1 * rng.normal(size=60), np.ones(60), np.arange(8))
-    >>> bool(abs(found.slopes[0] - 3) < 0.05), bool(np.abs(found.slopes[1:]).max() < 0.02)
-    (True, True)
+    >>> x = rng.normal(size=(60, 4))
+    >>> found = sparse_ridge(x, 3 * x[:, 0] + 0.1 * rng.normal(size=60), np.ones(60), np.arange(4))
+    >>> np.abs(found.slopes).round(1)
+    array([3., 0., 0., 0.])
     """
     total = weights.sum()
     spread = weights @ (columns - weights @ columns / total) ** 2 / total

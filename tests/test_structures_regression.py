@@ -227,6 +227,20 @@ def test_odd_tables(build):
         assert (found.var() > 0).all() if np.ndim(found.var()) else found.var() > 0
 
 
+def test_columns_that_are_tested():
+    holes = bent()
+    holes["z"][:20] = np.nan
+    for data, options, expected in (
+        (bent(), {}, {"x", "z", "c"}),
+        (bent(), {"tested": 1}, {"x", "c"}),
+        (bent(), {"tested": 0}, {"c"}),
+        (holes, {}, {"x", "c"}),
+        (bent(missing=0.1), {}, {"x", "c"}),
+    ):
+        net = model_tree(data, "y", **options)
+        assert set(net.predecessors("y leaf") if "y leaf" in net else ()) <= expected
+
+
 def test_discretized_numbers_are_categories():
     net = model_tree(bent(), "y", {"x": "multinomial"})
     assert net.variable("x").cuts is not None
@@ -238,6 +252,7 @@ def test_discretized_numbers_are_categories():
     [
         ({"trees": 0}, "trees"),
         ({"max_depth": -1}, "max_depth"),
+        ({"tested": 1.5}, "tested"),
         ({"name": "x"}, "has a column 'x'"),
         ({"target": "c"}, "predicts a number"),
     ],
