@@ -157,6 +157,26 @@ def test_every_other_format_goes_in(base: str) -> None:
         assert whole.raw("select").dtype == object or set(whole.raw("select")) <= {True, False}
 
 
+def test_what_databases_have_no_type_for_is_held_as_text(base: str) -> None:
+    import pandas as pd
+
+    made = pd.DataFrame({"when": pd.date_range("2020", periods=40), "x": np.arange(40.0), "l": [[1, None]] * 40})
+    made.loc[3:9, "x"] = None
+    made.to_parquet("t.parquet")
+    lines = ['{"x":1,"m":"a"}', '{"x":null,"m":2}', '{"x":3,"m":true}', '{"x":4,"m":null}']
+    Path("t.jsonl").write_text("\n".join(lines))
+    assert run(["impute", "t.parquet", f"{base}?table=nested", "--keep", "when,l"]) == 0
+    assert run(["impute", "t.jsonl", f"{base}?table=mixed", "--keep", "m"]) == 0
+    assert [row[0] for row in fetched(base, "SELECT m FROM mixed ORDER BY x, m")].count(None) == 1
+    assert {str(row[0]) for row in fetched(base, "SELECT m FROM mixed")} == {"a", "2", "True", "None"}
+    assert str(fetched(base, 'SELECT l, "when" FROM nested')[0][0]) in (
+        "[1, null]",
+        "[1.0, null]",
+        "[1.0, None]",
+        "[1, None]",
+    )
+
+
 # -- what is refused, and what stays ----------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from hybridbn.commands.tallies import counted, joined
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import OtherRun
 from hybridbn.commands.writing import Writer
+from hybridbn.errors import TableError
 from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.learning.imputation_learning import Settings
@@ -65,6 +66,8 @@ def _look(run: Run, model: Network | None) -> None:
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
     # columns that number the rows, unless they are asked for
     index = frozenset(getattr(run.source, "index", ())) - {*kinds, *request.include}
+    if run.source.names and {*run.source.names} <= keep | index:
+        raise TableError(f"{run.source_place.shown}: no column is left to complete: all of them are kept as they are")
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as told, named(run):
