@@ -200,6 +200,26 @@ def test_refusals(base: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert os.listdir() in (["d.db"], [])
 
 
+def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
+    base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import hybridbn.commands.completing as command
+
+    monkeypatch.setattr(command, "_learn", lambda *_: pytest.fail("learned"))
+    Path("t.csv").write_text(f"{'x' * 70},c\n1,a\n,b\n3,\n")
+    Path("case.csv").write_text("x,X\n1,2\n,3\n4,\n")
+    if base.startswith("postgresql"):
+        assert run(["impute", "t.csv", f"{base}?table=t"]) == 2
+        assert "postgresql allows 63; rename it" in capsys.readouterr().err
+    else:
+        assert run(["impute", "case.csv", f"{base}?table=t"]) == 73
+        assert "duplicate column name" in capsys.readouterr().err
+    assert run(["impute", "case.csv", "sqlite:///new.db?table=t"]) == 2
+    assert "that differ in case only" in capsys.readouterr().err
+    assert not Path("new.db").exists()
+    assert tables(sqlalchemy, base) == []
+
+
 def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import hybridbn.commands.assembling as assembling
 
