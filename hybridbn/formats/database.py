@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
-_SECRET = re.compile(r"(://[^/@:?]*:)[^?]*@|([?&](?:password|passwd|pwd)=)[^&]*")
+_SECRET = re.compile(r"(://[^/@:\s]*:)\S*@|([?&](?:password|passwd|pwd)=)[^&\s]*")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*/")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
@@ -66,7 +66,9 @@ def shown(url: str) -> str:
     >>> shown("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
-    return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
+    place = _PLACE.search(url)
+    end = len(url) if place is None else place.start()
+    return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url[:end]) + url[end:]
 
 
 def address_of(url: str) -> Address:
