@@ -157,6 +157,26 @@ def test_every_other_format_goes_in(base: str) -> None:
         assert whole.raw("select").dtype == object or set(whole.raw("select")) <= {True, False}
 
 
+def test_what_databases_have_no_type_for_is_held_as_text(base: str) -> None:
+    import pandas as pd
+
+    made = pd.DataFrame({"when": pd.date_range("2020", periods=40), "x": np.arange(40.0), "l": [[1, None]] * 40})
+    made.loc[3:9, "x"] = None
+    made.to_parquet("t.parquet")
+    lines = ['{"x":1,"m":"a"}', '{"x":null,"m":2}', '{"x":3,"m":true}', '{"x":4,"m":null}']
+    Path("t.jsonl").write_text("\n".join(lines))
+    assert run(["impute", "t.parquet", f"{base}?table=nested", "--keep", "when,l"]) == 0
+    assert run(["impute", "t.jsonl", f"{base}?table=mixed", "--keep", "m"]) == 0
+    assert [row[0] for row in fetched(base, "SELECT m FROM mixed ORDER BY x, m")].count(None) == 1
+    assert {str(row[0]) for row in fetched(base, "SELECT m FROM mixed")} == {"a", "2", "True", "None"}
+    assert str(fetched(base, 'SELECT l, "when" FROM nested')[0][0]) in (
+        "[1, null]",
+        "[1.0, null]",
+        "[1.0, None]",
+        "[1, None]",
+    )
+
+
 # -- what is refused, and what stays ----------------------------------------------------------------------------------
 
 
@@ -178,6 +198,26 @@ def test_refusals(base: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert "secret" not in said
     assert tables(sqlalchemy, base) == ["My t"]
     assert os.listdir() in (["d.db"], [])
+
+
+def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
+    base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import hybridbn.commands.completing as command
+
+    monkeypatch.setattr(command, "_learn", lambda *_: pytest.fail("learned"))
+    Path("t.csv").write_text(f"{'x' * 70},c\n1,a\n,b\n3,\n")
+    Path("case.csv").write_text("x,X\n1,2\n,3\n4,\n")
+    if base.startswith("postgresql"):
+        assert run(["impute", "t.csv", f"{base}?table=t"]) == 2
+        assert "postgresql allows 63; rename it" in capsys.readouterr().err
+    else:
+        assert run(["impute", "case.csv", f"{base}?table=t"]) == 73
+        assert "duplicate column name" in capsys.readouterr().err
+    assert run(["impute", "case.csv", "sqlite:///new.db?table=t"]) == 2
+    assert "that differ in case only" in capsys.readouterr().err
+    assert not Path("new.db").exists()
+    assert tables(sqlalchemy, base) == []
 
 
 def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: pytest.MonkeyPatch) -> None:

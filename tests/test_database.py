@@ -279,6 +279,12 @@ def test_without_sqlalchemy_the_extra_is_named(monkeypatch):
 def test_passwords_are_never_shown():
     assert shown("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
     assert shown("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
+    assert shown("postgresql://me:p?a/ss@host/b?table=a@b") == "postgresql://me:***@host/b?table=a@b"
+    assert shown("mssql://host/b?user=me&password=secret&table=t") == "mssql://host/b?user=me&password=***&table=t"
+    assert (
+        shown("sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t")
+        == "sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t"
+    )
 
 
 # -- Arrow batches ----------------------------------------------------------------------------------------------------

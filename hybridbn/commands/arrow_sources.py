@@ -127,6 +127,8 @@ def _kind(types: Any, held: Any) -> str:
         "interval": types.is_duration,
         "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
     }
+    if types.is_nested(held):
+        return "json"
     if types.is_timestamp(held):
         return "datetime" if held.tz is None else "instant"
     return next((kind for kind, test in tests.items() if test(held)), "other")

@@ -17,7 +17,7 @@ from hybridbn.formats import adbc
 from hybridbn.formats.atomic import NameTaken, replacing
 from hybridbn.formats.relations import database_of
 
-__all__ = ["assembled"]
+__all__ = ["assembled", "rehearsed"]
 
 _GROUP = 1 << 20
 _GROUP_BYTES = 1 << 26
@@ -38,6 +38,18 @@ def assembled(
     else:
         with _replacing(place, overwrite, before) as file:
             _written(place, file, parts, writer, encoding)
+
+
+class _Back(Exception):
+    """Takes back what was made."""
+
+
+def rehearsed(place: Place, writer: Writer) -> None:
+    """Make the table of a database and take it back, so that what is refused is known before anything is learned."""
+    if place.url and place.family == "rows":
+        made = database_of(place.url).creating(place.url, writer.new_columns())
+        with named_taken(place), contextlib.suppress(_Back), made:
+            raise _Back
 
 
 def _into_database(place: Place, parts: Sequence[Path], writer: Writer) -> None:

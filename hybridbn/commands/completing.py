@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import hybridbn
-from hybridbn.commands.assembling import assembled
+from hybridbn.commands.assembling import assembled, rehearsed
 from hybridbn.commands.checking import modeled, refuse_unknown
 from hybridbn.commands.filling import given, learn, of_networks, wishes_of
 from hybridbn.commands.impute import Run, named
@@ -21,6 +21,7 @@ from hybridbn.commands.tallies import counted, joined
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import OtherRun
 from hybridbn.commands.writing import Writer
+from hybridbn.errors import TableError
 from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.learning.imputation_learning import Settings
@@ -41,8 +42,10 @@ def complete(run: Run) -> None:
     request = run.request
     model = None if request.model is None else load(request.model)
     _look(run, model)
+    writer = _writer(run)
+    rehearsed(run.goal, writer)
     _learn(run, model)
-    parts, writer = _fill(run)
+    parts = _fill(run, writer)
     if not run.source.unchanged():
         raise OtherRun(f"{run.source_place.shown} was changed while it was read; run the command again")
     if not run.goal.pipe:  # which may be the same terminal
@@ -65,6 +68,8 @@ def _look(run: Run, model: Network | None) -> None:
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
     # columns that number the rows, unless they are asked for
     index = frozenset(getattr(run.source, "index", ())) - {*kinds, *request.include}
+    if run.source.names and {*run.source.names} <= keep | index:
+        raise TableError(f"{run.source_place.shown}: no column is left to complete: all of them are kept as they are")
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as told, named(run):
@@ -150,14 +155,24 @@ def _remark_on_strategy(run: Run) -> None:
         )
 
 
-def _fill(run: Run) -> tuple[list[Path], Writer]:
+def _writer(run: Run) -> Writer:
+    goal, request = run.goal, run.request
+    return Writer(
+        run.source,
+        run.profile,
+        goal.family,
+        goal.suffix,
+        _delimiter(run),
+        request.draws is not None,
+        request.draw_column,
+    )
+
+
+def _fill(run: Run, writer: Writer) -> list[Path]:
     """Write the parts that are not there yet; return all of them in the order of the output."""
     request, work, profile = run.request, run.work, run.profile
     rows, draws = _rows_of(run), request.draws or 1
-    source, goal = run.source, run.goal
-    writer = Writer(
-        source, profile, goal.family, goal.suffix, _delimiter(run), request.draws is not None, request.draw_column
-    )
+    source = run.source
     count = -(-profile.rows // rows)
     # the part of the last draw is written last
     first = next((block for block in range(count) if not work.has(f"part-{draws - 1}-{block}")), count)
@@ -175,7 +190,7 @@ def _fill(run: Run) -> tuple[list[Path], Writer]:
                 told(block.start + block.rows)
     if request.report:
         run.tally = joined(work.json(f"tally-{number}.json") for number in range(count))
-    return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)], writer
+    return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
 
 
 def _delimiter(run: Run) -> str | None:

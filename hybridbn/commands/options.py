@@ -225,7 +225,7 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--parts",
         metavar="FOLDER",
-        help="keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up with it",
+        help="keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up with it, and works in the system's temporary folder otherwise",
     )
     files.add_argument(
         "--chunk",

@@ -23,11 +23,12 @@ from hybridbn.formats.relations import (
     NotWritten,
     OutputExists,
     Relation,
+    as_held,
     gathered,
+    no_table,
     write_rows,
 )
 from hybridbn.table import Table
-from hybridbn.variables import shorten
 
 __all__ = [
     "Address",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
-_SECRET = re.compile(r"(://[^/@:?]*:)[^?]*@|([?&](?:password|passwd|pwd)=)[^&]*")
+_SECRET = re.compile(r"(://[^/@:\s]*:)\S*@|([?&](?:password|passwd|pwd)=)[^&\s]*")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*/")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
@@ -65,7 +66,9 @@ def shown(url: str) -> str:
     >>> shown("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
-    return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
+    place = _PLACE.search(url)
+    end = len(url) if place is None else place.start()
+    return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url[:end]) + url[end:]
 
 
 def address_of(url: str) -> Address:
@@ -237,7 +240,7 @@ def _columns_of(sqlalchemy: Any, connection: Any, address: Address) -> dict[str,
         found = {}
     if not found:
         tables = [*inspector.get_table_names(schema=address.schema), *inspector.get_view_names(schema=address.schema)]
-        raise TableError(f"there is no table {address.name!r}; the tables are {shorten(sorted(tables)) or 'none'}")
+        raise no_table(address.name, tables)
     return found
 
 
@@ -310,11 +313,24 @@ def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[N
     ]
     statement = sqlalchemy.Table(target.name, sqlalchemy.MetaData(), *sent, schema=target.schema).insert()
 
+    # what has no type is text there
+    texts = [
+        key for key, column, made in zip(keys, columns, target.c, strict=True) if _is_text(sqlalchemy, column, made)
+    ]
+
     def insert(rows: list[Sequence[Any]]) -> None:
         for start in range(0, len(rows), BATCH):
-            connection.execute(statement, [dict(zip(keys, row, strict=True)) for row in rows[start : start + BATCH]])
+            records = [dict(zip(keys, row, strict=True)) for row in rows[start : start + BATCH]]
+            for key in texts:
+                for record in records:
+                    record[key] = as_held(record[key], (str,))
+            connection.execute(statement, records)
 
     return insert
+
+
+def _is_text(sqlalchemy: Any, column: NewColumn, made: Any) -> bool:
+    return column.kind == "other" and isinstance(made.type, sqlalchemy.Text)
 
 
 def _make_room(

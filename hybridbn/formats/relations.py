@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,10 +26,12 @@ __all__ = [
     "NotWritten",
     "OutputExists",
     "Relation",
+    "as_held",
     "as_truths",
     "database_of",
     "gathered",
     "new_columns",
+    "no_table",
     "refuse_binary",
     "write_rows",
 ]
@@ -167,6 +171,34 @@ def as_truths(column: Sequence[Any]) -> list[Any]:
     [True, False, None]
     """
     return [bool(value) if value in (0, 1) else value for value in column]
+
+
+def as_held(value: Any, own: tuple[type, ...]) -> Any:
+    """Return a value as text where a database has no type for it; those of the types `own` stay.
+
+    Examples
+    --------
+    >>> import datetime
+    >>> as_held(datetime.datetime(2020, 1, 2), (int,)), as_held([1, None], (int,)), as_held(3, (int,))
+    ('2020-01-02 00:00:00', '[1, null]', 3)
+    """
+    if value is None or isinstance(value, own):
+        return value
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
+
+
+def no_table(name: str, present: Sequence[str]) -> TableError:
+    """Return the error of a table that is not there.
+
+    Examples
+    --------
+    >>> no_table("t", [])
+    TableError("there is no table 't'; the database holds none")
+    """
+    there = f"the tables are {shorten(sorted(present))}" if present else "the database holds none"
+    return TableError(f"there is no table {name!r}; {there}")
 
 
 def refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -22,11 +20,12 @@ from hybridbn.formats.relations import (
     NotWritten,
     OutputExists,
     Relation,
+    as_held,
     gathered,
+    no_table,
     write_rows,
 )
 from hybridbn.table import Table
-from hybridbn.variables import shorten
 
 __all__ = ["Address", "address_of", "creating", "opened", "read", "refuse_present", "write"]
 
@@ -43,7 +42,7 @@ _TYPES = {
     "datetime": "TIMESTAMP",
     "instant": "TIMESTAMP",
 }
-_OWN = (int, float, str, bytes, type(None))
+_OWN = (int, float, str, bytes)
 
 
 class Address(NamedTuple):
@@ -104,7 +103,7 @@ def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
         if address.what == "table":
             described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
             if not described:
-                raise TableError(f"there is no table {address.text!r}; the tables are {shorten(_tables(connection))}")
+                raise no_table(address.text, _tables(connection))
             declared = {name: Declared("sqlite", text) for _, name, text, *_ in described}
             key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
             chosen = wanted.names(list(declared))
@@ -252,17 +251,8 @@ def _inserter(connection: sqlite3.Connection, name: str, columns: Sequence[NewCo
         if foreign:
             columnwise: list[Sequence[Any]] = list(zip(*rows, strict=True))
             for i in foreign:
-                columnwise[i] = [_held(value) for value in columnwise[i]]
+                columnwise[i] = [as_held(value, _OWN) for value in columnwise[i]]
             rows = list(zip(*columnwise, strict=True))
         connection.executemany(statement, rows)
 
     return insert
-
-
-def _held(value: Any) -> Any:
-    """Return a value as SQLite holds it: dates and what else it has no type for as text."""
-    if isinstance(value, _OWN):
-        return value
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
