@@ -77,10 +77,9 @@ def automatic(
     For a discrete target the least loss decides. Squared errors of few rows tell less, so for a number the first candidate is taken that is
     not behind the best by more than a standard error of the difference.
 
-    The comparison takes 4,000 rows at most. A candidate that can't be built from the data, or asked within the memory, does not take
-    part. One that is behind
-    the best by more than two standard errors after some folds is not tried on the others, nor is the worse half once sixty rows
-    have been predicted (a race with successive halving).
+    The comparison takes 4,000 rows at most. A candidate that can't be built from the data, or asked within the memory, does not
+    take part. One that is behind the best by more than two standard errors after some folds is not tried on the others, nor is the
+    worse half once sixty rows have been predicted (a race with successive halving).
 
     Examples
     --------
