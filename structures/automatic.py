@@ -77,9 +77,9 @@ def automatic(
     For a discrete target the least loss decides. Squared errors of few rows tell less, so for a number the first candidate is taken that is
     not behind the best by more than a standard error of the difference.
 
-    The comparison takes 4,000 rows at most. A candidate that can't be built from the data does not take part. One that is behind
-    the best by more than two standard errors after some folds is not tried on the others, nor is the worse half once sixty rows
-    have been predicted (a race with successive halving).
+    The comparison takes 4,000 rows at most. A candidate that can't be built from the data, or asked within the memory, does not
+    take part. One that is behind the best by more than two standard errors after some folds is not tried on the others, nor is the
+    worse half once sixty rows have been predicted (a race with successive halving).
 
     Examples
     --------
@@ -102,7 +102,7 @@ def automatic(
     rng = np.random.default_rng(random_state)
     seen = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
     losses: dict[str, float] = {}
-    failures: list[HybridBNError] = []
+    failures: list[Exception] = []
     preferred: list[str] = []
     if len(seen) >= 2 * folds and len(listed) > 1:
         chosen = rng.permutation(seen)[:ENOUGH]
@@ -131,7 +131,7 @@ class _Race:
     def __init__(self, data: Prepared, target: str, loss: Loss, rows: Any, parts: Any) -> None:
         self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
         self.weights = data.table.weights[rows]
-        self.failures: list[HybridBNError] = []
+        self.failures: list[Exception] = []
         self.near: list[str] = []
         """Who is not behind the best by more than a standard error, in their order."""
 
@@ -144,7 +144,7 @@ class _Race:
             for name in list(running):
                 try:
                     found[name][test] = self._losses(*running[name], part)
-                except HybridBNError as error:
+                except (HybridBNError, MemoryError) as error:
                     self.failures.append(error)
                     del running[name], found[name]
             for name in self._leaving({name: found[name] for name in running}, self.parts <= part):

@@ -87,8 +87,8 @@ def model_tree(
     The strength and the depth are those of the least squared error on held-out rows (ten folds for one tree, the rows that
     a sample lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category
     ordered by the mean of the target. The columns that lower the squared error most are tested, at most four categories and `tested` numbers.
-    Of numbers only those without missing cells are (where there are none, one column with some), because a row that lacks
-    several tested numbers is expensive: these are integrated over together, each being a dimension of a grid. With ``tested=1`` any
+    A row that lacks several tested numbers is expensive: these are integrated over together, each being a dimension of a grid. So in a
+    table in which any attribute has holes only one number is tested, if possible one without holes; with ``tested=1`` always. Then any
     cells may be missing at little cost. Untested columns cost nothing: they are averaged over in closed form.
     The variances are scaled, and the errors' shape is learned, on held-out rows.
 
@@ -168,7 +168,8 @@ class _Forest:
         self.regressors, self.depth, self.tested, self.rng = regressors, depth, tested, rng
         self.several = trees > 1
         self.target, self.weights = regressors.target, regressors.weights
-        tests = [_test(regressors, name) for name in regressors.data.attributes]
+        self.names = regressors.data.attributes
+        tests = [_test(regressors, name) for name in self.names]
         self.tests = [test for test in tests if test.size > 1]
         self.samples = self._samples(trees)
 
@@ -210,8 +211,10 @@ class _Forest:
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
-        whole = [i for i in numbers if not self.tests[i].holes]
-        kept = sorted(categories + (whole or numbers[:1])[: self.tested])
+        # in a table with holes other rows will have some too, maybe in columns that are complete here
+        most = min(self.tested, 1) if any(self.regressors.data.table.missing[n] for n in self.names) else self.tested
+        numbers.sort(key=lambda i: self.tests[i].holes)
+        kept = sorted(categories + numbers[:most])
         self.tests = [self.tests[i] for i in kept]
         return rows.take(kept)
 

@@ -82,3 +82,50 @@ def test_estimators_take_it_by_name():
 def test_bad_requests(change):
     with pytest.raises(hb.HybridBNError):
         automatic(parity(60), "y", **change)
+
+
+def test_who_is_clearly_behind_is_not_tried_further():
+    calls = {"naive_bayes": 0, "alone": 0}
+
+    def counted(data, target, potentials):
+        calls["naive_bayes"] += 1
+        return naive_bayes(data, target, potentials)
+
+    def alone(data, target, potentials):
+        calls["alone"] += 1
+        return naive_bayes(hb.Table(data).select([target]), target, potentials)
+
+    net = automatic(curve(), "y", "gaussian", candidates=[alone, counted])
+    assert calls == {"naive_bayes": 6, "alone": 1}
+    assert net.graph["losses"]["alone, gaussian"] > 2 * net.graph["losses"]["counted, gaussian"]
+    assert net.graph["chosen"] == "counted, gaussian"
+
+
+def test_the_first_of_equals_is_taken_for_numbers():
+    def first(data, target, potentials):
+        return tan(data, target, potentials)
+
+    def second(data, target, potentials):
+        return tan(data, target, potentials)
+
+    assert automatic(curve(), "y", "gaussian", candidates=[first, second]).graph["chosen"] == "first, gaussian"
+    assert automatic(curve(), "y", "gaussian", candidates=[second, first]).graph["chosen"] == "second, gaussian"
+
+
+def test_trees_of_regressions_are_taken_where_slopes_change():
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(2, 300))
+    data = {"x": x, "z": z, "y": np.where(x < 0, 2 * z, -2 * z) + 0.2 * rng.normal(size=300)}
+    net = automatic(data, "y")
+    assert net.graph["chosen"].startswith("model_tree")
+    assert net.posterior("y", {"x": 1.0, "z": 1.5}).mean() == pytest.approx(-3, abs=0.4)
+
+
+def test_columns_that_are_constant_in_some_folds_do_not_stop_it():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=40)
+    rare = np.zeros(40)
+    rare[3] = 1.0
+    names = np.array([f"n{i // 2}" for i in range(40)], dtype=object)
+    net = automatic({"x": x, "rare": rare, "name": names, "y": x + 0.1 * rng.normal(size=40)}, "y")
+    assert net.graph["losses"]

@@ -236,7 +236,7 @@ def test_columns_that_are_tested():
         (bent(), {"tested": 0}, {"c"}),
         (holes, {}, {"x", "c"}),
         (bent(missing=0.1), {}, {"x", "c"}),
-    ):
+    ):  # one number at most where there are holes, the complete one if there is one
         net = model_tree(data, "y", **options)
         assert set(net.predecessors("y leaf") if "y leaf" in net else ()) <= expected
 
