@@ -24,7 +24,7 @@ __all__ = ["StarMixture", "mixture_posterior", "star_mixture_of"]
 
 _CELLS = 2**18
 """Terms that are looked up at a time, so that they stay in the cache."""
-_PLACES = 2**22
+_PLACES = 2**20
 """Leaves and rows that are looked at together."""
 
 

@@ -18,8 +18,8 @@ so many. With that bound come out the errors that it prints, where splitting all
 class with the fewest rows; here it tells nothing (DNA at depth 10: 13 % in the place of 17 %, published 11 %).
 
 Not all of the paper's 25 domains are to be had, and some aren't the same sample: its LED24 was drawn anew, its discretization of the liver disorders isn't the one it
-describes, and its copies of annealing and soybean have fewer errors to make or more. Which expectations leave what out is said in `ting2003_report`. All ten
-repetitions of all datasets and depths take hours, most of them on satellite; --quick takes one repetition of ten rounds at depths 0, 1 and 3 on small datasets.
+describes, and annealing and soybean come out otherwise for naive Bayes itself. Which expectations leave what out is said in `ting2003_report`. All ten
+repetitions of all datasets and depths take hours; --quick takes one repetition of ten rounds at depths 0, 1 and 3 on small datasets.
 """
 
 import argparse
