@@ -85,8 +85,8 @@ def expectation(features: Values, place: int, weights: Values, rng: np.random.Ge
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=500)
     >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
-    >>> rule, without = expectation(features, 1, np.ones(500), rng)
-    >>> rule.expected(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(without, features[:, 1])[0, 1] > 0.99)
+    >>> rule, own = expectation(features, 1, np.ones(500), rng)
+    >>> rule.expected(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(own, features[:, 1])[0, 1] > 0.99)
     (array([2.]), True)
     """
     others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), place)
@@ -118,7 +118,7 @@ def _shares(said: Values, target: Values, weights: Values) -> Values:
 
 
 def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values, Values]:
-    """Return the centers and slopes of a ridge regression of a centered target, and what it says of each row without it."""
+    """Return centers and slopes of a ridge regression of a centered target, what it says of each row, and that without the row."""
     total = float(weights.sum())
     center = np.average(features, axis=0, weights=weights)
     away = features - center
