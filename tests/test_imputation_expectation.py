@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybridbn.learning.imputation_expectation import expectation
+from hybridbn.learning.imputation_expectation import _ridge, expectation
 from hybridbn.learning.imputation_forest import grown
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:
-    """Return features, the share of the forest, what is expected without each row, and the target's variance."""
+    """Return features, the share of the forest, what is expected of them, and the target's variance."""
     rng = np.random.default_rng(0)
     x, z, noise = rng.normal(size=(3, rows))
     target = {"line": 2 * x - z + noise, "bent": np.abs(x) + 0.3 * noise, "noise": noise}[y]
@@ -42,13 +42,16 @@ def test_noise_is_expected_to_be_the_mean() -> None:
 def test_what_a_regression_says_without_a_row_is_what_it_says_when_that_row_is_left_out() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 4))
-    _, without = expectation(features, 2, np.ones(40), np.random.default_rng(1))
     others = np.delete(features, 2, axis=1)
+    target = features[:, 2] - features[:, 2].mean()
+    weights = rng.integers(1, 3, size=40).astype(float)
+    center, slopes, fitted, without = _ridge(others, target, weights)
+    np.testing.assert_allclose(fitted, (others - center) @ slopes)
     for row in range(5):
         kept = np.arange(40) != row
-        design = np.column_stack([np.ones(39), others[kept]])
-        exact = np.append(1.0, others[row]) @ np.linalg.lstsq(design, features[kept, 2], rcond=None)[0]
-        assert abs(without[row] - exact) < 0.15 * features[:, 2].std()
+        design = np.sqrt(weights[kept])[:, None] * np.column_stack([np.ones(39), others[kept]])
+        exact = np.linalg.lstsq(design, np.sqrt(weights[kept]) * target[kept], rcond=None)[0]
+        assert abs(without[row] - np.append(1.0, others[row]) @ exact) < 0.05 * target.std()
 
 
 def test_a_row_with_weight_two_counts_as_two_rows() -> None:

@@ -4,8 +4,7 @@ A normal distribution around the right expectation keeps means, variances and re
 puts values where none can be: below zero, between spikes; and a regression that is a straight line misses what is none.
 So after the joint draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells:
 each becomes the number of one of the observed rows of which a regression and a forest expect nearly the same (predictive mean
-matching, Little 1988). What is expected of an observed row is always learned without it, so that matching keeps the
-spread. One pass is enough, as it starts from joint draws; in many small tables a longer chain would talk itself into
+matching, Little 1988). One pass is enough, as it starts from joint draws; in many small tables a longer chain would talk itself into
 dependences that few cells speak for. Where observed rows are sparse, the difference of the expectations is
 added, within the observed range, as slopes would come out too small otherwise; and each of several draws learns from
 and borrows of a bootstrap sample of the observed rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short.
@@ -55,12 +54,16 @@ class Donors:
     expected, values : ndarray (rows,)
     tolerance : float
         The difference of expectations that is overlooked; infinite for columns with spikes.
+    low, high : float
+        Of all observed numbers; nothing lies outside.
     """
 
     expectation: Expectation
     expected: Values
     values: Values
     tolerance: float
+    low: float
+    high: float
 
     def drawn(self, features: Values, level: Values) -> Values:
         """Return a number for each row of the features, given uniform ones."""
@@ -75,7 +78,7 @@ class Donors:
         # where no row leads one to expect the same, its residual is taken instead
         moved = taken + (own - self.expected[chosen])
         apart = np.abs(moved - taken) > self.tolerance
-        return np.asarray(np.where(apart & (moved >= self.values.min()) & (moved <= self.values.max()), moved, taken))
+        return np.asarray(np.where(apart & (moved >= self.low) & (moved <= self.high), moved, taken))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +130,7 @@ class Matching:
                     "expected": one.expected,
                     "values": one.values,
                     "tolerance": one.tolerance if np.isfinite(one.tolerance) else None,
+                    "range": [one.low, one.high],
                 }
                 for name, one in self.donors.items()
             },
@@ -141,6 +145,7 @@ class Matching:
                 np.asarray(one["expected"]),
                 np.asarray(one["values"]),
                 np.inf if one["tolerance"] is None else one["tolerance"],
+                *one["range"],
             )
             for name, one in content["donors"].items()
         }
@@ -193,7 +198,7 @@ def _learned(features: Values, place: int, weights: Values, rng: np.random.Gener
     order = np.repeat(order, weights[order].astype(np.intp))
     residuals = (values - expected)[order]
     tolerance = np.inf if _most_frequent(values[order]) > _SPIKE else _APART * float(np.std(residuals))
-    return Donors(rule, expected[order], values[order], tolerance)
+    return Donors(rule, expected[order], values[order], tolerance, float(values.min()), float(values.max()))
 
 
 def _columns(cells: Cells) -> tuple[tuple[str, int], ...]:

@@ -2,7 +2,9 @@
 
 Both say of each row that they learned from what they would have said without it, and non-negative least squares of
 these says how much each of them counts (stacking, Breiman 1996): the regression where lines are straight, the forest where they
-aren't, both little where there is nothing to tell.
+aren't. What is expected of a row that was learned from is the forest's word without it, as trees know their rows by heart, but the
+line's own: without each row it would be another line for each, highest where the row itself is low, and matching by these
+flattens slopes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ __all__ = ["Expectation", "expectation"]
 _RIDGES = np.geomspace(0.1, 1e4, 16)
 """How many rows speak for slopes of zero: the one of the least generalized cross-validation error is taken."""
 _PRICE = 5.0
-"""Log-likelihood that a forest has to add: where lines are straight, it flattens their ends."""
+"""Log-likelihood that a forest has to add to a line: where lines are straight, it flattens their ends."""
 _LEVERAGE = 0.95
 """Of a row, at most: what would be expected without it would be anything."""
 
@@ -69,7 +71,7 @@ class Expectation:
 
 
 def expectation(features: Values, place: int, weights: Values, rng: np.random.Generator) -> tuple[Expectation, Values]:
-    """Learn what to expect of a feature given the others; return that, and what it says of each row without it.
+    """Learn what to expect of a feature given the others; return that, and what is expected of these rows.
 
     Parameters
     ----------
@@ -83,15 +85,15 @@ def expectation(features: Values, place: int, weights: Values, rng: np.random.Ge
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=500)
     >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
-    >>> rule, without = expectation(features, 1, np.ones(500), rng)
-    >>> rule.expected(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(without, features[:, 1])[0, 1] > 0.99)
+    >>> rule, own = expectation(features, 1, np.ones(500), rng)
+    >>> rule.expected(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(own, features[:, 1])[0, 1] > 0.99)
     (array([2.]), True)
     """
     others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), place)
     target, rest = features[:, place], features[:, others]
     mean = float(np.average(target, weights=weights))
     centered = target - mean
-    center, slopes, straight = _ridge(rest, centered, weights)
+    center, slopes, fitted, straight = _ridge(rest, centered, weights)
     forest, bent = grown(rest, centered, rng)
     said = np.column_stack([straight, bent])
     said_mean = np.average(said, axis=0, weights=weights)
@@ -100,20 +102,23 @@ def expectation(features: Values, place: int, weights: Values, rng: np.random.Ge
     all_slopes, all_centers = np.zeros(features.shape[1]), np.zeros(features.shape[1])
     all_slopes[others], all_centers[others] = shares[0] * slopes, center
     rule = Expectation(constant, all_centers, all_slopes, float(shares[1]), others, forest)
-    return rule, np.asarray(constant + said @ shares)
+    return rule, np.asarray(constant + np.column_stack([fitted, bent]) @ shares)
 
 
 def _shares(said: Values, target: Values, weights: Values) -> Values:
-    """Return how much the line and the forest count; the forest not at all where it adds next to nothing."""
+    """Return how much the line and the forest count.
+
+    The line, which is shrunk already, counts as it is where the forest adds next to nothing.
+    """
     roots = np.sqrt(weights)
     both, rest = nnls(roots[:, None] * said, roots * target)
-    line, rest_of_line = nnls(roots[:, None] * said[:, :1], roots * target)
-    told = weights.sum() * np.log(max(rest_of_line, 1e-300) / max(rest, 1e-300))
-    return np.asarray(both if told > _PRICE else np.append(line, 0.0))
+    straight = float(np.linalg.norm(roots * (target - said[:, 0])))
+    told = weights.sum() * np.log(max(straight, 1e-300) / max(rest, 1e-300))
+    return np.asarray(both if told > _PRICE else [1.0, 0.0])
 
 
-def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values]:
-    """Return the centers and slopes of a ridge regression of a centered target, and what it says of each row without it."""
+def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values, Values]:
+    """Return centers and slopes of a ridge regression of a centered target, what it says of each row, and that without the row."""
     total = float(weights.sum())
     center = np.average(features, axis=0, weights=weights)
     away = features - center
@@ -132,4 +137,4 @@ def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, V
     fitted = away @ slopes
     turned = (away / scales) @ (vectors / np.sqrt(damped[best]))
     leverage = np.minimum(weights * ((turned**2).sum(axis=1) + 1 / total), _LEVERAGE)
-    return center, slopes, target - (target - fitted) / (1 - leverage)
+    return center, slopes, fitted, target - (target - fitted) / (1 - leverage)
