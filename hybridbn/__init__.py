@@ -27,6 +27,7 @@ _HOMES = {
     "hybridbn.network": ("Network",),
     "hybridbn.potentials": (
         "MTE",
+        "Boxes",
         "Cases",
         "Density",
         "Kernel",

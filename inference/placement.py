@@ -7,19 +7,22 @@ its tails sum to less than the tolerance. Each row is laid by itself, so a batch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import TooWide
 from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.peaks import peaks_of
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.ranges import admissible, evident_ranges, others_of
 from hybridbn.inference.sources import Axis
-from hybridbn.variables import Continuous, Values
+from hybridbn.variables import Continuous, Values, shorten
 
 __all__ = ["Look", "Placed", "look", "place", "start_cells"]
 
@@ -39,6 +42,8 @@ OUTWARD = np.exp2(np.arange(-3.0, 40.0, 2.0))[:, None]
 """Edges on the way to peaks outside of the range that is expected, in lengths of it."""
 LONGER = np.array([1.0, 5.0, 21.0, 85.0])[:, None] / 8
 """The ends of the cells that are added then, in lengths of the grid."""
+TOO_WIDE = 4.0
+"""The first nodes may take so many times the budget of those that are refined."""
 STRICTER = 100.0
 """Grids are refined until the estimated error is that much below the tolerance; it costs one more halving."""
 
@@ -63,7 +68,11 @@ def place(
     """
     start, bounds = _first_cells(problem, evidence)
     done: list[tuple[NDArray[np.intp], Placed]] = []
-    work = [(np.arange(evidence.rows), start)]
+    step = _rows_at_once(problem, {name: len(low) for name, (low, _) in start.items()}, budget)
+    work = [
+        (rows, {name: (low[:, rows], high[:, rows]) for name, (low, high) in start.items()})
+        for rows in np.split(np.arange(evidence.rows), range(step, evidence.rows, step))
+    ]
     for round_number in range(ROUNDS):
         fresh = []
         for rows, cells in work:
@@ -156,6 +165,29 @@ def _take(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
     return NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
 
 
+def _cliques(problem: Problem) -> list[tuple[str, ...]]:
+    return [problem.order.clique, *(factor.names for factor in problem.factors)]
+
+
+def _table_size(problem: Problem, names: Iterable[str], cells: Mapping[str, Any]) -> Any:
+    """Return how many cells a table has for one row, from the cells of variables with nodes."""
+    sizes = [cells[name] * float(ORDER) if name in cells else float(problem.axes[name].size) for name in names]
+    return np.prod(np.broadcast_arrays(*sizes), axis=0) if sizes else 1.0
+
+
+def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> int:
+    """Return how many rows are laid together, so that their tables fit; refuse what is too wide for one."""
+    clique, size = max(
+        ((names, float(_table_size(problem, names, cells))) for names in _cliques(problem)), key=itemgetter(1)
+    )
+    if size > TOO_WIDE * budget:
+        raise TooWide(
+            f"quadrature would need a table of {size:.3g} cells over {shorten(clique)}, the least that shows all their features. "
+            "Observe some of these variables, ask for fewer targets at once, or raise max_bytes"
+        )
+    return max(int(TOO_WIDE * budget / size), 1)
+
+
 def _axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[Values, Values]]) -> dict[str, NodeAxis]:
     axes = {}
     for name in problem.nodes:
@@ -245,10 +277,9 @@ def _refined(
     over = np.zeros(len(left), dtype=bool)
     for count in capacity.values():
         over |= count > MOST_CELLS
-    for names in [problem.order.clique, *(factor.names for factor in problem.factors)]:
-        inside = [name for name in names if name in capacity]
-        if len(inside) > 1:
-            over |= np.prod([capacity[name] * float(ORDER) for name in inside], axis=0) > budget
+    for names in _cliques(problem):
+        if sum(name in capacity for name in names) > 1:
+            over |= _table_size(problem, names, capacity) > budget
     if over.any():
         pick = left[over]
         done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))

@@ -381,3 +381,24 @@ def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
     found = net.posterior("x", table)
     np.testing.assert_allclose(found.mean(), expected.mean(), rtol=1e-9)
     np.testing.assert_allclose(found.quantile(0.2), expected.quantile(0.2), rtol=1e-9)
+
+
+def test_nodes_of_two_numbers_and_many_states_are_refused_before_they_take_the_memory():
+    """A tree of two hundred leaves, tested numbers missing: its boxes' ends alone make many cells."""
+    rng = np.random.default_rng(0)
+    a, b, y = (hb.Continuous(name) for name in "aby")
+    leaf = hb.Discrete("leaf", tuple(range(200)))
+    sides = [[[low, low + 0.1] for low in rng.normal(size=200).tolist()] for _ in range(2)]
+    net = hb.Network([
+        hb.LinearGaussian(a, intercept=0.0, variance=1.0),
+        hb.LinearGaussian(b, parents=(a,), intercept=0.0, coefficients=[0.5], variance=1.0),
+        hb.Boxes(leaf, (a, b), sides),
+        hb.LinearGaussian(
+            y, parents=(leaf, a, b), intercept=np.zeros(200), coefficients=rng.normal(size=(200, 2)), variance=np.ones(200)
+        ),
+    ])  # fmt: skip
+    with pytest.raises(hb.TooWide, match="'leaf', 'a', 'b'"):
+        net.posterior("y", {})
+    assert net.posterior("y", {"a": 0.3, "b": 0.1}).mean() == pytest.approx(
+        net.posterior("y", pd.DataFrame({"a": [0.3], "b": [0.1]})).mean()[0]
+    )
