@@ -28,7 +28,8 @@ __all__ = ["Look", "Placed", "look", "place", "start_cells"]
 
 START_CELLS = 24
 FEWER_CELLS = 10
-"""Where three or more variables with nodes meet in one table."""
+"""Where three or more variables with nodes meet in one table, or two and many states."""
+MOST_AT_FIRST = 1e7
 MOST_CELLS = 1024
 NEGLIGIBLE = 46.0
 """Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
@@ -326,12 +327,16 @@ def _split_cells(
         use = [below & (down[1:] > down[:-1]), *use, above & (up[1:] > up[:-1])]
         bounds.low[mine] = np.where(below, down[0], start)
         bounds.high[mine] = np.where(above, up[-1], stop)
-    together = [np.concatenate(part) for part in (lows, highs, use)]
-    order = np.argsort(~together[2], axis=0, kind="stable")[:size]
-    fresh_low, fresh_high, used = (np.take_along_axis(part, order, axis=0) for part in together)
-    end = np.where(used, fresh_high, -np.inf).max(axis=0)
-    end = np.where(np.isfinite(end), end, high[0])
-    return np.where(used, fresh_low, end), np.where(used, fresh_high, end)
+    return _packed(np.concatenate(lows), np.concatenate(highs), np.concatenate(use), size, high[0])
+
+
+def _packed(low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values) -> tuple[Values, Values]:
+    """Return the cells in use first, and the places that are left over as cells without width at their end."""
+    order = np.argsort(~use, axis=0, kind="stable")[:size]
+    lows, highs, used = (np.take_along_axis(part, order, axis=0) for part in (low, high, use))
+    end = np.where(used, highs, -np.inf).max(axis=0)
+    end = np.where(np.isfinite(end), end, otherwise)
+    return np.where(used, lows, end), np.where(used, highs, end)
 
 
 # -- where to look first ------------------------------------------------------------------------------------------
@@ -339,8 +344,10 @@ def _split_cells(
 
 def start_cells(problem: Problem) -> int:
     """Return the number of cells to start with."""
-    together = sum(name in problem.nodes for name in problem.order.clique)
-    return START_CELLS if together <= 2 else FEWER_CELLS
+    clique = problem.order.clique
+    together = sum(name in problem.nodes for name in clique)
+    states = float(_table_size(problem, [name for name in clique if name not in problem.nodes], {}))
+    return START_CELLS if together <= 2 and states * (START_CELLS * ORDER) ** together <= MOST_AT_FIRST else FEWER_CELLS
 
 
 def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
@@ -368,6 +375,9 @@ def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[
         if (bottom < low).any() or (top > high).any():
             points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
         edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
-        cells[name] = edges[:-1], edges[1:]
+        wide = edges[1:] > edges[:-1]
+        # most breaks may lie at the same end
+        size = max(int(wide.sum(axis=0).max(initial=0)), 1)
+        cells[name] = _packed(edges[:-1], edges[1:], wide, size, edges[-1])
         bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
     return cells, bounds
