@@ -101,12 +101,14 @@ class Problem:
 
     def observing(self, known: frozenset[str]) -> Problem:
         """Return the problem for those rows in which these of the partly observed variables are observed and the others are not."""
-        if known not in self._groups:
+        found = self._groups.get(known)
+        if found is None:
             assert self.kinds is not None
             if len(self._groups) >= _MOST_GROUPS:
                 self._groups.clear()
-            self._groups[known] = _assembled(self.kinds.observing(known, frozenset(self.partly) - known), self.batched)
-        return self._groups[known]
+            found = _assembled(self.kinds.observing(known, frozenset(self.partly) - known), self.batched)
+            self._groups[known] = found
+        return found
 
 
 @dataclass(frozen=True)
