@@ -24,7 +24,7 @@ from hybridbn.inference.ranges import admissible, evident_ranges, others_of
 from hybridbn.inference.sources import Axis
 from hybridbn.variables import Continuous, Values, shorten
 
-__all__ = ["Look", "Placed", "look", "place", "start_cells"]
+__all__ = ["Look", "Placed", "look", "place", "start_cells", "table_size"]
 
 START_CELLS = 24
 FEWER_CELLS = 10
@@ -170,7 +170,7 @@ def _cliques(problem: Problem) -> list[tuple[str, ...]]:
     return [problem.order.clique, *(factor.names for factor in problem.factors)]
 
 
-def _table_size(problem: Problem, names: Iterable[str], cells: Mapping[str, Any]) -> Any:
+def table_size(problem: Problem, names: Iterable[str], cells: Mapping[str, Any]) -> Any:
     """Return how many cells a table has for one row, from the cells of variables with nodes."""
     sizes = [cells[name] * float(ORDER) if name in cells else float(problem.axes[name].size) for name in names]
     return np.prod(np.broadcast_arrays(*sizes), axis=0) if sizes else 1.0
@@ -179,7 +179,7 @@ def _table_size(problem: Problem, names: Iterable[str], cells: Mapping[str, Any]
 def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> int:
     """Return how many rows are laid together, so that their tables fit; refuse what is too wide for one."""
     clique, size = max(
-        ((names, float(_table_size(problem, names, cells))) for names in _cliques(problem)), key=itemgetter(1)
+        ((names, float(table_size(problem, names, cells))) for names in _cliques(problem)), key=itemgetter(1)
     )
     if size > TOO_WIDE * budget:
         raise TooWide(
@@ -280,7 +280,7 @@ def _refined(
         over |= count > MOST_CELLS
     for names in _cliques(problem):
         if sum(name in capacity for name in names) > 1:
-            over |= _table_size(problem, names, capacity) > budget
+            over |= table_size(problem, names, capacity) > budget
     if over.any():
         pick = left[over]
         done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))
@@ -346,7 +346,7 @@ def start_cells(problem: Problem) -> int:
     """Return the number of cells to start with."""
     clique = problem.order.clique
     together = sum(name in problem.nodes for name in clique)
-    states = float(_table_size(problem, [name for name in clique if name not in problem.nodes], {}))
+    states = float(table_size(problem, [name for name in clique if name not in problem.nodes], {}))
     return START_CELLS if together <= 2 and states * (START_CELLS * ORDER) ** together <= MOST_AT_FIRST else FEWER_CELLS
 
 

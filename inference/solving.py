@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import ORDER, NodeAxis, node_axis
+from hybridbn.inference.axes import NodeAxis, node_axis
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.placement import STRICTER, place, start_cells
+from hybridbn.inference.placement import STRICTER, place, start_cells, table_size
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.shared import SharedGrid, finer, shared_grid
 from hybridbn.inference.sources import Axis
@@ -207,8 +207,7 @@ def checked_width(problem: Problem, max_bytes: float) -> float:
     order = problem.order
     cells = order.largest
     if problem.nodes:
-        first = ORDER * start_cells(problem)
-        cells = float(np.prod([float(first if n in problem.nodes else problem.axes[n].size) for n in order.clique]))
+        cells = float(table_size(problem, order.clique, dict.fromkeys(problem.nodes, start_cells(problem))))
     # while a table is made, what it is made from may be of the same size
     needed = 16 * cells
     if needed > max_bytes:
