@@ -222,7 +222,8 @@ def hostile(many):
         + f"variable a {{ type discrete [2] {{ x, y }}; }} probability ( a | {NAMES} ) {{ default 0 1; }}",
         "many large defaults": "".join(f"variable p{i} {{ type discrete [2] {{ x, y }}; }}\n" for i in range(40))
         + "".join(
-            f"probability ( p{i} | {', '.join(f'p{j}' for j in range(20))} ) {{ default 0 1; }}\n" for i in range(20, 40)
+            f"probability ( p{i} | {', '.join(f'p{j}' for j in range(20))} ) {{ default 0 1; }}\n"
+            for i in range(20, 40)
         )
         + "".join(f"probability ( p{i} ) {{ default 0 1; }}\n" for i in range(19)),
     }
