@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_table(path: Path, rows: int = 6000) -> None:
+def write_table(path: Path, rows: int = 2000) -> None:
     rng = np.random.default_rng(3)
     x = rng.gamma(1, size=rows).round(3)  # far from normal, so that the model holds observed numbers, too
     y = (x + rng.normal(size=rows)).round(3)
@@ -142,7 +142,7 @@ def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch
             connection.executemany("INSERT INTO t VALUES (?)", [(0.0,)] * rows)
         connection.close()
 
-    for rows, code in ((6000, 0), (3, 73)):
+    for rows, code in ((2000, 0), (3, 73)):
         monkeypatch.setattr(command, "assembled", ended)
         assert run(["impute", "t.csv", goal]) == 130
         monkeypatch.setattr(command, "assembled", whole)
@@ -276,7 +276,7 @@ def test_full_disk_leaves_nothing(goal: str) -> None:
     import resource
 
     def small() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
     before = Path("t.csv").read_bytes()
     code, said = ended(started("t.csv", goal, "--quiet", prepared=small))
