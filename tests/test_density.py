@@ -1,5 +1,4 @@
 import math
-import time
 
 import numpy as np
 import pandas as pd
@@ -243,7 +242,7 @@ def test_the_support_is_found_on_infinite_domains(name):
     assert density.support(variable.name, 0.0) == variable.domain
 
 
-def test_a_found_support_takes_a_few_milliseconds_and_is_kept():
+def test_a_found_support_takes_few_evaluations_and_is_kept():
     calls = []
 
     def function(x, y):
@@ -251,9 +250,8 @@ def test_a_found_support_takes_a_few_milliseconds_and_is_kept():
         return normal(y, x, 1)
 
     density = Density(Y, (X,), function=function)
-    start = time.process_time()
     found = density.support("y", 1e-17, {"x": (-8.0, 8.0)})
-    assert time.process_time() - start < 0.2
+    assert len(calls) < 200
     assert sum(calls) < 200_000
     calls.clear()
     assert density.support("y", 1e-17, {"x": (-8.0, 8.0)}) == found

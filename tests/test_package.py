@@ -157,16 +157,16 @@ def test_every_public_name_can_be_loaded() -> None:
 
 def test_import_is_cheap_and_light() -> None:
     code = """
-import json, sys, time
-start = time.process_time()
+import json, sys
+before = set(sys.modules)
 import hybridbn
-spent = time.process_time() - start
+added = len(set(sys.modules) - before)
 heavy = ["sklearn", "pandas", "pgmpy", "matplotlib", "dask", "pyarrow", "polars", "scipy", "numba", "torch"]
-print(json.dumps([spent, [name for name in heavy if name in sys.modules]]))
+print(json.dumps([added, [name for name in heavy if name in sys.modules]]))
 """
-    spent, heavy = json.loads(run(code))
+    added, heavy = json.loads(run(code))
     assert heavy == []
-    assert spent < 0.4
+    assert added <= 20
 
 
 def test_working_modules_stay_light() -> None:
