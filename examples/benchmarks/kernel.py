@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +35,12 @@ def sample(size: int, rng: np.random.Generator) -> tuple[Values, Values]:
     return np.sin(2 * y) + 0.3 * rng.normal(size=size), y
 
 
-def peer_logs(points: Values, widths: Values, rows: Values, grids: Values, tolerance: float) -> tuple[Values, Values]:
+def peer_logs(
+    density: Any, points: Values, widths: Values, rows: Values, grids: Values, tolerance: float
+) -> tuple[Values, Values]:
     """Return the logarithms of joint density and conditional by two of scikit-learn's densities, (grid, rows)."""
-    from sklearn.neighbors import KernelDensity
-
-    joint = KernelDensity(rtol=tolerance).fit(points / widths)
-    marginal = KernelDensity(rtol=tolerance).fit(points[:, 1:] / widths[1])
+    joint = density(rtol=tolerance).fit(points / widths)
+    marginal = density(rtol=tolerance).fit(points[:, 1:] / widths[1])
     places = np.stack([np.broadcast_to(rows, grids.shape), grids], axis=-1) / widths
     logs = joint.score_samples(places.reshape(-1, 2)).reshape(grids.shape)
     shared = np.ptp(grids, axis=1).max() == 0
@@ -78,8 +79,12 @@ def prediction(report: Report, size: int, options: argparse.Namespace, rng: np.r
         if report.ours:
             report.add(name, ours, difference=error)
             continue
+        from sklearn.neighbors import KernelDensity
+
         for tolerance in (0.0, 1e-6):
-            theirs, (joint, expected) = seconds(partial(peer_logs, points, widths, rows[some], grids, tolerance))
+            theirs, (joint, expected) = seconds(
+                partial(peer_logs, KernelDensity, points, widths, rows[some], grids, tolerance)
+            )
             theirs *= options.rows / options.peer_rows
             worst = np.abs(logs - expected)[joint > -12].max()
             print(f"{theirs:>9.2f}{theirs / ours:>8.0f}{worst:>9.0e} |", end="")
