@@ -1,7 +1,6 @@
 """Learned mixtures of truncated exponentials against other density estimators."""
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,9 @@ from scipy import stats
 
 @pytest.fixture(scope="module")
 def benchmark():
-    path = Path(__file__).resolve().parents[1] / "examples" / "benchmarks" / "mte_density.py"
-    spec = importlib.util.spec_from_file_location("mte_density", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[1] / "examples" / "benchmarks")
+        return importlib.import_module("mte_density")
 
 
 OTHERS = {

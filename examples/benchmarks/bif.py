@@ -3,45 +3,34 @@
     python examples/benchmarks/bif.py [name ...] [--repeat 3]
 
 Each reader starts from the same unpacked file and ends with a network of its own that can be queried. The least time of the
-repetitions is printed (pgmpy, which takes seconds, runs once), and two ratios: hybridbn's time over pyAgrum's and over pgmpy's.
+repetitions is printed, in CPU time (pgmpy, which takes seconds, runs once), and two ratios: hybridbn's time over pyAgrum's and over pgmpy's.
 """
 
-import argparse
+from __future__ import annotations
+
 import gzip
 import tempfile
-import time
-import warnings
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pgmpy
-import pyagrum
-from pgmpy.readwrite import BIFReader
+from rows import Report, parser, seconds, shipped
 
 import hybridbn as hb
 
-NETWORKS = Path(pgmpy.__file__).parent / "utils" / "example_models"
 
-
-def least_time(action, repeat):
-    """Return the least time in seconds, and the result."""
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        result = action()
-        times.append(time.perf_counter() - start)
-    return min(times), result
-
-
-def load_with_pyagrum(path):
+def load_with_pyagrum(path: Path) -> Any:
     """Return None where pyAgrum's grammar doesn't reach (states like Asy/Patch in child)."""
+    import pyagrum
+
     try:
         return pyagrum.loadBN(str(path))
     except pyagrum.FatalError:
         return None
 
 
-def difference_from_pgmpy(net, model):
+def difference_from_pgmpy(net: hb.Network, model: Any) -> float:
     """Return the largest difference of any two probabilities; states and parents have to agree."""
     worst = 0.0
     for cpd in model.get_cpds():
@@ -52,7 +41,7 @@ def difference_from_pgmpy(net, model):
     return worst
 
 
-def difference_from_pyagrum(net, model):
+def difference_from_pyagrum(net: hb.Network, model: Any) -> float:
     """Return the largest difference of any two probabilities (pyAgrum keeps float32 digits)."""
     worst = 0.0
     for name in net:
@@ -63,30 +52,42 @@ def difference_from_pyagrum(net, model):
     return worst
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="networks (all by default)")
-    parser.add_argument("--repeat", type=int, default=3)
-    options = parser.parse_args()
-    names = options.names or sorted(path.name.removesuffix(".bif.gz") for path in NETWORKS.glob("*.bif.gz"))
-    warnings.simplefilter("ignore")  # deprecations inside pgmpy
+def bench(report: Report, path: Path, repeat: int) -> None:
+    name = path.stem
+    ours, net = seconds(partial(hb.read_network, path, normalize=False), repeat, at_least=0.1)
+    count = sum(net.potential(node).table.size for node in net)
+    print(f"{name:<12}{len(net):>6}{count:>9} |{ours * 1e3:>10.1f}", end="", flush=True)
+    if report.ours:
+        print()
+        return report.add(name, ours)
+    import pyagrum  # noqa: F401  # before the clock runs
+    from pgmpy.readwrite import BIFReader
+
+    agrum, agrum_net = seconds(partial(load_with_pyagrum, path), repeat)
+    slow, model = seconds(lambda: BIFReader(str(path)).get_model())
+    known = agrum_net is not None
+    apart = difference_from_pgmpy(net, model)
+    print(f"{agrum * 1e3:>10.1f}" if known else f"{'-':>10}", end="")
+    print(f"{slow * 1e3:>10.1f}    |", f"{ours / agrum:>8.2f}" if known else f"{'-':>8}", end="")
+    print(f"{ours / slow:>8.3f} | ", end="")
+    print(f"{difference_from_pyagrum(net, agrum_net):.1e}" if known else "can't read it", end=", ")
+    print(f"{apart:.1e}", flush=True)
+    return report.add(name, ours, agrum if known else slow, difference=apart)
+
+
+def main() -> None:
+    options_parser = parser(__doc__)
+    options_parser.add_argument("names", nargs="*", help="networks (all by default)")
+    options_parser.add_argument("--repeat", type=int, default=3)
+    options = options_parser.parse_args()
+    names = options.names or sorted(path.name.removesuffix(".bif.gz") for path in shipped("*").parent.glob("*.bif.gz"))
     print(f"{'network':<12}{'nodes':>6}{'numbers':>9} |{'hybridbn':>10}{'pyAgrum':>10}{'pgmpy':>10} ms |", end="")
     print(f"{'/pyAgrum':>9}{'/pgmpy':>8} | differences from pyAgrum, pgmpy")
-    with tempfile.TemporaryDirectory() as folder:
+    with Report(options) as report, tempfile.TemporaryDirectory() as folder:
         for name in names:
             path = Path(folder, f"{name}.bif")
-            path.write_bytes(gzip.decompress((NETWORKS / f"{name}.bif.gz").read_bytes()))
-            ours, net = least_time(lambda path=path: hb.read_network(path, normalize=False), options.repeat)
-            agrum, agrum_net = least_time(lambda path=path: load_with_pyagrum(path), options.repeat)
-            slow, model = least_time(lambda path=path: BIFReader(str(path)).get_model(), 1)
-            count = sum(net.potential(node).table.size for node in net)
-            known = agrum_net is not None
-            print(f"{name:<12}{len(net):>6}{count:>9} |{ours * 1e3:>10.1f}", end="")
-            print(f"{agrum * 1e3:>10.1f}" if known else f"{'-':>10}", end="")
-            print(f"{slow * 1e3:>10.1f}    |", f"{ours / agrum:>8.2f}" if known else f"{'-':>8}", end="")
-            print(f"{ours / slow:>8.3f} | ", end="")
-            print(f"{difference_from_pyagrum(net, agrum_net):.1e}" if known else "can't read it", end=", ")
-            print(f"{difference_from_pgmpy(net, model):.1e}", flush=True)
+            path.write_bytes(gzip.decompress(shipped(name).read_bytes()))
+            report.run(bench, path, options.repeat)
 
 
 if __name__ == "__main__":

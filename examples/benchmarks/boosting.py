@@ -9,15 +9,12 @@ needs beyond the table, of which nine bytes a row are the columns' codes. Last c
 from __future__ import annotations
 
 import gc
-import sys
-import time
 import tracemalloc
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import AdaBoostClassifier
-from sklearn.naive_bayes import CategoricalNB
+from rows import Report, parser, seconds
 
 import hybridbn as hb
 from hybridbn.structures import nb_tree
@@ -35,25 +32,22 @@ def made(rows: int) -> dict[str, Any]:
     return columns | {"y": (total > 420).astype(np.int8)}
 
 
-def timed(table: hb.Table, rounds: int) -> tuple[float, hb.Ensemble]:
-    gc.collect()
-    start = time.process_time()
-    ensemble = hb.boost(table, "y", rounds=rounds)
-    return time.process_time() - start, ensemble
-
-
 def peer(data: dict[str, Any], rounds: int) -> tuple[float, Any]:
+    from sklearn.ensemble import AdaBoostClassifier
+    from sklearn.naive_bayes import CategoricalNB
+
     x, y = np.stack([column for name, column in data.items() if name != "y"], axis=1), data["y"]
-    gc.collect()
-    start = time.process_time()
-    model = AdaBoostClassifier(CategoricalNB(alpha=1e-9, min_categories=STATES), n_estimators=rounds).fit(x, y)
-    return time.process_time() - start, model
+    model = AdaBoostClassifier(CategoricalNB(alpha=1e-9, min_categories=STATES), n_estimators=rounds)
+    return seconds(lambda: model.fit(x, y))
 
 
-def bench_peer(rows: int) -> None:
+def bench_peer(report: Report, rows: int) -> None:
     data = made(rows)
     table = hb.Table(data, discrete=list(data))
-    own, ensemble = timed(table, ROUNDS)
+    own, ensemble = seconds(lambda: hb.boost(table, "y", rounds=ROUNDS))
+    name = f"boosted naive Bayes, {rows:,} x {COLUMNS}, {ROUNDS} rounds"
+    if report.ours:
+        return report.show(name, own)
     short, model = peer(data, PEER_ROUNDS)
     votes = np.asarray(model.estimator_weights_)
     apart = np.abs(votes - ensemble.votes[: len(votes)]).max()
@@ -64,18 +58,19 @@ def bench_peer(rows: int) -> None:
         f"  scikit-learn, {PEER_ROUNDS} rounds measured ({short:.2f} s), extrapolated   {other:9.2f} s   {other / own:6.1f}"
     )
     print(f"  greatest difference of the votes of {PEER_ROUNDS} rounds (estimates differ): {apart:.1g}")
+    return report.add(name, own, other, 10, apart)
 
 
-def bench_rows(most: int) -> None:
+def bench_rows(report: Report, most: int) -> None:
     print(f"time by rows, {ROUNDS} rounds; memory beyond the table")
     numbers = [most // 20, most // 10, most // 5, most // 2, most]
     data = made(most)
     spent, peaks = [], []
     for rows in numbers:
         table = hb.Table({name: column[:rows] for name, column in data.items()}, discrete=list(data))
-        turns = [timed(table, ROUNDS) for _ in range(2 if rows < most else 1)]
-        spent.append(min(seconds for seconds, _ in turns))
-        restarts = turns[0][1].restarts
+        least, ensemble = seconds(lambda table=table: hb.boost(table, "y", rounds=ROUNDS), 2 if rows < most else 1)
+        spent.append(least)
+        report.add(f"boosted naive Bayes by rows, {rows:,}", least)
         gc.collect()
         tracemalloc.start()
         hb.boost(table, "y", rounds=16)
@@ -85,7 +80,7 @@ def bench_rows(most: int) -> None:
         peaks.append((short, tracemalloc.get_traced_memory()[1]))
         tracemalloc.stop()
         print(
-            f"  {rows:>9,} rows {spent[-1]:9.2f} s   {peaks[-1][0] / 2**20:7.1f} MiB (16 rounds)  {peaks[-1][1] / 2**20:7.1f} MiB (80 rounds)   {restarts} restarts"
+            f"  {rows:>9,} rows {spent[-1]:9.2f} s   {peaks[-1][0] / 2**20:7.1f} MiB (16 rounds)  {peaks[-1][1] / 2**20:7.1f} MiB (80 rounds)   {ensemble.restarts} restarts"
         )
     slope = np.polyfit(np.log(numbers), np.log(spent), 1)[0]
     print(f"  slope of log time over log rows: {slope:.3f}")
@@ -94,38 +89,48 @@ def bench_rows(most: int) -> None:
         print(f"  {rounds} rounds: {fit[0]:.1f} bytes a row and {fit[1] / 2**20:.1f} MiB")
 
 
-def bench_trees() -> None:
+def bench_trees(report: Report, turns: int) -> None:
     data = made(1000)
     table, y = hb.Table(data, discrete=list(data)), data["y"]
     rng = np.random.default_rng(0)
-    start, errors = time.process_time(), []
-    for _ in range(10):
-        order = rng.permutation(1000)
-        for fold in range(3):
-            test = order[fold::3]
-            training = table.take(np.setdiff1d(order, test))
-            ensemble = hb.boost(training, "y", partial(nb_tree, max_depth=3), rounds=ROUNDS)
-            errors.append(np.mean(ensemble.predict(table.take(test).drop("y")) != y[test]))
-    spent = time.process_time() - start
-    print(f"ten three-fold cross-validations of {ROUNDS} trees of depth 3, 1000 x {COLUMNS}")
+
+    def cross_validate() -> list[float]:
+        errors = []
+        for _ in range(turns):
+            order = rng.permutation(1000)
+            for fold in range(3):
+                test = order[fold::3]
+                training = table.take(np.setdiff1d(order, test))
+                ensemble = hb.boost(training, "y", partial(nb_tree, max_depth=3), rounds=ROUNDS)
+                errors.append(float(np.mean(ensemble.predict(table.take(test).drop("y")) != y[test])))
+        return errors
+
+    spent, errors = seconds(cross_validate)
+    report.add("three-fold cross-validation of 100 naive Bayes trees", spent / turns)
+    print(f"{turns} three-fold cross-validations of {ROUNDS} trees of depth 3, 1000 x {COLUMNS}")
     print(f"  hybridbn                                                {spent:9.2f} s   error {np.mean(errors):.3f}")
     data = made(100_000)
     holes = {name: np.where(rng.random(len(own)) < 0.2, np.nan, own) for name, own in data.items() if name != "y"}
     table = hb.Table(holes | {"y": data["y"]}, discrete=list(data))
     network, rows = nb_tree(table, "y", max_depth=3), table.drop("y")
-    start = time.process_time()
-    network.posterior("y", rows)
-    first = time.process_time() - start
-    start = time.process_time()
-    hb.Ensemble([network], [1.0], "y").posterior(rows)
+    first, _ = seconds(lambda: network.posterior("y", rows))
+    second, _ = seconds(lambda: hb.Ensemble([network], [1.0], "y").posterior(rows))
+    report.add("predictions by a naive Bayes tree as a network, 100,000 rows", first)
+    report.add("predictions by a naive Bayes tree as a member, 100,000 rows", second)
     print(f"predictions by one of {len(network.variable('y leaf'))} leaves, 100,000 rows, 20 % missing")
-    print(
-        f"  as a network, as a member of an ensemble                {first:9.2f} s  {time.process_time() - start:9.2f} s"
-    )
+    print(f"  as a network, as a member of an ensemble                {first:9.2f} s  {second:9.2f} s")
+
+
+def main() -> None:
+    options_parser = parser(__doc__)
+    options_parser.add_argument("rows", type=int, nargs="?", default=2_000_000)
+    options = options_parser.parse_args()
+    with Report(options) as report:
+        report.run(bench_peer, 100_000 if options.ours else options.rows)
+        if not options.ours:
+            report.run(bench_rows, options.rows)
+        report.run(bench_trees, 1 if options.ours else 10)
 
 
 if __name__ == "__main__":
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
-    bench_peer(rows)
-    bench_rows(rows)
-    bench_trees()
+    main()

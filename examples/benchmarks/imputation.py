@@ -22,16 +22,15 @@ miceforest takes part where it is installed (with lightgbm below 4.7).
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import time
-import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from rows import Report, parser, seconds
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -268,16 +267,10 @@ def coverage(completed: list[pd.DataFrame], true: pd.DataFrame, mask: pd.DataFra
     return float(np.concatenate(inside).mean()) if inside else np.nan
 
 
-def timed(method: Method, frame: pd.DataFrame) -> tuple[float, pd.DataFrame]:
-    start = time.process_time()
-    completed = method(frame, 0)
-    return time.process_time() - start, completed
-
-
 # -- the runs -------------------------------------------------------------------------------------------------------
 
 
-def grid(full: bool, names: tuple[str, ...]) -> pd.DataFrame:
+def grid(report: Report, full: bool, names: tuple[str, ...]) -> None:
     cells = (
         [(m, r) for m in ("MCAR", "MAR", "MNAR") for r in (0.1, 0.3, 0.5)] if full else [("MCAR", 0.3), ("MAR", 0.3)]
     )
@@ -288,13 +281,14 @@ def grid(full: bool, names: tuple[str, ...]) -> pd.DataFrame:
         )
         for mechanism, rate in cells:
             mask = holes(true, mechanism, rate, 1)
+            times = {}
             for method in METHODS:
-                spent, completed = timed(METHODS[method], true.mask(mask))
+                times[method], completed = seconds(partial(METHODS[method], true.mask(mask), 0))
                 draws = [completed]
                 if method in SAMPLERS:
                     draws = draws_of(method, true.mask(mask), MANY if full or method != "miceforest" else FEW)
                 row: dict[str, Any] = {"table": name, "mechanism": mechanism, "rate": rate, "method": method}
-                row |= {**scores(draws[:FEW], true, mask), "covered": np.nan, "seconds": spent}
+                row |= {**scores(draws[:FEW], true, mask), "covered": np.nan, "seconds": times[method]}
                 if len(draws) == MANY:
                     row["covered"] = coverage(draws, true, mask)
                 rows.append(row)
@@ -303,7 +297,18 @@ def grid(full: bool, names: tuple[str, ...]) -> pd.DataFrame:
                 shown.round(3).to_string(index=False, header=mechanism == cells[0][0] and rate == cells[0][1]),
                 flush=True,
             )
-    return pd.DataFrame(rows)
+            if "hybridbn" in times:
+                report.add(f"{name}, {mechanism} {rate:.0%}", times["hybridbn"], times.get("iterative"))
+    summary(pd.DataFrame(rows))
+
+
+def bench_small(report: Report, names: tuple[str, ...]) -> None:
+    """Time what users of small tables wait for: one completed table, several, means."""
+    for name, true in tables(names):
+        frame = true.mask(holes(true, "MAR", 0.3, 1))
+        for what, options in (("draw", {}), ("5 draws", {"draws": 5}), ("mean", {"strategy": "mean"})):
+            ours, _ = seconds(partial(hb.impute, frame, random_state=0, **options))
+            report.show(f"{name}, {len(frame)} x {frame.shape[1]}, MAR 30 %, {what}", ours)
 
 
 def summary(found: pd.DataFrame) -> None:
@@ -318,26 +323,33 @@ def summary(found: pd.DataFrame) -> None:
     print(found.dropna(subset="covered").groupby(["mechanism", "method"])["covered"].mean().round(3).to_string())
 
 
-def times() -> None:
-    true = large()
+def times(report: Report, rows: int) -> None:
+    true = large(rows)
     mask = holes(true, "MCAR", 0.2, 1)
     print(f"\n{len(true)} rows, {true.shape[1]} columns, 20 % missing")
+    times = {}
     for method in METHODS:
         if method != "KNN":  # whose distances take minutes
-            spent, completed = timed(METHODS[method], true.mask(mask))
+            times[method], completed = seconds(partial(METHODS[method], true.mask(mask), 0))
             shown = "  ".join(f"{key} {value:.3f}" for key, value in scores([completed], true, mask).items())
-            print(f"{method:11} {spent:7.1f} s  {shown}", flush=True)
+            print(f"{method:11} {times[method]:7.1f} s  {shown}", flush=True)
+    if "hybridbn" in times:
+        report.add(f"{rows:,} x {true.shape[1]}, MCAR 20 %", times["hybridbn"], times.get("iterative"))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="all mechanisms and rates, intervals of every method")
-    parser.add_argument("--large", action="store_true", help="only the times on 10,000 rows")
-    parser.add_argument("--tables", nargs="+", default=TABLES[:6], help="names of files in ../shared/data")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"of {', '.join(METHODS)}")
-    options = parser.parse_args()
-    METHODS = {name: METHODS[name] for name in options.methods}
-    warnings.simplefilter("ignore")
-    if not options.large:
-        summary(grid(options.full, tuple(options.tables)))
-    times()
+    options_parser = parser(__doc__)
+    options_parser.add_argument(
+        "--full", action="store_true", help="all mechanisms and rates, intervals of every method"
+    )
+    options_parser.add_argument("--large", action="store_true", help="only the times on 10,000 rows")
+    options_parser.add_argument("--tables", nargs="+", default=TABLES[:6], help="names of files in ../shared/data")
+    options_parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"of {', '.join(METHODS)}")
+    options = options_parser.parse_args()
+    METHODS = {name: METHODS[name] for name in (["hybridbn"] if options.ours else options.methods)}
+    with Report(options) as result:
+        if options.ours:
+            result.run(bench_small, ("autompg", "cpu", "heart-statlog"))
+        elif not options.large:
+            result.run(grid, options.full, tuple(options.tables))
+        result.run(times, 2000 if options.ours else 10_000)

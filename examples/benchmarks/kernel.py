@@ -13,39 +13,34 @@ pairs of points, which is done for a few rows and scaled up.
 Times are seconds of the process; ratios are peer over hybridbn. Restrict BLAS to one thread for times of one core.
 """
 
+from __future__ import annotations
+
 import argparse
-import time
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from rows import Report, parser, seconds
 from scipy.special import logsumexp
-from sklearn.neighbors import KernelDensity
 
 import hybridbn as hb
 from hybridbn.fitting import KernelFitter
-from hybridbn.fitting.kernel_bandwidths import PAPER, search_constants
-from hybridbn.fitting.kernel_sums import leave_one_out
+
+Values = NDArray[np.float64]
 
 
-def seconds(action, repeat=1):
-    """Return the least time, and the result."""
-    times = []
-    for _ in range(repeat):
-        start = time.process_time()
-        result = action()
-        times.append(time.process_time() - start)
-    return min(times), result
-
-
-def sample(size, rng):
+def sample(size: int, rng: np.random.Generator) -> tuple[Values, Values]:
     y = rng.normal(size=size)
     return np.sin(2 * y) + 0.3 * rng.normal(size=size), y
 
 
-def peer_logs(points, widths, rows, grids, tolerance):
+def peer_logs(
+    density: Any, points: Values, widths: Values, rows: Values, grids: Values, tolerance: float
+) -> tuple[Values, Values]:
     """Return the logarithms of joint density and conditional by two of scikit-learn's densities, (grid, rows)."""
-    joint = KernelDensity(rtol=tolerance).fit(points / widths)
-    marginal = KernelDensity(rtol=tolerance).fit(points[:, 1:] / widths[1])
+    joint = density(rtol=tolerance).fit(points / widths)
+    marginal = density(rtol=tolerance).fit(points[:, 1:] / widths[1])
     places = np.stack([np.broadcast_to(rows, grids.shape), grids], axis=-1) / widths
     logs = joint.score_samples(places.reshape(-1, 2)).reshape(grids.shape)
     shared = np.ptp(grids, axis=1).max() == 0
@@ -54,7 +49,7 @@ def peer_logs(points, widths, rows, grids, tolerance):
     return logs, logs - below - np.log(widths[0])
 
 
-def direct_logs(points, widths, rows, grids):
+def direct_logs(points: Values, widths: Values, rows: Values, grids: Values) -> Values:
     """Return the logarithm of the conditional by direct sums."""
     logs = np.empty(grids.shape)
     for place in np.ndindex(logs.shape):
@@ -64,7 +59,7 @@ def direct_logs(points, widths, rows, grids):
     return logs - np.log(widths[0] * np.sqrt(2 * np.pi))
 
 
-def prediction(size, options, rng):
+def prediction(report: Report, size: int, options: argparse.Namespace, rng: np.random.Generator) -> None:
     x, y = sample(size, rng)
     widths = 0.6 / np.sqrt(size) * np.array([np.ptp(x), np.ptp(y)])
     points = np.column_stack([x, y])
@@ -79,16 +74,25 @@ def prediction(size, options, rng):
         grids = np.broadcast_to(axis.reshape(options.grid, -1), (options.grid, options.rows))[:, some]
         exact = direct_logs(points, widths, rows[some], grids)
         error = (np.abs(logs - exact) / np.maximum(1, np.abs(exact))).max()
-        print(f"{size:>8} {kind:<8}{ours:>9.3f}{error:>9.0e} |", end="")
+        print(f"{size:>8} {kind:<8}{ours:>9.3f}{error:>9.0e} |", end="" if not report.ours else "\n", flush=True)
+        name = f"prediction, {size} points, grid {kind}"
+        if report.ours:
+            report.add(name, ours, difference=error)
+            continue
+        from sklearn.neighbors import KernelDensity
+
         for tolerance in (0.0, 1e-6):
-            theirs, (joint, expected) = seconds(partial(peer_logs, points, widths, rows[some], grids, tolerance))
+            theirs, (joint, expected) = seconds(
+                partial(peer_logs, KernelDensity, points, widths, rows[some], grids, tolerance)
+            )
             theirs *= options.rows / options.peer_rows
             worst = np.abs(logs - expected)[joint > -12].max()
             print(f"{theirs:>9.2f}{theirs / ours:>8.0f}{worst:>9.0e} |", end="")
         print(flush=True)
+        report.add(name, ours, theirs, difference=error)
 
 
-def direct_entropy(points, widths, some):
+def direct_entropy(points: Values, widths: list[Values], some: NDArray[np.int_]) -> Values:
     """Return each chosen row's part of the cross-entropy for all pairs of bandwidths."""
     squares = [(points[some, j, None] - points[:, j]) ** 2 for j in (0, 1)]
     parts = np.empty((len(some), len(widths[0]), len(widths[1])))
@@ -100,7 +104,10 @@ def direct_entropy(points, widths, some):
     return -parts.mean(axis=0)
 
 
-def bandwidths(size, rng):
+def bandwidths(report: Report, size: int, rng: np.random.Generator) -> None:
+    from hybridbn.fitting.kernel_bandwidths import PAPER, search_constants
+    from hybridbn.fitting.kernel_sums import leave_one_out
+
     x, y = sample(size, rng)
     points = np.column_stack([(x - x.min()) / np.ptp(x), (y - y.min()) / np.ptp(y)])
     weights, widths = np.ones(size), [np.array(PAPER) / np.sqrt(size)] * 2
@@ -108,24 +115,29 @@ def bandwidths(size, rng):
     extended, chosen = seconds(partial(search_constants, points, weights, size))
     table = hb.Table({"x": x, "y": y})
     fit, _ = seconds(partial(KernelFitter().fit, table, table.variable("x"), (table.variable("y"),)))
+    report.add(f"bandwidths, {size} points, extended grid", extended)
+    report.add(f"bandwidths, {size} points, fit", fit)
+    print(f"{size:>8}{paper:>9.3f}{extended:>10.3f}{fit:>9.3f} |", end="")
+    if report.ours:
+        report.add(f"bandwidths, {size} points, paper's grid", paper)
+        return print(f"   c = {chosen[0]:.2f}, {chosen[1]:.2f}", flush=True)
     rows = size if size <= 2000 else 20
     direct, expected = seconds(partial(direct_entropy, points, widths, np.arange(rows)))
     direct *= size / rows
-    difference = f"{np.abs(entropy - expected).max():.0e}" if rows == size else "-"
-    print(
-        f"{size:>8}{paper:>9.3f}{extended:>10.3f}{fit:>9.3f} |{direct:>10.2f}{direct / paper:>8.0f}{difference:>9}",
-        end="",
-    )
-    print(f"   c = {chosen[0]:.2f}, {chosen[1]:.2f}", flush=True)
+    difference = np.abs(entropy - expected).max() if rows == size else None
+    report.add(f"bandwidths, {size} points, paper's grid", paper, direct, difference=difference)
+    print(f"{direct:>10.2f}{direct / paper:>8.0f}{'-' if difference is None else format(difference, '.0e'):>9}", end="")
+    return print(f"   c = {chosen[0]:.2f}, {chosen[1]:.2f}", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--points", type=int, nargs="+", default=[1000, 10000, 100000])
-    parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--grid", type=int, default=100)
-    parser.add_argument("--peer-rows", type=int, default=10)
-    options = parser.parse_args()
+def main() -> None:
+    options_parser = parser(__doc__)
+    options_parser.add_argument("--points", type=int, nargs="+")
+    options_parser.add_argument("--rows", type=int, default=1000)
+    options_parser.add_argument("--grid", type=int, default=100)
+    options_parser.add_argument("--peer-rows", type=int, default=10)
+    options = options_parser.parse_args()
+    sizes = options.points or ([1000, 10000] if options.ours else [1000, 10000, 100000])
     rng = np.random.default_rng(0)
     print(f"prediction: {options.rows} rows x {options.grid} nodes")
     print(
@@ -133,12 +145,13 @@ def main():
         end="",
     )
     print(f"{'ratio':>8}{'differ':>9} |")
-    for size in options.points:
-        prediction(size, options, rng)
-    print("\nbandwidths: leave-one-out cross-entropy, 5 x 5")
-    print(f"{'points':>8}{'paper':>9}{'extended':>10}{'fit':>9} |{'direct':>10}{'ratio':>8}{'differ':>9}")
-    for size in options.points:
-        bandwidths(size, rng)
+    with Report(options) as report:
+        for size in sizes:
+            report.run(prediction, size, options, rng)
+        print("\nbandwidths: leave-one-out cross-entropy, 5 x 5")
+        print(f"{'points':>8}{'paper':>9}{'extended':>10}{'fit':>9} |{'direct':>10}{'ratio':>8}{'differ':>9}")
+        for size in sizes:
+            report.run(bandwidths, size, rng)
 
 
 if __name__ == "__main__":

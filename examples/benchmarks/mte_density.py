@@ -15,17 +15,18 @@ Run ``python examples/benchmarks/mte_density.py [sizes ...] [--seeds 10]``.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rows import Report, parser
+from rows import seconds as take_seconds
 from scipy import stats
 from scipy.linalg import null_space
 from scipy.optimize import nnls
@@ -306,7 +307,7 @@ METHODS: dict[str, Callable[[Values], LogDensity]] = {
 
 
 class Measured(NamedTuple):
-    """Median divergences and times in seconds of some methods for one truth, and the most parameters of a learned MTE."""
+    """Median divergences and times in CPU-seconds of some methods for one truth, and the most parameters of a learned MTE."""
 
     divergences: dict[str, float]
     seconds: dict[str, float]
@@ -323,41 +324,46 @@ def measured(truth: Any, size: int, seeds: int, methods: Sequence[str] = tuple(M
         for name in methods:
             found, times = [], []
             for sample in samples:
-                start = time.perf_counter()
-                fit = METHODS[name](sample)
-                times.append(time.perf_counter() - start)
+                spent, fit = take_seconds(partial(METHODS[name], sample))
+                times.append(spent)
                 found.append(divergence(truth, fit))
             divergences[name], seconds[name] = float(np.median(found)), float(np.median(times))
     return Measured(divergences, seconds, max(parameters(sample) for sample in samples))
 
 
+def bench(report: Report, size: int, seeds: int) -> None:
+    methods = ["mte"] if report.ours else list(METHODS)
+    peers = methods[1:]
+    print(f"\nn = {size}: median divergence over {seeds} seeds, and the ratio to each of the others'")
+    heads = [*methods, *(f"mte/{name}" for name in peers), *(["mte/best"] if peers else []), "parameters"]
+    print(f"{'':>12}" + "".join(f"{head:>11}" for head in heads))
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for name, truth in TRUTHS.items():
+        found, seconds, most = measured(truth, size, seeds, methods)
+        ratios = [found["mte"] / found[peer] for peer in peers]
+        if peers:
+            ratios.append(found["mte"] / min(found["kde"], found["gmm"]))
+        print(
+            f"{name:>12}" + "".join(f"{found[method]:11.5f}" for method in methods)
+            + "".join(f"{ratio:11.3f}" for ratio in ratios) + f"{most:11d}",
+            flush=True,
+        )  # fmt: skip
+        for method, second in seconds.items():
+            times[method].append(second)
+    print(f"{'ms a fit':>12}" + "".join(f"{1e3 * np.median(times[method]):11.1f}" for method in methods), flush=True)
+    report.add(f"fit of eight densities, n = {size}", sum(times["mte"]), sum(times["gmm"]) if peers else None)
+
+
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", type=int, nargs="*", default=[50, 250, 1000, 10_000])
-    parser.add_argument("--seeds", type=int, default=10)
-    options = parser.parse_args()
+    options_parser = parser(__doc__)
+    options_parser.add_argument("sizes", type=int, nargs="*", default=[50, 250, 1000, 10_000])
+    options_parser.add_argument("--seeds", type=int)
+    options = options_parser.parse_args()
     mte(np.random.default_rng(0).normal(size=100))  # imports and first calls are not timed
-    peers = [name for name in METHODS if name != "mte"]
-    for size in options.sizes:
-        print(f"\nn = {size}: median divergence over {options.seeds} seeds, and the ratio to each of the others'")
-        heads = [*METHODS, *(f"mte/{name}" for name in peers), "mte/best", "parameters"]
-        print(f"{'':>12}" + "".join(f"{head:>11}" for head in heads))
-        times: dict[str, list[float]] = {name: [] for name in METHODS}
-        for name, truth in TRUTHS.items():
-            found, seconds, most = measured(truth, size, options.seeds)
-            ratios = [found["mte"] / found[peer] for peer in peers]
-            ratios.append(found["mte"] / min(found["kde"], found["gmm"]))
-            print(
-                f"{name:>12}" + "".join(f"{found[method]:11.5f}" for method in METHODS)
-                + "".join(f"{ratio:11.3f}" for ratio in ratios) + f"{most:11d}",
-                flush=True,
-            )  # fmt: skip
-            for method, second in seconds.items():
-                times[method].append(second)
-        print(
-            f"{'ms a fit':>12}" + "".join(f"{1e3 * np.median(times[method]):11.1f}" for method in METHODS), flush=True
-        )
+    with Report(options) as report:
+        for size in options.sizes:
+            report.run(bench, size, options.seeds or (1 if options.ours else 10))
 
 
 if __name__ == "__main__":

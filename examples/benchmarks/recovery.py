@@ -9,32 +9,20 @@ classes. Then clusters of mixed tables with holes, beside scikit-learn's mixture
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import time
-import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
+from rows import Report, parser, seconds, shipped
 
 import hybridbn as hb
 from hybridbn.structures import hill_climb, mixture
-from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.preparing import prepared_whole
 
 NETWORKS = ("asia", "sachs", "child", "insurance", "alarm", "win95pts")
 Arcs = set[tuple[str, str]]
-
-
-def shipped(name: str) -> hb.Network:
-    """Return a network that pgmpy ships."""
-    import pgmpy
-
-    return hb.read_network(Path(pgmpy.__file__).parent / "utils" / "example_models" / f"{name}.bif.gz")
 
 
 # -- measures -----------------------------------------------------------------------------------------------------------
@@ -80,6 +68,9 @@ def skeleton(arcs: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
 
 
 def bic(table: hb.Table, arcs: Arcs) -> float:
+    from hybridbn.structures.family_scores import FamilyScores
+    from hybridbn.structures.preparing import prepared_whole
+
     scores = FamilyScores(prepared_whole(table, "gaussian", None))
     return sum(scores(name, tuple(a for a, b in arcs if b == name)) for name in table.names)
 
@@ -116,30 +107,31 @@ def by_pgmpy(table: hb.Table) -> Callable[[], Arcs]:
     return learned
 
 
-def bench_recovery(name: str, rows: int, seed: int, with_pgmpy: bool) -> None:
-    network = shipped(name)
+def bench_recovery(report: Report, name: str, rows: int, seed: int, with_pgmpy: bool) -> None:
+    network = hb.read_network(shipped(name))
     frame = network.sample(rows, random_state=seed)
     table = hb.Table(frame, variables=[network.variable(column) for column in frame])
     true = set(network.edges)
-    jobs: dict[str, Callable[[], Arcs]] = {
-        "hybridbn": lambda: set(hill_climb(table).edges),
-        "pyAgrum": by_pyagrum(table),
-    }
+    jobs: dict[str, Callable[[], Arcs]] = {"hybridbn": lambda: set(hill_climb(table).edges)}
+    row = f"hill_climb, {name}, {rows:,} rows, seed {seed}"
+    if report.ours:
+        return report.show(row, seconds(jobs["hybridbn"])[0])
+    jobs["pyAgrum"] = by_pyagrum(table)
     if with_pgmpy:
         jobs["pgmpy"] = by_pgmpy(table)
+    times = {}
     print(
         f"{name}: {len(network)} nodes, {len(true)} arcs, {rows:,} rows, BIC of the true structure {bic(table, true):.0f}"
     )
     for who, job in jobs.items():
-        start = time.process_time()
-        found = job()
-        seconds = time.process_time() - start
+        times[who], found = seconds(job)
         common = len(skeleton(found) & skeleton(true))
         print(
-            f"  {who:9} {seconds:8.3f} s   BIC {bic(table, found):12.0f}   precision {common / max(len(found), 1):.2f}   "
+            f"  {who:9} {times[who]:8.3f} s   BIC {bic(table, found):12.0f}   precision {common / max(len(found), 1):.2f}   "
             f"recall {common / len(true):.2f}   distance {distance(found, true):3d}",
             flush=True,
         )
+    return report.add(row, times["hybridbn"], times["pyAgrum"])
 
 
 # -- clusters -----------------------------------------------------------------------------------------------------------
@@ -173,7 +165,7 @@ def indicators(data: dict[str, Any], numbers_only: bool) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def bench_clusters(rows: int = 10_000, groups: int = 5) -> None:
+def bench_clusters(report: Report, rows: int, groups: int = 5) -> None:
     from sklearn.metrics import adjusted_rand_score
     from sklearn.mixture import GaussianMixture
 
@@ -199,26 +191,26 @@ def bench_clusters(rows: int = 10_000, groups: int = 5) -> None:
         }
         print(f"clusters: {rows:,} x 20, {groups} groups {apart} apart, {missing:.0%} of the cells missing")
         for who, job in jobs.items():
-            start = time.process_time()
-            found, number = job()
-            seconds = time.process_time() - start
-            print(
-                f"  {who:34} {seconds:7.3f} s   {number} found   adjusted Rand {adjusted_rand_score(group, found):.3f}"
-            )
+            if report.ours and not who.startswith("hybridbn, 5"):
+                continue
+            spent, (found, number) = seconds(job)
+            if who.startswith("hybridbn"):
+                report.add(f"clusters, {rows:,} rows, {apart} apart, {missing:.0%} missing, {who[10:]}", spent)
+            print(f"  {who:34} {spent:7.3f} s   {number} found   adjusted Rand {adjusted_rand_score(group, found):.3f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--rows", type=int, default=5000)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--pgmpy", action="store_true", help="pgmpy's hill climbing too")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in options.networks:
-        for seed in range(options.seeds):
-            bench_recovery(name, options.rows, seed, options.pgmpy)
-    bench_clusters()
+    options_parser = parser(__doc__)
+    options_parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    options_parser.add_argument("--rows", type=int, default=5000)
+    options_parser.add_argument("--seeds", type=int, default=1)
+    options_parser.add_argument("--pgmpy", action="store_true", help="pgmpy's hill climbing too")
+    options = options_parser.parse_args()
+    with Report(options) as report:
+        for name in options.networks:
+            for seed in range(options.seeds):
+                report.run(bench_recovery, name, options.rows, seed, options.pgmpy)
+        report.run(bench_clusters, 2000 if options.ours else 10_000)
 
 
 if __name__ == "__main__":
