@@ -106,7 +106,9 @@ def _arff() -> bytes:
     head = f"% a comment\n@relation 'r s'\n@attribute id {{{names}}}\n@attribute x numeric\n@attribute k integer\n"
     head += "@attribute c {'a, b','it\\'s'}\n@ATTRIBUTE b {no,yes}\n@attribute code {1,2,3}\n@data\n"
     cells = frame().replace({"a, b": "'a, b'", "it's": "'it\\'s'"}).astype(object)
-    return (head + "".join(",".join("?" if pd.isna(v) else str(v) for v in row) + "\n" for row in cells.values)).encode()
+    return (
+        head + "".join(",".join("?" if pd.isna(v) else str(v) for v in row) + "\n" for row in cells.values)
+    ).encode()
 
 
 def text(**options: Any) -> bytes:
@@ -135,14 +137,14 @@ ODD = b'x,"c, d",n\r\n1.50,"a ""q""",007\r\n,b,010\r\n\r\n3e0,"b\r\nb",\r\n-0.0,
 GOOD = ("x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))).encode()
 SIGNS = "größe;art\n1.5;ä\n-99;ö\n2.5;\n3.5;ö\n"
 DBC = (
-    "data-base d {\nnumber-of-cases = 3;\nnode x(finite-states) {\nkind-of-node = chance;\ntype-of-variable = finite-states;\n"
-    'num-states = 2;\nstates = ("a" "b");\n}\nrelation {\nmemory = true;\ncases = (\n[a]\n[?]\n[b]\n);\n}\n}\n'
-).encode()
+    b"data-base d {\nnumber-of-cases = 3;\nnode x(finite-states) {\nkind-of-node = chance;\ntype-of-variable = finite-states;\n"
+    b'num-states = 2;\nstates = ("a" "b");\n}\nrelation {\nmemory = true;\ncases = (\n[a]\n[?]\n[b]\n);\n}\n}\n'
+)
 BIF = (
-    "network n { }\nvariable c { type discrete [ 2 ] { yes, no }; }\nvariable d { type discrete [ 3 ] { u, v, w }; }\n"
-    "probability ( c ) { table 0.25, 0.75; }\n"
-    "probability ( d | c ) { (yes) 0.1, 0.2, 0.7; (no) 0.5, 0.25, 0.25; }\n"
-).encode()
+    b"network n { }\nvariable c { type discrete [ 2 ] { yes, no }; }\nvariable d { type discrete [ 3 ] { u, v, w }; }\n"
+    b"probability ( c ) { table 0.25, 0.75; }\n"
+    b"probability ( d | c ) { (yes) 0.1, 0.2, 0.7; (no) 0.5, 0.25, 0.25; }\n"
+)
 
 
 # -- the corpus -----------------------------------------------------------------------------------------------------------
@@ -159,7 +161,9 @@ def table_cases() -> Iterator[Case]:
         goal = "sqlite:///out.db?table=out" if end == "sqlite" else f"out.{end}"
         if start == end or "csv" in (start, end) or (start, end) in (("parquet", "sqlite"), ("jsonl", "arff")):
             yield impute(f"impute {start} to {end}", data, "--discrete", "code", source=source, goal=goal)
-        yield Case(f"convert {start} to {end}", (("convert", source, goal, "--discrete", "code"),), {_file(source): data})
+        yield Case(
+            f"convert {start} to {end}", (("convert", source, goal, "--discrete", "code"),), {_file(source): data}
+        )
     yield impute("dbc", DBC, source="t.dbc")
     yield impute("dbc out", DBC, source="t.dbc", goal="out.dbc")
     yield Case("convert dbc", (("convert", "t.dbc", "out.csv"),), {"t.dbc": DBC})
@@ -227,7 +231,9 @@ def option_cases() -> Iterator[Case]:
         yield impute(options, data, "--discrete", "code", *options.split())
     yield impute("heart", HEART.read_bytes())
     model = (("impute", "t.csv", "a.csv", "--save-model", "m.hbn"), ("impute", "t.csv", "b.csv", "--model", "m.hbn"))
-    yield Case("a model again", (*model, ("impute", "t.csv", "c.csv", "--model", "m.hbn", "--draws", "2")), {"t.csv": data})
+    yield Case(
+        "a model again", (*model, ("impute", "t.csv", "c.csv", "--model", "m.hbn", "--draws", "2")), {"t.csv": data}
+    )
     other = {"t.csv": GOOD, "u.csv": b"x,c,k\n1,zz,3\n,a,4\n", "v.csv": b"x,c,k,new\n1,a,1,2\n2,b,2,\n"}
     learned = ("impute", "t.csv", "out.csv", "--save-model", "m.hbn")
     for name, options in {"u": (), "v": (), "u ": ("--unknown", "missing")}.items():
@@ -293,7 +299,16 @@ def bad_cases() -> Iterator[Case]:
     for source in ("nowhere.csv", ".", "https://example.org/t.csv", "sqlite:///t.db?table=u", "sqlite:///n.db?table=u"):
         both = (("impute", source, "out.csv"), ("convert", source, "out.csv"))
         yield Case(f"source {source}", both, {"t.db": table_files()["sqlite"][1]})
-    for arguments in ("", "--version", "--help", "impute --help", "convert --help", "impute", "nonsense", "convert a.csv"):
+    for arguments in (
+        "",
+        "--version",
+        "--help",
+        "impute --help",
+        "convert --help",
+        "impute",
+        "nonsense",
+        "convert a.csv",
+    ):
         yield Case(f"hybridbn {arguments}", (tuple(arguments.split()),), {})
 
 
@@ -303,7 +318,19 @@ def network_cases() -> Iterator[Case]:
     for suffix in dict.fromkeys(suffixes):
         back = (("convert", "n.bif", f"m.{suffix}"), ("convert", f"m.{suffix}", "back.hbn"), ("convert", f"m.{suffix}", "back.xdsl"))  # fmt: skip
         yield Case(f"bif to {suffix}", back, {"n.bif": BIF})
-    learned = ("impute", "t.csv", "out.csv", "--save-model", "m.hbn", "--structure", "tan", "--target", "c", "--rounds", "1")
+    learned = (
+        "impute",
+        "t.csv",
+        "out.csv",
+        "--save-model",
+        "m.hbn",
+        "--structure",
+        "tan",
+        "--target",
+        "c",
+        "--rounds",
+        "1",
+    )
     for potentials in ("gaussian", "mte"):
         first = (*learned, "--potentials", potentials)
         for suffix in ("bif", "xdsl", "elv", "net", "hbn.gz"):
@@ -382,7 +409,10 @@ def run_command(arguments: Sequence[str], folder: Path, standard_input: bytes) -
         sys.stdout.flush()
         sys.stderr.flush()
     said = {name: (folder.parent / name).read_bytes() for name in ("out", "err")}
-    return {"code": code, **{name: _shown(data.replace(os.fsencode(folder), b"<folder>")) for name, data in said.items()}}
+    return {
+        "code": code,
+        **{name: _shown(data.replace(os.fsencode(folder), b"<folder>")) for name, data in said.items()},
+    }
 
 
 def run_until_killed(arguments: Sequence[str], folder: Path) -> int:
