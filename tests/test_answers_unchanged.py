@@ -308,10 +308,11 @@ def record_samples() -> Any:
                 continue
             rng = np.random.default_rng(seed)
             evidence = evidence_of(values_of(specs, network, rng), network, rng, "holes")
+            table = _table(network, specs, rng, 3)
             answers[name] = {
                 "prior": attempt(lambda n=network: n.sample(6, random_state=1).to_dict("list")),
                 "posterior": attempt(lambda n=network, e=evidence: n.sample(4, 2, e).to_dict("list")),
-                "rows": attempt(lambda n=network, t=_table(network, specs, rng, 3): n.sample(2, 3, t).to_dict()),
+                "rows": attempt(lambda n=network, t=table: n.sample(2, 3, t).to_dict()),
                 "one": attempt(lambda n=network, e=evidence: n.posterior(list(n)[-1], e).sample(5, random_state=4)),
             }
     return answers
