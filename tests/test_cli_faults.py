@@ -93,7 +93,9 @@ def killed_after(parts: int, *arguments: str, folder: str) -> int:
 
 
 @posix
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "sqlite"])
+@pytest.mark.parametrize(
+    "suffix", ["csv", *(pytest.param(suffix, marks=pytest.mark.slow) for suffix in ("parquet", "sqlite"))]
+)
 def test_killed_and_resumed_the_result_is_the_same_bytes(suffix: str) -> None:
     goal, again, folder = f"out.{suffix}", f"again.{suffix}", f"out.{suffix}.parts"
     if suffix == "sqlite":
@@ -271,7 +273,10 @@ def test_two_writers_at_once_make_one_whole_file() -> None:
 
 
 @posix
-@pytest.mark.parametrize("goal", ["out.csv", "out.parquet", "sqlite:///out.db?table=t"])
+@pytest.mark.parametrize(
+    "goal",
+    ["out.csv", *(pytest.param(goal, marks=pytest.mark.slow) for goal in ("out.parquet", "sqlite:///out.db?table=t"))],
+)
 def test_full_disk_leaves_nothing(goal: str) -> None:
     import resource
 

@@ -44,7 +44,7 @@ def _samples(rng, n, d):
     yield "offset", 1e15 + np.round(rng.normal(size=(n, d)) * 100)
 
 
-@pytest.mark.parametrize("n", [2, 5, 150, 500])
+@pytest.mark.parametrize("n", [2, 5, 150, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_cross_entropy_is_that_of_all_pairs(n, d, weighted):
@@ -195,7 +195,7 @@ def _all_ways(monkeypatch, potential, axes):
         assert error.max(initial=0.0) < 1e-11
 
 
-@pytest.mark.parametrize("n", [1, 2, 30, 1500])
+@pytest.mark.parametrize("n", [1, 2, 30, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("shift", "scale"), [(0, 1), (1e6, 1), (-1e6, 1), (0, 1e-200), (0, 1e200)])
 def test_places_matrices_and_tables_give_the_same(monkeypatch, n, shift, scale):
     rng = np.random.default_rng(n)

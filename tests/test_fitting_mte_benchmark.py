@@ -29,7 +29,9 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name", [*list(OTHERS)[:3], *(pytest.param(name, marks=pytest.mark.slow) for name in list(OTHERS)[3:])]
+)
 def test_densities_that_were_not_tuned_for(benchmark, name):
     truth, bound = OTHERS[name]
     found = benchmark.measured(truth, 1000, 3, ("mte", "kde"))
@@ -50,6 +52,7 @@ def check_bounds(benchmark, size, seeds):
     assert won >= 5
 
 
+@pytest.mark.slow
 def test_the_benchmark_in_short(benchmark):
     check_bounds(benchmark, 1000, 1)
 

@@ -189,6 +189,7 @@ def test_map_of_one_number_is_its_mode(name, evidence):
     assert found == pytest.approx(exact.x, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_small_hybrid_networks():
     """No completion on a fine grid, and none that an optimizer finds, is more probable than the one returned."""
     checked = 0

@@ -152,7 +152,7 @@ def test_a_network_costs_no_more_than_its_nodes() -> None:
 
 
 def test_a_long_chain_meets_no_recursion_limit() -> None:
-    count = 100_000
+    count = 20_000
     nodes = [Continuous(f"x{i}") for i in range(count)]
     chain = [LinearGaussian(nodes[0], intercept=0.0, coefficients=[], variance=1.0)]
     chain += [
@@ -162,7 +162,7 @@ def test_a_long_chain_meets_no_recursion_limit() -> None:
     net = Network(reversed(chain))
     net.check()
     assert net.potentials[0].child.name == "x0"
-    assert net.d_separated("x0", "x99999", given="x5")
+    assert net.d_separated("x0", f"x{count - 1}", given="x5")
     assert len(net.copy()) == count
     closing = LinearGaussian(nodes[0], parents=nodes[-1:], intercept=0.0, coefficients=[1.0], variance=1.0)
     with pytest.raises(NetworkError, match=r"'x0' -> 'x1' .* -> 'x0'$"):

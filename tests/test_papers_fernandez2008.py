@@ -35,6 +35,7 @@ def _folder(path):
     return path
 
 
+@pytest.mark.slow
 def test_the_study_runs_on_any_folder(modules, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     fernandez2008, studies = modules["fernandez2008"], modules["studies"]

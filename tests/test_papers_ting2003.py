@@ -32,6 +32,7 @@ def _folder(path):
     return path
 
 
+@pytest.mark.slow
 def test_the_study_runs_on_any_folder_and_goes_on(modules, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     ting2003 = modules["ting2003"]

@@ -89,6 +89,7 @@ def test_mixed_networks(seed):
     assert -0.01 < apart < 0.03
 
 
+@pytest.mark.slow
 def test_holes_cost_little_with_structural_em():
     network = mixed_network(0)
     whole = sampled(network, 1500, 5)
