@@ -37,7 +37,7 @@ _HOMES = {
         "Potential",
         "Softmax",
     ),
-    "hybridbn.table": ("Table",),
+    "hybridbn.tables": ("Table",),
     "hybridbn.variables": ("Continuous", "Discrete"),
 }
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}

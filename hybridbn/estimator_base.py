@@ -28,7 +28,7 @@ from hybridbn.fitting.network import fit
 from hybridbn.network import Network
 from hybridbn.structures.automatic import automatic
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Build", "HybridEstimator", "structure"]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from hybridbn.columns import state_kind
 from hybridbn.errors import TableError
 from hybridbn.estimator_streaming import is_constant
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import state_kind
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [

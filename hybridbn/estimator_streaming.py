@@ -14,7 +14,7 @@ from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistic
 from hybridbn.network import Network
 from hybridbn.structures.parameters import counted
 from hybridbn.structures.preparing import Prepared
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Variable
 
 __all__ = ["Stream", "is_constant"]

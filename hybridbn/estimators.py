@@ -25,7 +25,7 @@ from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.automatic import automatic
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["HybridClassifier", "HybridRegressor"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.network import Network
 from hybridbn.potentials.base import frozen
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 __all__ = ["Evidence", "EvidenceReader", "Finding", "Interval"]

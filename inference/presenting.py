@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Variable
 
 __all__ = ["frame_of", "presented"]

@@ -20,7 +20,7 @@ from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, dealt, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Candidate", "automatic"]

@@ -16,7 +16,7 @@ from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, mixed, spread_
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.selective import Loss, dealt, misclassification, squared_error
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["best_cluster", "class_clusters"]

@@ -15,7 +15,7 @@ from hybridbn.structures.arc_search import Limits, acyclic, arcs_of, climbed, gr
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, prepared_whole
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
 __all__ = ["hill_climb"]

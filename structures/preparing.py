@@ -13,7 +13,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.potentials.base import Potential
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["Prepared", "checked_threshold", "prepared", "prepared_whole"]

@@ -17,7 +17,7 @@ from hybridbn.network import Network
 from hybridbn.structures.dependence import Dependence, varies
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, prepared
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 __all__ = ["Loss", "dealt", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.columns import Cells
 from hybridbn.commands.profile import ColumnProfile
 from hybridbn.learning.imputation_rounding import decimals_of, grid_ends
+from hybridbn.tables.columns import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 

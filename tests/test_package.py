@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     {"errors"},
     {"variables"},
-    {"columns", "frames", "assembly", "intake", "table_output", "table", "potentials"},
+    {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_html", "network_queries"},
     {"inference"},
     {"learning"},
@@ -40,8 +40,7 @@ CONVENIENT = {
     "hybridbn.fitting.network",
     "hybridbn.network",
     "hybridbn.network_queries",
-    "hybridbn.table",
-    "hybridbn.table_output",
+    "hybridbn.tables.table",
     "hybridbn.learning.ensemble",
 }
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hybridbn.errors import TableError
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete
 
 
@@ -363,8 +363,6 @@ class TestWeights:
 
 
 def test_no_frame_library_is_imported_for_plain_data() -> None:
-    code = (
-        "import sys, hybridbn.table; print([m for m in ('polars', 'pyarrow', 'pandas', 'sklearn') if m in sys.modules])"
-    )
+    code = "import sys, hybridbn.tables; print([m for m in ('polars', 'pyarrow', 'pandas', 'sklearn') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,7 +18,7 @@ import pytest
 
 from hybridbn.errors import TableError
 from hybridbn.formats.tables import read_table
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 

@@ -21,7 +21,7 @@ from pyarrow import feather, parquet
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats import tables
 from hybridbn.formats.tables import read_table
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable
 
 FORMATS = ["csv", "tsv", "csv.gz", "arff", "parquet", "feather", "jsonl", "sqlite"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.tables import read_table
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).resolve().parents[2] / "shared"))

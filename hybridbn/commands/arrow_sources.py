@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hybridbn.columns import Cells
 from hybridbn.commands.sources import Kinds, located
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats import columnar
 from hybridbn.formats.reading import Wanted
+from hybridbn.tables.columns import Cells
 
 __all__ = ["ArrowBlock", "ArrowSource"]
 

@@ -26,7 +26,7 @@ from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.learning.imputation_learning import Settings
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 __all__ = ["complete"]
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hybridbn.columns import Cells
 from hybridbn.commands.records import Piece, lines
 from hybridbn.commands.row_files import decoded, encoded, kind_of
 from hybridbn.commands.sources import Kinds, located
@@ -16,6 +15,7 @@ from hybridbn.commands.text_sources import TextBlock, TextSource
 from hybridbn.formats.jsonlines import typed_objects
 from hybridbn.formats.reading import Wanted
 from hybridbn.formats.relations import Declared, as_truths, database_of, refuse_binary
+from hybridbn.tables.columns import Cells
 
 __all__ = ["DatabaseBlock", "DatabaseSource"]
 

@@ -22,7 +22,7 @@ from hybridbn.learning.imputation_learning import Fitted, Settings, fit_imputati
 from hybridbn.learning.imputation_model import Model, rows_of
 from hybridbn.learning.imputation_notes import columns_noted, has_note
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, shorten
 
 __all__ = ["Filling", "Fills", "given", "learn", "of_networks", "wishes_of"]

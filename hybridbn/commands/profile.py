@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import Cells, state_kind
 from hybridbn.commands.sources import Block, Kinds, Source
 from hybridbn.errors import TableError
 from hybridbn.formats.reading import Wish, relocated, typed
 from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells, state_kind
 from hybridbn.variables import shorten
 
 __all__ = ["ColumnProfile", "Profile", "profiled"]

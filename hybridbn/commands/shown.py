@@ -11,7 +11,7 @@ import numpy as np
 from hybridbn.commands.filling import Filling
 from hybridbn.commands.profile import Profile
 from hybridbn.commands.sources import Source
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 __all__ = ["preview"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from hybridbn.columns import Cells
 from hybridbn.errors import TableError
+from hybridbn.tables.columns import Cells
 
 __all__ = ["Block", "Kinds", "Source", "located", "shifted"]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import Cells
 from hybridbn.commands.filling import Fills
 from hybridbn.commands.profile import ColumnProfile, Profile
+from hybridbn.tables.columns import Cells
 
 __all__ = ["Tally", "bins_of", "counted", "joined"]
 

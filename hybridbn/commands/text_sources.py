@@ -14,13 +14,13 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from hybridbn.columns import Cells
 from hybridbn.commands.records import Piece, Split, delimited_records, lines, pieces
 from hybridbn.commands.sources import Kinds, Marks, located
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats import arff, delimited, jsonlines
 from hybridbn.formats.reading import Read, Wanted, relocated
 from hybridbn.formats.scanning import Scanner, checked_bytes
+from hybridbn.tables.columns import Cells
 
 __all__ = ["ArffSource", "DelimitedSource", "JsonSource", "TextBlock", "TextSource"]
 

@@ -17,7 +17,7 @@ from hybridbn.potentials.base import Potential, checked_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.table import Table
+    from hybridbn.tables import Table
 
 __all__ = ["Fitter", "Observed", "Statistics", "observed"]
 

@@ -16,7 +16,7 @@ from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.table import Table
+    from hybridbn.tables import Table
 
 __all__ = ["Potentials", "Role", "fitter_of", "roles"]
 

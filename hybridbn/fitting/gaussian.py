@@ -16,7 +16,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Codes, Continuous, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.table import Table
+    from hybridbn.tables import Table
 
 __all__ = ["GaussianFitter", "GaussianStatistics"]
 

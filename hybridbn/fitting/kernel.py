@@ -19,7 +19,7 @@ from hybridbn.potentials.kernel import Kernel
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.table import Table
+    from hybridbn.tables import Table
 
 __all__ = ["KernelFitter", "KernelStatistics", "negligible"]
 

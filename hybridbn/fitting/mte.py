@@ -19,7 +19,7 @@ from hybridbn.fitting.mte_trees import Cell, class_judges, cuts_of, grown, value
 from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte_terms import Terms
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["MTEFitter", "MTEStatistics"]

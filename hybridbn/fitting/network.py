@@ -13,7 +13,7 @@ from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.network_check import cycles
 from hybridbn.potentials.base import Potential
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Variable, shorten
 
 __all__ = ["fit"]

@@ -19,7 +19,7 @@ from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.table import Table
+    from hybridbn.tables import Table
 
 __all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
 

@@ -17,7 +17,7 @@ from hybridbn.formats.columnar import arrow_read
 from hybridbn.formats.database import Address, address_of, refuse_statements
 from hybridbn.formats.reading import Read, Wanted
 from hybridbn.formats.relations import NotWritten, OutputExists, Relation
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 __all__ = ["ingest", "opened", "read", "refuse_present", "spool", "write"]
 

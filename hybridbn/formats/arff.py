@@ -17,11 +17,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import Cells, Source, coded_cells, labels, numbers
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.jsonlines import cell_values
 from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells, Source, coded_cells, labels, numbers
 from hybridbn.variables import shorten
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from hybridbn.columns import Cells, Source, coded_cells, recoded
 from hybridbn.errors import FormatError, NetworkError, TableError
 from hybridbn.formats.reading import Read, Wanted
-from hybridbn.frames import arrow_labels, cells_of
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells, Source, coded_cells, recoded
+from hybridbn.tables.frames import arrow_labels, cells_of
 from hybridbn.variables import Discrete
 
 __all__ = ["PARQUET", "arrow_read", "cells_in", "index_columns", "needed_pyarrow", "noted_columns", "read", "write"]

@@ -28,7 +28,7 @@ from hybridbn.formats.relations import (
     no_table,
     write_rows,
 )
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 __all__ = [
     "Address",

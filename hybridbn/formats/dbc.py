@@ -10,14 +10,14 @@ from typing import IO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import Cells, Source, labels, numbers
 from hybridbn.errors import FormatError
 from hybridbn.formats.elvira import discrete_of
 from hybridbn.formats.elvira_text import Node, parse_head, unquoted
 from hybridbn.formats.reading import Read, Wanted
 from hybridbn.formats.text import NUMBER, decoded
 from hybridbn.formats.text import Source as Text
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells, Source, labels, numbers
 from hybridbn.variables import shorten
 
 __all__ = ["read", "write"]

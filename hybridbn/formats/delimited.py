@@ -13,13 +13,13 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.assembly import plain, raw_values
-from hybridbn.columns import EXACT_INTEGERS, Cells, Source
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.formats.scanning import Scanner, checked_bytes, coded_columns
-from hybridbn.frames import arrow_codes, cells_of
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source
+from hybridbn.tables.frames import arrow_codes, cells_of
+from hybridbn.tables.output import plain, raw_values
 from hybridbn.variables import shorten
 
 __all__ = ["MISSING", "checked_delimiter", "other_delimiter", "point_for_comma", "quoted_cell", "read", "write"]

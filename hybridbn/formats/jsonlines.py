@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import IO, Any
 
-from hybridbn.assembly import raw_values
-from hybridbn.columns import Cells, Source, numbers, objects
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.reading import Read, Wanted, relocated
-from hybridbn.frames import cells_of
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells, Source, numbers, objects
+from hybridbn.tables.frames import cells_of
+from hybridbn.tables.output import raw_values
 from hybridbn.variables import shorten
 
 __all__ = ["cell_values", "gather", "no_constant", "read", "typed_objects", "write"]

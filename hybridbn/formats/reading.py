@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import EXACT_INTEGERS, Cells, Source, labels, numbers, objects
 from hybridbn.errors import TableError
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source, labels, numbers, objects
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = ["NUMBER", "Read", "Wanted", "relocated", "typed"]

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
-from hybridbn.columns import Cells
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.jsonlines import cell_values, typed_objects
 from hybridbn.formats.reading import Read, Wanted
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells
 from hybridbn.variables import shorten
 
 __all__ = [

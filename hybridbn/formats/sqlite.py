@@ -25,7 +25,7 @@ from hybridbn.formats.relations import (
     no_table,
     write_rows,
 )
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 __all__ = ["Address", "address_of", "creating", "opened", "read", "refuse_present", "write"]
 

@@ -39,7 +39,7 @@ from hybridbn.formats.atomic import NameTaken, replacing
 from hybridbn.formats.packing import is_packed, unpacked
 from hybridbn.formats.reading import Read, Wanted
 from hybridbn.formats.relations import OutputExists, database_of
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
 __all__ = ["SUFFIXES", "WEB", "OutputExists", "read_table", "shown_place", "write_table"]

@@ -16,7 +16,7 @@ from hybridbn.learning.augmentation_build import learner_of, marginals, read_for
 from hybridbn.learning.augmentation_fill import Holes, log_likelihood
 from hybridbn.learning.augmentation_history import History, Step
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = ["Augmented", "augment"]

@@ -15,7 +15,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials, roles
 from hybridbn.fitting.network import fit
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable
 
 __all__ = ["Learner", "learner_of", "marginals", "read_for"]

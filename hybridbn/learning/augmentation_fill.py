@@ -18,7 +18,7 @@ from hybridbn.inference.queries import Options, impossible_evidence, posterior_o
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
 __all__ = ["Holes", "ObservedNumbers", "log_likelihood"]

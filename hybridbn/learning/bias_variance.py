@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.learning.jobs import checked_jobs, in_processes
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
 
 __all__ = ["BiasVariance", "bias_variance"]

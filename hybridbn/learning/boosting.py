@@ -33,7 +33,7 @@ from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.ensemble_scores import Asked, scores
 from hybridbn.learning.jobs import checked_jobs
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, shorten
 
 __all__ = ["boost"]

@@ -26,7 +26,7 @@ from hybridbn.learning.em_statistics import expectations
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["Learned", "expectation_maximization"]

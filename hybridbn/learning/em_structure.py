@@ -20,7 +20,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.potentials.softmax import Softmax
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["Structured", "free_parameters", "structural_em"]

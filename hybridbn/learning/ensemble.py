@@ -20,7 +20,7 @@ from hybridbn.learning.members import Members
 from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
 from hybridbn.network import Network
 from hybridbn.potentials.base import frozen
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Ensemble"]

@@ -15,7 +15,7 @@ from hybridbn.inference.queries import Options, posterior
 from hybridbn.inference.star_mixtures import star_mixture_of
 from hybridbn.learning.stars import star_of
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Values, Variable
 
 __all__ = ["Asked", "scores", "softmax"]

@@ -13,7 +13,7 @@ import numpy as np
 from hybridbn.errors import TableError
 from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of, grid_ends
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable, shorten
 
 __all__ = [

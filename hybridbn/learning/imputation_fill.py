@@ -23,7 +23,7 @@ from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.learning.imputation_keys import Keys, Levels, levels_of
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Cells", "Filler"]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.frames import Frame, opened
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.frames import Frame, opened
 from hybridbn.variables import Discrete, Values, Variable, shorten
 
 __all__ = ["Original", "holes_of"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Keys", "Levels", "given_keys", "levels_of", "row_keys", "seed_of", "uniforms"]

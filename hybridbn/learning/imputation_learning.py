@@ -23,7 +23,7 @@ from hybridbn.learning.imputation_notes import has_note
 from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe
 from hybridbn.learning.imputation_structure import best_target
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
 __all__ = ["Fitted", "Settings", "fit_imputation", "use_network"]

@@ -12,7 +12,6 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import state_kind
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import (
@@ -30,7 +29,8 @@ from hybridbn.learning.imputation_keys import Keys, uniforms
 from hybridbn.learning.imputation_notes import noted, read_note
 from hybridbn.learning.imputation_rounding import grid_ends, rounded
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
+from hybridbn.tables.columns import state_kind
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Fills", "Model", "Rows", "model_of_network", "refuse_strays", "rows_of"]

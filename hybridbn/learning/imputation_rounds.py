@@ -28,7 +28,7 @@ from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
-from hybridbn.table import Table
+from hybridbn.tables import Table
 
 __all__ = ["Built", "Chain", "Default", "Recipe"]
 

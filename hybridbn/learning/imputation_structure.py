@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hybridbn.fitting.counts import joint_counts
-from hybridbn.table import Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["best_target", "conditional_gaussian_arcs"]

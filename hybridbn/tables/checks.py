@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.assembly import raw_of
-from hybridbn.columns import Cells, Column, Kind, Source, coded_cells, frozen_array, look_alikes, recoded, state_kind
 from hybridbn.errors import TableError
-from hybridbn.frames import cells_of, series_kind
+from hybridbn.tables.columns import (
+    Cells,
+    Column,
+    Kind,
+    Source,
+    coded_cells,
+    frozen_array,
+    look_alikes,
+    recoded,
+    state_kind,
+)
+from hybridbn.tables.frames import cells_of, series_kind
+from hybridbn.tables.output import raw_of
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [

@@ -12,7 +12,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import (
+from hybridbn.errors import TableError
+from hybridbn.tables.columns import (
     Cells,
     Kind,
     coded_cells,
@@ -24,7 +25,6 @@ from hybridbn.columns import (
     objects,
     remedy,
 )
-from hybridbn.errors import TableError
 from hybridbn.variables import shorten
 
 __all__ = ["Frame", "arrow_codes", "arrow_labels", "cells_of", "opened", "series_kind"]

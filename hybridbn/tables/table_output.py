@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.assembly import arrow_column, numpy_column, pandas_column, polars_column
-from hybridbn.columns import Column
-from hybridbn.frames import Frame
-from hybridbn.intake import Unread
+from hybridbn.tables.checks import Unread
+from hybridbn.tables.columns import Column
+from hybridbn.tables.frames import Frame
+from hybridbn.tables.output import arrow_column, numpy_column, pandas_column, polars_column
 from hybridbn.variables import shorten
 
 __all__ = ["TableOutput"]
@@ -74,7 +74,7 @@ class TableOutput:
 
         Examples
         --------
-        >>> from hybridbn.table import Table
+        >>> from hybridbn.tables import Table
         >>> Table({"c": ["a", None], "k": [2, 1]}).to_dict()
         {'c': array(['a', None], dtype=object), 'k': array([2, 1], dtype=object)}
         """

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.columns import EXACT_INTEGERS, Cells, Column, Source, objects
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Column, Source, objects
 
 __all__ = ["Plain", "arrow_column", "numpy_column", "pandas_column", "plain", "polars_column", "raw_values"]
 

@@ -1,0 +1,426 @@
+"""`Table`: typed columns with holes, row weights, and arrays that a computation can use as they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.checks import (
+    Unread,
+    checked_kinds,
+    checked_states,
+    checked_variables,
+    checked_weights,
+    outdated_source,
+    read_column,
+    row_type,
+    warn_of_look_alikes,
+)
+from hybridbn.tables.columns import Cells, Column, Source, frozen_array, recoded
+from hybridbn.tables.frames import Frame, opened, series_kind
+from hybridbn.tables.output import raw_of, raw_values
+from hybridbn.tables.table_output import TableOutput
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+
+__all__ = ["Table"]
+
+Unknown = Literal["error", "missing"]
+
+
+class Table(TableOutput):
+    """An immutable table of discrete and continuous columns with missing cells.
+
+    Text, categories and truth values are discrete, numbers are continuous, whatever the number of distinct values;
+    `discrete` and `continuous` say otherwise by name.
+
+    Parameters
+    ----------
+    data : DataFrame, pyarrow table, mapping of arrays, list of records, structured array or Table
+        Frames of pandas, polars and pyarrow (and anything else with an Arrow stream, where pyarrow is installed).
+    discrete, continuous : str or iterable of str
+        Columns whose type does not say what they are, such as integer codes for categories.
+    weights : sequence of float, optional
+        One finite non-negative weight for each row, by position.
+    variables : iterable of Discrete or Continuous, optional
+        Read the columns as these variables (a model's); other columns are left out, and absent ones are no error: see
+        `names`. Columns are then checked when they are first asked for, not before.
+    unknown : {"error", "missing"}
+        What to do with a value that is no state of its variable.
+
+    Notes
+    -----
+    States found in a column are sorted; pandas categories, polars Enums, pyarrow dictionaries and ARFF's nominal
+    attributes keep their levels and their order, unused ones included; truth values always have the states
+    ``False, True``. Whole numbers declared discrete have integer states, float-coded ones too.
+    None, NaN and pandas' NA are missing; text such as "NA" or "" is an ordinary state. Nullable numbers are read as the
+    plain ones, decimals as floats, sparse columns are densified. Dates, times, durations and complex numbers, infinite
+    values, columns that mix types, repeated names and names that aren't text are refused.
+    Continuous integers of 2**53 or more are rounded for computing; they go back out as they came in.
+
+    Examples
+    --------
+    >>> table = Table({"x": [1.5, None, 3.0], "c": ["b", "a", None], "k": [1, 2, 1]}, discrete=["k"])
+    >>> table
+    Table: 3 rows, 3 columns
+      x  continuous            1 missing
+      c  discrete    2 states  1 missing  'a', 'b'
+      k  discrete    2 states  0 missing  1, 2
+    >>> table["x"], table["c"]
+    (array([1.5, nan, 3. ]), array([ 1,  0, -1]))
+    """
+
+    _unknown: Unknown
+    _coded: dict[int, tuple[Variable, NDArray[Any]]]
+
+    def __init__(
+        self,
+        data: Any,
+        discrete: str | Iterable[str] = (),
+        continuous: str | Iterable[str] = (),
+        weights: Any = None,
+        *,
+        variables: Iterable[Variable] | None = None,
+        unknown: Unknown = "error",
+    ) -> None:
+        if unknown not in ("error", "missing"):
+            raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
+        if isinstance(data, Table):
+            frame: Frame = data._frame
+            available: Mapping[str, Any] = data._columns
+            weights = data._weights if weights is None else weights
+        else:
+            frame = opened(data)
+            available = frame.columns
+        self._unknown = unknown
+        self._frame = frame._replace(columns={})
+        self._coded = {}
+        self._columns = {}
+        kinds = checked_kinds(discrete, continuous, available)
+        if variables is None:
+            for name, values in available.items():
+                self._columns[name] = read_column(name, values, kinds.get(name))
+            warn_of_look_alikes(self._columns.values())
+        else:
+            for variable in checked_variables(variables, kinds):
+                if variable.name in available:
+                    values = available[variable.name]
+                    self._columns[variable.name] = Unread(values, variable)
+        self._weights = checked_weights(weights, frame.rows)
+
+    @classmethod
+    def _of(cls, columns: Iterable[Column | Unread], frame: Frame, weights: Values | None, unknown: Unknown) -> Table:
+        table = cls.__new__(cls)
+        table._unknown = unknown
+        table._frame = frame
+        table._coded = {}
+        table._columns = {column.name: column for column in columns}
+        table._weights = weights
+        return table
+
+    @classmethod
+    def from_cells(
+        cls,
+        cells: Mapping[str, Cells],
+        *,
+        weights: Any = None,
+        sources: Mapping[str, Source] | None = None,
+        stateless: bool = False,
+    ) -> Table:
+        """Return a table of columns that a reader has already typed; it goes out as a pandas frame.
+
+        `sources` are the columns as they were read, where that says more than the cells do; `stateless` accepts discrete
+        columns without any value, which are to be read against variables later.
+
+        Examples
+        --------
+        >>> Table.from_cells({"c": Cells(np.array([1, 0]), ("n", "y"))}).variables
+        (Discrete(name='c', states=('n', 'y'), cuts=None),)
+        """
+        kept = sources or {}
+        columns = [Column(name, found, None, kept.get(name)) for name, found in cells.items()]
+        if not columns:
+            raise TableError("the table has no columns")
+        if not stateless:
+            columns = [checked_states(column) for column in columns]
+        rows = len(columns[0].cells.array)
+        warn_of_look_alikes(columns, stacklevel=4)
+        return cls._of(columns, Frame("pandas", {}, rows), checked_weights(weights, rows), "error")
+
+    # --- what is in it ------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(self._columns)
+
+    @property
+    def kind(self) -> str:
+        """What the table was made of, and so what `to_native` returns: "pandas", "polars", "arrow", "dict", "records" or "structured"."""
+        return self._frame.kind
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The columns' variables, in order."""
+        return tuple(self.variable(name) for name in self._columns)
+
+    def variable(self, name: str) -> Variable:
+        """Return a column's variable.
+
+        Examples
+        --------
+        >>> Table({"c": [True, None]}).variable("c").states
+        (False, True)
+        """
+        column = self._named(name)
+        if isinstance(column, Unread):
+            return column.variable
+        if column.variable is not None:
+            return column.variable
+        if column.cells.states is None:
+            return Continuous(name)
+        if not column.cells.states:
+            raise TableError(
+                f"column {name!r} has no value, so its states are unknown; leave it out, or give its states: "
+                f"Table(data, variables=[Discrete({name!r}, states=...), ...])"
+            )
+        variable = Discrete(name, states=column.cells.states)
+        self._columns[name] = Column(name, column.cells, variable, column.source)
+        return variable
+
+    def is_discrete(self, name: str) -> bool:
+        """Tell whether a column is discrete, without looking at its cells."""
+        column = self._named(name)
+        if isinstance(column, Unread):
+            return isinstance(column.variable, Discrete)
+        return column.cells.states is not None
+
+    @property
+    def weights(self) -> Values:
+        """The rows' weights as a read-only array; ones where none were given."""
+        if self._weights is None:
+            return frozen_array(np.ones(len(self)))
+        return self._weights
+
+    @property
+    def weighted(self) -> bool:
+        """Whether weights were given."""
+        return self._weights is not None
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of missing cells of each column.
+
+        Examples
+        --------
+        >>> Table({"x": [1.5, None], "c": ["a", "b"]}).missing
+        {'x': 1, 'c': 0}
+        """
+        return {name: int(np.count_nonzero(self._column(name).cells.missing)) for name in self._columns}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column as a read-only array: floats with NaN, or state codes with -1, where a cell is missing."""
+        return self._column(name).cells.array
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Any:
+        raise TypeError("a Table is not a sequence; iterate over table.names, or over table.to_pandas().itertuples()")
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a column's array for a name; a table for a list of names, a slice, a mask or an array of row numbers."""
+        if isinstance(key, str):
+            return self.column(key)
+        if isinstance(key, list | tuple) and key and all(isinstance(name, str) for name in key):
+            return self.select(key)
+        return self.take(key)
+
+    def raw(self, name: str) -> NDArray[Any]:
+        """Return a column's values as Python objects, as they came in; None where a cell is missing.
+
+        Unlike `column` this takes any object, so that evidence such as intervals can be told from values.
+
+        Examples
+        --------
+        >>> Table({"c": ["a", None]}).raw("c").tolist()
+        ['a', None]
+        """
+        column = self._named(name)
+        if isinstance(column, Unread):
+            if isinstance(column.values, Column):
+                return raw_values(column.values)
+            if isinstance(column.values, Unread):
+                return raw_of(Source(series_kind(column.values.values), column.values.values))
+            return raw_of(Source(series_kind(column.values), column.values))
+        return raw_values(column)
+
+    def coded(self, variable: Variable, *, unknown: Unknown = "error") -> NDArray[Any]:
+        """Return the column of a variable's name as that variable's codes or values.
+
+        Raises `TableError` naming column, row, value and the known states where a value is no state of the variable;
+        with ``unknown="missing"`` such cells count as missing.
+
+        Examples
+        --------
+        >>> Table({"c": ["b", None, "q"]}).coded(Discrete("c", states=("b", "a")), unknown="missing")
+        array([ 0, -1, -1])
+        """
+        cached = self._coded.get(id(variable)) if unknown == "error" else None
+        if cached is not None:
+            return cached[1]
+        column = self._column(variable.name)
+        if column.variable is variable:
+            return column.cells.array
+        array = recoded(column.name, column.cells, variable, unknown_missing=unknown == "missing").array
+        if unknown == "error":
+            self._coded[id(variable)] = (variable, array)
+        return array
+
+    def _named(self, name: str) -> Column | Unread:
+        column = self._columns.get(name)
+        if column is None:
+            raise TableError(f"there is no column {name!r}; the columns are {shorten(self._columns)}")
+        return column
+
+    def _column(self, name: str) -> Column:
+        column = self._named(name)
+        if isinstance(column, Unread):
+            column = self._columns[name] = column.read(unknown_missing=self._unknown == "missing")
+        return column
+
+    # --- other tables -------------------------------------------------------------------------------------------------
+
+    def select(self, names: Iterable[str]) -> Table:
+        """Return the table with some of its columns, in the order given."""
+        wanted = [names] if isinstance(names, str) else list(names)
+        if len(set(wanted)) < len(wanted):
+            raise TableError(f"a column is named twice in {shorten(wanted)}")
+        return Table._of([self._named(name) for name in wanted], self._frame, self._weights, self._unknown)
+
+    def drop(self, names: str | Iterable[str]) -> Table:
+        """Return the table without some of its columns."""
+        unwanted = {names} if isinstance(names, str) else set(names)
+        for name in unwanted:
+            self._named(name)
+        return self.select(name for name in self._columns if name not in unwanted)
+
+    def take(self, rows: Any) -> Table:
+        """Return the table with some of its rows: a slice, a mask or row numbers. Variables stay as they are.
+
+        Examples
+        --------
+        >>> Table({"x": [1.5, 2.5, 3.5]}).take([2, 0])["x"]
+        array([3.5, 1.5])
+        """
+        try:
+            places = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, dtype=row_type(rows))]
+        except IndexError as error:
+            raise TableError(f"rows must be a slice, a mask of {len(self)} or row numbers below it: {error}") from None
+        if places.ndim != 1:
+            raise TableError("rows must be a slice, a mask or a one-dimensional array; for one row give [row]")
+        places = places.astype(np.intp)
+        frame = self._frame._replace(rows=len(places))
+        if frame.index is not None:
+            frame = frame._replace(index=frame.index.take(places))
+        taken = [self._column(name).take(places) for name in self._columns]
+        return Table._of(taken, frame, None if self._weights is None else self._weights[places], self._unknown)
+
+    def with_column(self, name: str, values: Any, variable: Variable | None = None) -> Table:
+        """Return the table with a column added or replaced.
+
+        Values that replace a column are read against its variable, unless another is given, and go out with its dtype
+        where they fit it.
+
+        Examples
+        --------
+        >>> Table({"c": ["a", None]}).with_column("c", ["a", "a"]).to_dict()["c"].tolist()
+        ['a', 'a']
+        """
+        old = self._columns.get(name)
+        if variable is None and old is not None:
+            variable = self.variable(name)
+        elif variable is not None and variable.name != name:
+            raise TableError(f"the variable is called {variable.name!r}, the column {name!r}")
+        added = Table({name: values}, variables=None if variable is None else [variable])._column(name)
+        if len(added.cells.array) != len(self):
+            raise TableError(f"column {name!r} has {len(added.cells.array)} values, but the table has {len(self)} rows")
+        if old is not None:
+            before, cells = self._column(name), added.cells
+            cells = Cells(cells.array, cells.states, before.cells.declared, before.cells.ordered, cells.integer)
+            added = Column(name, cells, added.variable, outdated_source(before))
+        return Table._of({**self._columns, name: added}.values(), self._frame, self._weights, self._unknown)
+
+    def with_array(self, name: str, array: NDArray[Any]) -> Table:
+        """Return the table with the numbers or codes of one column replaced, its variable kept.
+
+        Examples
+        --------
+        >>> Table({"c": ["a", None, "b"]}).with_array("c", np.array([0, 0, 1])).to_dict()["c"].tolist()
+        ['a', 'a', 'b']
+        """
+        column, variable = self._column(name), self.variable(name)
+        old = column.cells
+        fresh = np.array(array, dtype=old.array.dtype)
+        if fresh.shape != old.array.shape:
+            raise TableError(f"column {name!r}: {fresh.shape} values, but the table has {len(self)} rows")
+        if isinstance(variable, Discrete) and fresh.size and not (fresh.min() >= -1 and fresh.max() < len(variable)):
+            raise TableError(f"column {name!r}: codes must lie between -1 and {len(variable) - 1}")
+        cells = Cells(fresh, old.states, old.declared, old.ordered, old.integer)
+        if isinstance(variable, Continuous):
+            cells = recoded(name, cells, variable)
+            variable.values(fresh)
+        fresh_column = Column(name, cells, column.variable, outdated_source(column))
+        return Table._of({**self._columns, name: fresh_column}.values(), self._frame, self._weights, self._unknown)
+
+    def with_weights(self, weights: Any) -> Table:
+        """Return the table with other row weights; None takes them away."""
+        return Table._of(self._columns.values(), self._frame, checked_weights(weights, len(self)), self._unknown)
+
+    # --- checks that learners call ------------------------------------------------------------------------------------
+
+    def require_rows(self, least: int = 1) -> Table:
+        """Return the table, or raise `TableError` where it has fewer rows than a computation needs."""
+        if len(self) < least:
+            raise TableError(f"the table has {len(self)} rows; at least {least} are needed")
+        return self
+
+    def require_values(self, names: Iterable[str] | None = None) -> Table:
+        """Return the table, or raise `TableError` where a column has no observed value at all."""
+        for name in self._columns if names is None else names:
+            if self._column(name).cells.missing.all():
+                raise TableError(f"column {name!r} has no observed value in {len(self)} rows; leave it out")
+        return self
+
+    def require_few_states(self, most: int, names: Iterable[str] | None = None) -> Table:
+        """Return the table, or raise `TableError` where a discrete column has so many states that it must be an identifier."""
+        for name in self._columns if names is None else names:
+            states = self._column(name).cells.states
+            if states is not None and len(states) > most:
+                raise TableError(
+                    f"column {name!r} has {len(states)} states in {len(self)} rows and looks like an identifier; "
+                    f"leave it out, or allow more than {most} states"
+                )
+        return self
+
+    def equals(self, other: Table) -> bool:
+        """Tell whether two tables have the same columns, types of states, cells and weights, whatever they were made of."""
+        if self.names != other.names or len(self) != len(other):
+            return False
+        for name in self._columns:
+            mine, yours = self._column(name).cells, other._column(name).cells
+            if mine.states != yours.states or [*map(type, mine.states or ())] != [*map(type, yours.states or ())]:
+                return False
+            if not np.array_equal(mine.array, yours.array, equal_nan=mine.states is None):
+                return False
+        return np.array_equal(self.weights, other.weights)
+
+    def write(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the table to a file or database, by the path's suffix: see `hybridbn.formats.tables.write_table`."""
+        from hybridbn.formats.tables import write_table
+
+        write_table(self, path, **options)
