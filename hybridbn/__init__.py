@@ -16,7 +16,7 @@ _HOMES = {
     "hybridbn.fitting": ("fit",),
     "hybridbn.formats.hbn": ("load",),
     "hybridbn.formats.networks": ("read_network", "write_network"),
-    "hybridbn.formats.pgmpy": ("from_pgmpy",),
+    "hybridbn.formats.networks.pgmpy": ("from_pgmpy",),
     "hybridbn.formats.tables": ("read_table", "write_table"),
     "hybridbn.imputer": ("Imputer",),
     "hybridbn.inference.evidence": ("Interval",),

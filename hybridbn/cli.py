@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 def _impute(options: argparse.Namespace) -> int:
     from hybridbn.commands.impute import Request, impute
     from hybridbn.commands.terminal import Terminal
-    from hybridbn.formats.delimited import MISSING
+    from hybridbn.formats.tables.delimited import MISSING
 
     given: dict[str, Any] = {name: value for name, value in vars(options).items() if name not in ("command", "quiet")}
     for name in ("discrete", "continuous", "keep", "include"):
@@ -135,7 +135,7 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _code(error: Exception) -> int:
-    from hybridbn.formats.relations import NotWritten
+    from hybridbn.formats.tables.relations import NotWritten
 
     if isinstance(error, NotWritten):
         return NOT_WRITTEN if error.begun else TAKEN

@@ -335,8 +335,8 @@ class Network(Queries, nx.DiGraph):  # type: ignore[misc]
         save(self, path)
 
     def to_pgmpy(self, bins: Any = None) -> Any:
-        """Return the network as a model of pgmpy; see `hybridbn.formats.pgmpy.to_pgmpy`."""
-        from hybridbn.formats.pgmpy import to_pgmpy
+        """Return the network as a model of pgmpy; see `hybridbn.formats.networks.pgmpy.to_pgmpy`."""
+        from hybridbn.formats.networks.pgmpy import to_pgmpy
 
         return to_pgmpy(self, bins=bins)
 

@@ -7,8 +7,8 @@ import pytest
 from databases import opened, postgresql, tables
 
 import hybridbn as hb
-from hybridbn.formats.database import shown
 from hybridbn.formats.tables import OutputExists
+from hybridbn.formats.tables.database import shown
 
 needs = pytest.mark.usefixtures("alchemy")
 
@@ -161,7 +161,7 @@ def test_nothing_is_written_on_failure(overwrite, place, alchemy, monkeypatch):
         hb.Table({"old": [1.0]}).write(f"{place}?table=t")
     before = tables(alchemy, place)
 
-    from hybridbn.formats import relations
+    from hybridbn.formats.tables import relations
 
     calls = []
     original = relations.cell_values
@@ -259,7 +259,7 @@ def test_binary_data_is_refused(base, alchemy):
 
 
 def test_databases_that_create_tables_outside_of_transactions(base, alchemy, monkeypatch):
-    from hybridbn.formats import database
+    from hybridbn.formats.tables import database
 
     monkeypatch.setattr(database, "_TRANSACTIONAL", ())
     table = hb.Table({"x": [1.0, 2.0]})
@@ -338,7 +338,7 @@ def test_arrow_batches_from_postgresql(server, alchemy):
 
 def test_what_breaks_off_leaves_no_table_of_arrow_batches(tmp_path):
     pytest.importorskip("adbc_driver_sqlite", reason="the ADBC driver is not installed")
-    from hybridbn.formats import adbc
+    from hybridbn.formats.tables import adbc
 
     made = hb.Table({"x": [1.0, 2.0]}).to_arrow()
 

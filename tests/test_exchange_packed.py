@@ -99,7 +99,7 @@ def test_bombs_take_no_memory(name, start, unit, tmp_path):
     reader = "read_network" if name.startswith("n") else "read_table"
     code = f"""
 import re, hybridbn as hb
-import hybridbn.formats.tables, hybridbn.formats.networks, hybridbn.formats.delimited
+import hybridbn.formats.tables, hybridbn.formats.networks, hybridbn.formats.tables.delimited
 def peak():
     return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
 before = peak()

@@ -13,8 +13,8 @@ from typing import Any
 
 from hybridbn.commands.sources import Kinds, located
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats import columnar
-from hybridbn.formats.reading import Wanted
+from hybridbn.formats.tables import columnar
+from hybridbn.formats.tables.reading import Wanted
 from hybridbn.tables.columns import Cells
 
 __all__ = ["ArrowBlock", "ArrowSource"]
@@ -113,7 +113,7 @@ class ArrowSource:
 
 
 def _kind(types: Any, held: Any) -> str:
-    """Return what a type holds, in the words of `hybridbn.formats.relations.NewColumn`."""
+    """Return what a type holds, in the words of `hybridbn.formats.tables.relations.NewColumn`."""
     if types.is_dictionary(held):
         held = held.value_type
     tests = {

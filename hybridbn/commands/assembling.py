@@ -13,9 +13,9 @@ from typing import IO, Any, cast
 from hybridbn.commands.places import Place, Taken, named_taken
 from hybridbn.commands.row_files import decoded
 from hybridbn.commands.writing import Writer
-from hybridbn.formats import adbc
 from hybridbn.formats.atomic import NameTaken, replacing
-from hybridbn.formats.relations import database_of
+from hybridbn.formats.tables import adbc
+from hybridbn.formats.tables.relations import database_of
 
 __all__ = ["assembled", "rehearsed"]
 

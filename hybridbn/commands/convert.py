@@ -10,10 +10,10 @@ from typing import Any
 
 from hybridbn.commands.places import Taken, UsageFault
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.formats.delimited import other_delimiter
 from hybridbn.formats.networks import FORMATS, is_network, read_network, write_network
 from hybridbn.formats.packing import is_packed
 from hybridbn.formats.tables import SUFFIXES, read_table, shown_place, write_table
+from hybridbn.formats.tables.delimited import other_delimiter
 
 __all__ = ["convert"]
 

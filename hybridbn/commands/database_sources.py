@@ -12,9 +12,9 @@ from hybridbn.commands.records import Piece, lines
 from hybridbn.commands.row_files import decoded, encoded, kind_of
 from hybridbn.commands.sources import Kinds, located
 from hybridbn.commands.text_sources import TextBlock, TextSource
-from hybridbn.formats.jsonlines import typed_objects
-from hybridbn.formats.reading import Wanted
-from hybridbn.formats.relations import Declared, as_truths, database_of, refuse_binary
+from hybridbn.formats.tables.jsonlines import typed_objects
+from hybridbn.formats.tables.reading import Wanted
+from hybridbn.formats.tables.relations import Declared, as_truths, database_of, refuse_binary
 from hybridbn.tables.columns import Cells
 
 __all__ = ["DatabaseBlock", "DatabaseSource"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.formats.reading import Wish
+from hybridbn.formats.tables.reading import Wish
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_frames import Original
 from hybridbn.learning.imputation_keys import given_keys, seed_of

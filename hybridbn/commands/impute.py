@@ -113,7 +113,7 @@ def _run(run: Run) -> None:
 
 
 def _missing() -> tuple[str, ...]:
-    from hybridbn.formats.delimited import MISSING
+    from hybridbn.formats.tables.delimited import MISSING
 
     return MISSING
 

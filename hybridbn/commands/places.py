@@ -21,10 +21,9 @@ from hybridbn.commands.database_sources import DatabaseSource
 from hybridbn.commands.sources import Source
 from hybridbn.commands.text_sources import ArffSource, DelimitedSource, JsonSource
 from hybridbn.errors import FormatError
-from hybridbn.formats import adbc, database, sqlite
-from hybridbn.formats.reading import Wanted
-from hybridbn.formats.relations import OutputExists, database_of
-from hybridbn.formats.tables import SUFFIXES, WEB, read_table, write_table
+from hybridbn.formats.tables import SUFFIXES, WEB, adbc, database, read_table, sqlite, write_table
+from hybridbn.formats.tables.reading import Wanted
+from hybridbn.formats.tables.relations import OutputExists, database_of
 
 __all__ = [
     "FORMATS",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.commands.sources import Block, Kinds, Source
 from hybridbn.errors import TableError
-from hybridbn.formats.reading import Wish, relocated, typed
+from hybridbn.formats.tables.reading import Wish, relocated, typed
 from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells, state_kind

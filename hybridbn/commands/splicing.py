@@ -10,8 +10,8 @@ import numpy as np
 
 from hybridbn.commands.filling import Fills
 from hybridbn.commands.text_sources import ArffBlock, DelimitedBlock, JsonBlock, TextBlock
-from hybridbn.formats import arff, delimited
-from hybridbn.formats.jsonlines import no_constant
+from hybridbn.formats.tables import arff, delimited
+from hybridbn.formats.tables.jsonlines import no_constant
 
 __all__ = ["Texts", "spliced_arff", "spliced_delimited", "spliced_json"]
 

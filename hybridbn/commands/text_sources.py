@@ -17,9 +17,9 @@ import numpy as np
 from hybridbn.commands.records import Piece, Split, delimited_records, lines, pieces
 from hybridbn.commands.sources import Kinds, Marks, located
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats import arff, delimited, jsonlines
-from hybridbn.formats.reading import Read, Wanted, relocated
-from hybridbn.formats.scanning import Scanner, checked_bytes
+from hybridbn.formats.tables import arff, delimited, jsonlines
+from hybridbn.formats.tables.reading import Read, Wanted, relocated
+from hybridbn.formats.tables.scanning import Scanner, checked_bytes
 from hybridbn.tables.columns import Cells
 
 __all__ = ["ArffSource", "DelimitedSource", "JsonSource", "TextBlock", "TextSource"]

@@ -22,8 +22,8 @@ from hybridbn.commands.sources import Block, Source
 from hybridbn.commands.splicing import spliced_arff, spliced_delimited, spliced_json
 from hybridbn.commands.text_sources import ArffSource, DelimitedSource
 from hybridbn.errors import TableError
-from hybridbn.formats import arff, delimited
-from hybridbn.formats.relations import NewColumn, as_truths
+from hybridbn.formats.tables import arff, delimited
+from hybridbn.formats.tables.relations import NewColumn, as_truths
 
 __all__ = ["Writer"]
 
@@ -77,7 +77,7 @@ class Writer:
         return source.family == "jsonlines" and self.family == "jsonlines"
 
     def _kind(self, name: str) -> str:
-        """Return what a column holds, as `hybridbn.formats.relations.NewColumn` says it."""
+        """Return what a column holds, as `hybridbn.formats.tables.relations.NewColumn` says it."""
         column = self.profile.columns.get(name)
         origin = self.source.kinds[name] if isinstance(self.source, ArrowSource | DatabaseSource) else "other"
         if column is None or column.kind is None or column.overflowing:

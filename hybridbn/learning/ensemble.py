@@ -335,7 +335,7 @@ class Ensemble:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ensemble to a ``.hbn`` file, exactly; `hybridbn.load` reads it again."""
-        from hybridbn.formats.ensembles import save_ensemble
+        from hybridbn.formats.hbn.ensembles import save_ensemble
 
         save_ensemble(self, path)
 

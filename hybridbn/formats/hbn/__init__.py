@@ -11,7 +11,7 @@ A file is one zip archive whose members are stored as they are, so nothing can i
 ``float64.npy``, ``int64.npy``, ``bool.npy``
     All arrays of that type end to end; `network.json` refers to them by offset and shape.
 
-The file of an ensemble says in `network.json` what `hybridbn.formats.ensembles` tells.
+The file of an ensemble says in `network.json` what `hybridbn.formats.hbn.ensembles` tells.
 
 Each version of the format stays readable by all later releases of the same major version of the library. Reading
 takes memory in proportion to the size of the file, whatever its content claims.
@@ -27,8 +27,8 @@ from typing import Any
 
 import hybridbn.potentials
 from hybridbn.errors import FormatError, HybridBNError
-from hybridbn.formats.hbn_archive import read_archive, write_archive
-from hybridbn.formats.hbn_values import Packer, Unpacker, brief, fields
+from hybridbn.formats.hbn.archive import read_archive, write_archive
+from hybridbn.formats.hbn.values import Packer, Unpacker, brief, fields
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
 from hybridbn.variables import Discrete, Variable, shorten
@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             content, arrays = read_archive(file)
             unpacker = Unpacker(arrays)
             if isinstance(content, dict) and "ensemble" in content:
-                from hybridbn.formats.ensembles import unpack_ensemble
+                from hybridbn.formats.hbn.ensembles import unpack_ensemble
 
                 fields(content, "the file", ("ensemble",))
                 found: Any = unpack_ensemble(content["ensemble"], unpacker)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import hybridbn
 from hybridbn.errors import FormatError
 from hybridbn.formats.atomic import write_atomically
-from hybridbn.formats.hbn_values import DTYPES, brief, fields, from_json, to_json
+from hybridbn.formats.hbn.values import DTYPES, brief, fields, from_json, to_json
 from hybridbn.variables import shorten
 
 __all__ = ["VERSION", "read_archive", "write_archive"]

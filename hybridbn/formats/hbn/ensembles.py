@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from hybridbn.errors import FormatError, HybridBNError
 from hybridbn.formats.hbn import pack_network, unpack_network
-from hybridbn.formats.hbn_archive import write_archive
-from hybridbn.formats.hbn_values import Packer, Unpacker, brief, fields
+from hybridbn.formats.hbn.archive import write_archive
+from hybridbn.formats.hbn.values import Packer, Unpacker, brief, fields
 
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble

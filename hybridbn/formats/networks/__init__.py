@@ -32,11 +32,15 @@ class NetworkFormat:
 
 def _format_of(name: str, module: str) -> NetworkFormat:
     return NetworkFormat(
-        name, f"hybridbn.formats.{module}:read_{module}", f"hybridbn.formats.{module}_writer:write_{module}"
+        name,
+        f"hybridbn.formats.networks.{module}:read_{module}",
+        f"hybridbn.formats.networks.{module}_writer:write_{module}",
     )
 
 
-_XMLBIF = NetworkFormat("XMLBIF", "hybridbn.formats.xmlbif:read_xmlbif", "hybridbn.formats.xmlbif:write_xmlbif")
+_XMLBIF = NetworkFormat(
+    "XMLBIF", "hybridbn.formats.networks.xmlbif:read_xmlbif", "hybridbn.formats.networks.xmlbif:write_xmlbif"
+)
 
 FORMATS: dict[str, NetworkFormat] = {
     ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
@@ -47,7 +51,7 @@ FORMATS: dict[str, NetworkFormat] = {
     ".xml": _XMLBIF,
     ".xdsl": _format_of("XDSL", "xdsl"),
     ".net": _format_of("NET", "net"),
-    ".uai": NetworkFormat("UAI", "hybridbn.formats.uai:read_uai", "hybridbn.formats.uai:write_uai"),
+    ".uai": NetworkFormat("UAI", "hybridbn.formats.networks.uai:read_uai", "hybridbn.formats.networks.uai:write_uai"),
 }
 """The formats by suffix (lower case); with ``.gz`` behind, all but ``.hbn`` are packed."""
 
@@ -62,7 +66,7 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
         ``.xdsl`` (GeNIe), ``.net`` (Hugin), ``.uai``; all but the first also packed (``.bif.gz``).
     **options
         Options of the format's reader, such as ``normalize`` (default True: rows are divided by their sums, because
-        published files carry rounded numbers) and ``encoding``; see `hybridbn.formats.bif.read_bif` and its neighbors
+        published files carry rounded numbers) and ``encoding``; see `hybridbn.formats.networks.bif.read_bif` and its neighbors
         ``elvira.read_elvira``, ``xmlbif.read_xmlbif``, ``xdsl.read_xdsl``, ``net.read_net``, ``uai.read_uai``.
 
     Raises
@@ -96,7 +100,7 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
         packed if ``.gz`` stands behind.
     **options
         Options of the format's writer. All but ``.hbn`` have ``bins``, which cuts continuous variables into bins and warns
-        how far that is from the network; see `hybridbn.formats.binning.discretize`.
+        how far that is from the network; see `hybridbn.formats.networks.binning.discretize`.
 
     Raises
     ------

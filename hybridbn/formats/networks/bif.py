@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
-from hybridbn.formats.bif_rows import Block
+from hybridbn.formats.networks.bif_rows import Block
 from hybridbn.formats.packing import read_network_bytes
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten

@@ -8,13 +8,13 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from hybridbn.errors import FormatError
+from hybridbn.formats.networks.tabular import binned, plain_states
 from hybridbn.formats.packing import write_network_text
-from hybridbn.formats.tabular import binned, plain_states
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_bif", "properties", "write_bif"]
@@ -38,7 +38,7 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.binning.discretize`. A warning tells what that costs.
+        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning tells what that costs.
 
     Raises
     ------

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 import numpy as np
 
 from hybridbn.errors import FormatError, HybridBNError
-from hybridbn.formats.elvira_repair import repaired
-from hybridbn.formats.elvira_text import Case, Density, Node, Relation, Syntax, Tree, parse
-from hybridbn.formats.tabular import told, typed_states
+from hybridbn.formats.networks.elvira_repair import repaired
+from hybridbn.formats.networks.elvira_text import Case, Density, Node, Relation, Syntax, Tree, parse
+from hybridbn.formats.networks.tabular import told, typed_states
 from hybridbn.formats.text import NUMBER, Rows, Source, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import Piece

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.elvira import ENDLESS
+from hybridbn.formats.networks.elvira import ENDLESS
+from hybridbn.formats.networks.tabular import binned, labels, listed, plain_states, reserved, table_of
 from hybridbn.formats.packing import write_network_text
-from hybridbn.formats.tabular import binned, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte_pieces import unanchored
@@ -24,7 +24,7 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_elvira", "write_elvira"]
@@ -51,7 +51,7 @@ def write_elvira(
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut the continuous variables into bins; see `hybridbn.formats.binning.discretize`. Needed where a potential is neither
+        Cut the continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. Needed where a potential is neither
         a table nor an MTE.
     beyond_doubles : bool, optional
         In Elvira a term is ``c exp(b X)`` without a place to start from, so far from zero ``c`` may lie beyond the range of

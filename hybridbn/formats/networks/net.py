@@ -25,7 +25,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.formats.tabular import network_of, restored, told
+from hybridbn.formats.networks.tabular import network_of, restored, told
 from hybridbn.formats.text import Rows, Source, Token, Tokens, decoded, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -81,7 +81,7 @@ def read_net(path: str | os.PathLike[str], *, normalize: bool = True, encoding: 
     ----------
     path : str or path
     normalize : bool, optional
-        As in `hybridbn.formats.bif.read_bif`.
+        As in `hybridbn.formats.networks.bif.read_bif`.
     encoding : str, optional
         By default UTF-8, or Latin-1 where the text is not UTF-8.
 

@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.formats.bif_writer import properties
-from hybridbn.formats.binning import discretize
+from hybridbn.formats.networks.bif_writer import properties
+from hybridbn.formats.networks.binning import discretize
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -41,7 +41,7 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     -------
     pgmpy.models.DiscreteBayesianNetwork
         If all variables are discrete (states keep their names and types), or `bins` is given. The states of a binned
-        variable are named after the bins, and the model has an attribute ``binning`` (`hybridbn.formats.binning.Binning`:
+        variable are named after the bins, and the model has an attribute ``binning`` (`hybridbn.formats.networks.binning.Binning`:
         the cut points, and how far the binned model may be from the network).
     pgmpy.models.LinearGaussianBayesianNetwork
         If all variables are continuous and all potentials linear Gaussian. pgmpy takes standard deviations, the square

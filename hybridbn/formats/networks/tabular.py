@@ -12,13 +12,13 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
-from hybridbn.formats.binning import discretize
+from hybridbn.formats.networks.binning import discretize
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = [

@@ -19,15 +19,15 @@ import numpy as np
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.networks.tabular import binned, network_of, plain_states, tables, typed_states
 from hybridbn.formats.packing import write_network_text
-from hybridbn.formats.tabular import binned, network_of, plain_states, tables, typed_states
 from hybridbn.formats.text import Rows, Source, decoded, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
-    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_uai", "parse_uai", "read_uai", "write_uai"]
@@ -45,7 +45,7 @@ def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_ba
     path : str or path
         Without ``<path>.names.json`` the variables are called ``var_0``, ``var_1``, ... and their states 0, 1, ...
     normalize : bool, optional
-        As in `hybridbn.formats.bif.read_bif`.
+        As in `hybridbn.formats.networks.bif.read_bif`.
     parents_backwards : bool, optional
         True reads tables whose first parent runs faster than the others, as pyAgrum (3.3.1) writes them. Nothing in the
         file tells. Tables whose child runs slowest, as pgmpy (1.1) writes them with the parents listed backwards, are told by
@@ -213,7 +213,7 @@ def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.binning.discretize`. A warning tells what that costs.
+        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning tells what that costs.
 
     Raises
     ------

@@ -16,11 +16,11 @@ from urllib.parse import unquote
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
-from hybridbn.formats.equations import Linear, Rule, State
+from hybridbn.formats.networks.equations import Linear, Rule, State
+from hybridbn.formats.networks.tabular import network_of, restored, told
+from hybridbn.formats.networks.xml_tree import Element, parse_xml
 from hybridbn.formats.packing import read_network_bytes
-from hybridbn.formats.tabular import network_of, restored, told
 from hybridbn.formats.text import Rows, numbers
-from hybridbn.formats.xml_tree import Element, parse_xml
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -45,7 +45,7 @@ def read_xdsl(path: str | os.PathLike[str], *, normalize: bool = True, encoding:
     ----------
     path : str or path
     normalize : bool, optional
-        As in `hybridbn.formats.bif.read_bif`.
+        As in `hybridbn.formats.networks.bif.read_bif`.
     encoding : str, optional
         By default what the file declares.
 

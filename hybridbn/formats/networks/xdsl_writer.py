@@ -10,14 +10,14 @@ from xml.sax.saxutils import escape, quoteattr
 import networkx as nx
 
 from hybridbn.errors import FormatError
+from hybridbn.formats.networks.tabular import binned, kept, labels, listed, plain_states, reserved, table_of
 from hybridbn.formats.packing import write_network_text
-from hybridbn.formats.tabular import binned, kept, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
-    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_xdsl", "write_xdsl"]
@@ -41,7 +41,7 @@ def write_xdsl(network: Network, path: str | os.PathLike[str], *, bins: Bins | N
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins, all of them; see `hybridbn.formats.binning.discretize`. A warning tells what
+        Cut continuous variables into bins, all of them; see `hybridbn.formats.networks.binning.discretize`. A warning tells what
         that costs.
 
     Raises

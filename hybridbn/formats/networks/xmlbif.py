@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NoReturn
 from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
+from hybridbn.formats.networks.tabular import binned, kept, network_of, plain_states, restored, tables, told
+from hybridbn.formats.networks.xml_tree import Element, parse_xml
 from hybridbn.formats.packing import read_network_bytes, write_network_text
-from hybridbn.formats.tabular import binned, kept, network_of, plain_states, restored, tables, told
 from hybridbn.formats.text import Rows, numbers
-from hybridbn.formats.xml_tree import Element, parse_xml
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete
 
 if TYPE_CHECKING:
-    from hybridbn.formats.pgmpy import Bins
+    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_xmlbif", "parse_xmlbif", "read_xmlbif", "write_xmlbif"]
@@ -34,7 +34,7 @@ def read_xmlbif(path: str | os.PathLike[str], *, normalize: bool = True, encodin
     ----------
     path : str or path
     normalize : bool, optional
-        As in `hybridbn.formats.bif.read_bif`.
+        As in `hybridbn.formats.networks.bif.read_bif`.
     encoding : str, optional
         By default what the file declares.
 
@@ -136,7 +136,7 @@ def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins |
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.binning.discretize`. A warning tells what that costs.
+        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning tells what that costs.
 
     Raises
     ------

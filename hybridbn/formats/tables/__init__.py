@@ -37,8 +37,8 @@ from urllib.parse import unquote, urlsplit
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import NameTaken, replacing
 from hybridbn.formats.packing import is_packed, unpacked
-from hybridbn.formats.reading import Read, Wanted
-from hybridbn.formats.relations import OutputExists, database_of
+from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.relations import OutputExists, database_of
 from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
@@ -200,7 +200,7 @@ def shown_place(place: Path | str) -> str:
     """
     if isinstance(place, Path) or "://" not in place or place.startswith("sqlite:"):
         return str(place)
-    from hybridbn.formats.database import shown
+    from hybridbn.formats.tables.database import shown
 
     return shown(place)
 
@@ -221,7 +221,7 @@ def _module(place: Path | str) -> Any:
     if name is None:
         known = ", ".join(SUFFIXES)
         raise FormatError(f"{place}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t")
-    return import_module(f"hybridbn.formats.{name}")
+    return import_module(f"hybridbn.formats.tables.{name}")
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.columnar import arrow_read
-from hybridbn.formats.database import Address, address_of, refuse_statements
-from hybridbn.formats.reading import Read, Wanted
-from hybridbn.formats.relations import NotWritten, OutputExists, Relation
+from hybridbn.formats.tables.columnar import arrow_read
+from hybridbn.formats.tables.database import Address, address_of, refuse_statements
+from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.relations import NotWritten, OutputExists, Relation
 from hybridbn.tables import Table
 
 __all__ = ["ingest", "opened", "read", "refuse_present", "spool", "write"]

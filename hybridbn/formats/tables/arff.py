@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.jsonlines import cell_values
-from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
+from hybridbn.formats.tables.jsonlines import cell_values
+from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells, Source, coded_cells, labels, numbers
 from hybridbn.variables import shorten

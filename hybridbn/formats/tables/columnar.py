@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
-from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells, Source, coded_cells, recoded
 from hybridbn.tables.frames import arrow_labels, cells_of

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.database_types import bound, ranges_of, type_of
-from hybridbn.formats.reading import Read, Wanted
-from hybridbn.formats.relations import (
+from hybridbn.formats.tables.database_types import bound, ranges_of, type_of
+from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.relations import (
     BATCH,
     Declared,
     Insert,

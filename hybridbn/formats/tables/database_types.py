@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hybridbn.formats.relations import NewColumn
+from hybridbn.formats.tables.relations import NewColumn
 
 __all__ = ["bound", "ranges_of", "type_of"]
 

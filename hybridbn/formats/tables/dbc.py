@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.elvira import discrete_of
-from hybridbn.formats.elvira_text import Node, parse_head, unquoted
-from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.networks.elvira import discrete_of
+from hybridbn.formats.networks.elvira_text import Node, parse_head, unquoted
+from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.formats.text import NUMBER, decoded
 from hybridbn.formats.text import Source as Text
 from hybridbn.tables import Table

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.formats.scanning import Scanner, checked_bytes, coded_columns
+from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
+from hybridbn.formats.tables.scanning import Scanner, checked_bytes, coded_columns
 from hybridbn.tables import Table
 from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source
 from hybridbn.tables.frames import arrow_codes, cells_of

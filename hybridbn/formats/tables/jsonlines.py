@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.reading import Read, Wanted, relocated
+from hybridbn.formats.tables.reading import Read, Wanted, relocated
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells, Source, numbers, objects
 from hybridbn.tables.frames import cells_of

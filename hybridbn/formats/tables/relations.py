@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.jsonlines import cell_values, typed_objects
-from hybridbn.formats.reading import Read, Wanted
+from hybridbn.formats.tables.jsonlines import cell_values, typed_objects
+from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells
 from hybridbn.variables import shorten
@@ -137,12 +137,12 @@ def database_of(url: str) -> Database:
     Examples
     --------
     >>> database_of("sqlite:///f.db?table=t").__name__
-    'hybridbn.formats.sqlite'
+    'hybridbn.formats.tables.sqlite'
     >>> database_of("postgresql+psycopg://host/base?table=t").__name__
-    'hybridbn.formats.database'
+    'hybridbn.formats.tables.database'
     """
     name = "sqlite" if url.startswith("sqlite:") else "adbc" if url.startswith("adbc+") else "database"
-    return cast(Database, import_module(f"hybridbn.formats.{name}"))
+    return cast(Database, import_module(f"hybridbn.formats.tables.{name}"))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.reading import Read, Wanted
-from hybridbn.formats.relations import (
+from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.relations import (
     BATCH,
     Declared,
     Insert,
