@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hybridbn.errors import TableError
+from hybridbn.estimation.row_uniforms import given_keys, row_keys
 from hybridbn.estimator_input import column_names, opened_features, read_features
 from hybridbn.fitting.choice import Potentials
 from hybridbn.learning.imputation_frames import Original, holes_of
-from hybridbn.learning.imputation_keys import given_keys, row_keys
 from hybridbn.learning.imputation_learning import Settings, fit_imputation
 from hybridbn.learning.imputation_model import Model, rows_of
 from hybridbn.network import Network

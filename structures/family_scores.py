@@ -17,11 +17,11 @@ from hybridbn.errors import HybridBNError
 from hybridbn.fitting.counts import configurations
 from hybridbn.fitting.gaussian import GaussianFitter, GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialFitter
-from hybridbn.learning.em_structure import free_parameters
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.family_counts import Crossed
 from hybridbn.structures.preparing import Prepared
+from hybridbn.structures.structural_em import free_parameters
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["FamilyScores"]

@@ -9,12 +9,12 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
-from hybridbn.learning.em_structure import structural_em
 from hybridbn.network import Network
 from hybridbn.structures.arc_search import Limits, acyclic, arcs_of, climbed, graph_of
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, prepared_whole
+from hybridbn.structures.structural_em import structural_em
 from hybridbn.tables import Table
 from hybridbn.variables import shorten
 

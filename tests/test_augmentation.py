@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.estimation.completion import Holes
 from hybridbn.fitting import MTEFitter, fit
 from hybridbn.inference.queries import Options
 from hybridbn.learning.augmentation import augment
-from hybridbn.learning.augmentation_build import learner_of
-from hybridbn.learning.augmentation_fill import Holes
 from hybridbn.learning.augmentation_history import History, Step
 from hybridbn.structures import naive_bayes, tan
+from hybridbn.structures.building import learner_of
 
 OPTIONS = Options()
 

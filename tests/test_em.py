@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.estimation.em import expectation_maximization
+from hybridbn.estimation.expected_statistics import expectations
 from hybridbn.fitting import Dirichlet, GaussianFitter, MaximumLikelihood, MultinomialFitter, fit
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.queries import Options
-from hybridbn.learning.em import expectation_maximization
-from hybridbn.learning.em_statistics import expectations
-from hybridbn.learning.em_structure import free_parameters, structural_em
 from hybridbn.structures import naive_bayes, tan
+from hybridbn.structures.structural_em import free_parameters, structural_em
 
 ML = MultinomialFitter(estimate=MaximumLikelihood())
 D, E = hb.Discrete("d", ("a", "b", "c")), hb.Discrete("e", ("p", "q"))
@@ -267,7 +267,7 @@ def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.Mon
         sizes.append(len(weights))
         return expectations(network, evidence, weights, options)
 
-    monkeypatch.setattr("hybridbn.learning.em.expectations", counted)
+    monkeypatch.setattr("hybridbn.estimation.em.expectations", counted)
     network = discrete_network()
     table = with_holes(network, 50_000, 0.3)
     learned = expectation_maximization(network, table)
@@ -299,7 +299,7 @@ def test_simulated_expectations_agree_with_exact_ones() -> None:
     class Disguised(GaussianFitter):
         pass
 
-    from hybridbn.learning import em
+    from hybridbn.estimation import em
 
     network = hb.Network([
         hb.LinearGaussian(X, intercept=0, variance=1),

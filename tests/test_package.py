@@ -14,13 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"errors"},
+    {"errors", "jobs"},
     {"variables"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_html", "network_queries"},
     {"inference"},
-    {"learning"},
+    {"estimation"},
     {"structures"},
+    {"learning"},
     {
         "estimators",
         "estimator_base",

@@ -69,7 +69,7 @@ def fit(
     if missing not in ("available", "em"):
         raise NetworkError(f"missing must be 'available' or 'em', not {missing!r}")
     if missing == "em":
-        from hybridbn.learning.em import expectation_maximization
+        from hybridbn.estimation.em import expectation_maximization
 
         return expectation_maximization(structure, data, potentials, weights).network
     graph = _graph(structure)

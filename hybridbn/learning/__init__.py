@@ -1,10 +1,10 @@
 """Learning from tables with holes, and completing them; structures come in as callables or networks."""
 
+from hybridbn.estimation.em import Learned, expectation_maximization
 from hybridbn.learning.augmentation import Augmented, augment
-from hybridbn.learning.em import Learned, expectation_maximization
-from hybridbn.learning.em_structure import Structured, structural_em
 from hybridbn.learning.imputation import Imputation, impute
 from hybridbn.learning.pooling import Pooled, pool
+from hybridbn.structures.structural_em import Structured, structural_em
 
 __all__ = [
     "Augmented",

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.estimation.completion import Holes, log_likelihood
+from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.queries import TOLERANCE, Options, posterior
-from hybridbn.learning.augmentation_build import learner_of, marginals, read_for
-from hybridbn.learning.augmentation_fill import Holes, log_likelihood
 from hybridbn.learning.augmentation_history import History, Step
 from hybridbn.network import Network
+from hybridbn.structures.building import learner_of
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, shorten
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.learning.jobs import checked_jobs, in_processes
+from hybridbn.jobs import checked_jobs, in_processes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
 

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.estimation.marginals import read_for
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
-from hybridbn.learning.augmentation_build import Learner, learner_of, read_for
+from hybridbn.jobs import checked_jobs
 from hybridbn.learning.boosting_counts import Columns, boost_counts
 from hybridbn.learning.boosting_rounds import (
     HALF,
@@ -31,8 +32,8 @@ from hybridbn.learning.boosting_rounds import (
 )
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.ensemble_scores import Asked, scores
-from hybridbn.learning.jobs import checked_jobs
 from hybridbn.network import Network
+from hybridbn.structures.building import Learner, learner_of
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, shorten
 

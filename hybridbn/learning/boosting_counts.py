@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
+from hybridbn.jobs import in_threads
 from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
 from hybridbn.learning.boosting_weights import Bits, Floats, State
-from hybridbn.learning.jobs import in_threads
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Discrete, Values

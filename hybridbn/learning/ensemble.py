@@ -14,8 +14,8 @@ from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
+from hybridbn.jobs import checked_jobs, in_threads
 from hybridbn.learning.ensemble_scores import Asked, scores, softmax
-from hybridbn.learning.jobs import checked_jobs, in_threads
 from hybridbn.learning.members import Members
 from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
 from hybridbn.network import Network

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.estimation.row_uniforms import Keys, given_keys, row_keys
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.learning.imputation_frames import Original
-from hybridbn.learning.imputation_keys import Keys, given_keys, row_keys
 from hybridbn.learning.imputation_learning import Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation_model import Rows, rows_of
 from hybridbn.network import Network

@@ -12,12 +12,12 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.choice import Potentials, checked_spec
 from hybridbn.fitting.network import fit
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
 from hybridbn.learning.imputation_frames import Original, holes_of
-from hybridbn.learning.imputation_keys import seed_of
 from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
 from hybridbn.learning.imputation_notes import has_note
 from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe

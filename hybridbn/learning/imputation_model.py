@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
+from hybridbn.estimation.row_uniforms import Keys, uniforms
 from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import (
     Bounds,
@@ -25,7 +26,6 @@ from hybridbn.learning.imputation_columns import (
 )
 from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import Original, holes_of
-from hybridbn.learning.imputation_keys import Keys, uniforms
 from hybridbn.learning.imputation_notes import noted, read_note
 from hybridbn.learning.imputation_rounding import grid_ends, rounded
 from hybridbn.network import Network

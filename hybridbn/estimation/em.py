@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.estimation.completion import Holes, log_likelihood
+from hybridbn.estimation.expected_statistics import expectations
+from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.choice import Potentials, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
@@ -20,9 +23,6 @@ from hybridbn.fitting.network import fit
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.queries import Options, impossible_evidence
 from hybridbn.inference.repeats import repeats
-from hybridbn.learning.augmentation_build import marginals, read_for
-from hybridbn.learning.augmentation_fill import Holes, log_likelihood
-from hybridbn.learning.em_statistics import expectations
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial

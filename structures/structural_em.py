@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.completion import Holes, log_likelihood
+from hybridbn.estimation.em import expectation_maximization, is_exact
+from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.queries import Options
-from hybridbn.learning.augmentation_build import Learner, learner_of, marginals, read_for
-from hybridbn.learning.augmentation_fill import Holes, log_likelihood
-from hybridbn.learning.em import expectation_maximization, is_exact
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.potentials.softmax import Softmax
+from hybridbn.structures.building import Learner, learner_of
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -102,12 +103,12 @@ def structural_em(
 
     Examples
     --------
-    >>> from hybridbn.learning.augmentation_build import learner_of
+    >>> import hybridbn as hb
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=100)
     >>> data = {"x": x, "y": np.where(rng.random(100) < 0.3, np.nan, x + rng.normal(size=100))}
     >>> def chain(table, target):
-    ...     return learner_of([("y", "x")], target, "gaussian")(table)
+    ...     return hb.fit([(target, "x")], table, "gaussian")
     >>> found = structural_em(data, "y", chain)
     >>> list(found.network.edges), len(found.history), found.converged
     ([('y', 'x')], 2, True)
