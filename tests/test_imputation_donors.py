@@ -12,7 +12,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
-from hybridbn.learning.imputation_gaussian import conditional_gaussian
+from hybridbn.inference.conditional_gaussian import conditional_gaussian
 from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference.conditional_gaussian import ConditionalGaussian
 from hybridbn.learning.imputation_expectation import Expectation, expectation
-from hybridbn.learning.imputation_gaussian import ConditionalGaussian
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Donors", "Matching", "matching"]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.completion import ObservedNumbers
 from hybridbn.estimation.row_uniforms import Keys, Levels, levels_of
+from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.mode import most_probable
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
@@ -21,7 +22,6 @@ from hybridbn.inference.sampling import draw
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_frames import holes_of
-from hybridbn.learning.imputation_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.network import Network
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
