@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.structures.ridge import moments_of, shrunk
+from hybridbn.fitting.ridge import moments_of, regress_towards
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Growth", "LinearNode", "Rows", "grown", "leaves_at", "predicted"]
@@ -108,7 +108,7 @@ def grown(rows: Rows, weights: Values, growth: Growth, rng: np.random.Generator)
     start = np.zeros(full.shape[1] - 1)
     start[0] = weights @ rows.target[used] / weights.sum()
     moments = moments_of(full, weights)
-    coefficients, residual, _ = shrunk(moments, start, rows.ridge, 0.0)
+    coefficients, residual, _ = regress_towards(moments, start, rows.ridge, 0.0)
     mass = float(weights.sum())
     free = max(mass - 1, 1e-9)
     root = LinearNode(coefficients, float(residual) / free, mass, float(residual))
@@ -125,7 +125,7 @@ def grown(rows: Rows, weights: Values, growth: Growth, rng: np.random.Generator)
         if not cuts:
             continue
         sides = np.stack((below, moments - below))
-        found, residual, objective = shrunk(sides, node.coefficients, ridge, growth.level)
+        found, residual, objective = regress_towards(sides, node.coefficients, ridge, growth.level)
         best = int(np.argmin(objective.sum(axis=0)))
         if objective[:, best].sum() > node.residual * (1 - growth.gain):
             continue

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.fitting.ridge import Ridge, sparse_ridge
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.chow_liu import tree_of
 from hybridbn.structures.preparing import Prepared, prepared
-from hybridbn.structures.ridge import Ridge, sparse_ridge
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["Regressors", "read_for_regression", "regressors_of"]

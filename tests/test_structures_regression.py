@@ -62,12 +62,12 @@ def test_a_regression_finds_the_slopes():
 
 
 def test_rows_left_out_by_formula_are_rows_left_out():
-    from hybridbn.structures.ridge import _penalized, sparse_ridge
+    from hybridbn.fitting.ridge import _leave_one_out, sparse_ridge
 
     rng = np.random.default_rng(1)
     x = rng.normal(size=(30, 4))
     y, weights = x @ [1.0, 0.0, -1.0, 0.5] + rng.normal(size=30), rng.uniform(0.5, 2, 30)
-    found = _penalized(x, y, weights, np.ones(4))
+    found = _leave_one_out(x, y, weights, np.ones(4))
     for row in range(0, 30, 7):
         kept = np.arange(30) != row
         total = weights[kept].sum()

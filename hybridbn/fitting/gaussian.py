@@ -11,6 +11,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
 from hybridbn.fitting.counts import configurations, refuse_too_wide
+from hybridbn.fitting.ridge import regress_directions
 from hybridbn.potentials.base import frozen
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Codes, Continuous, Values, Variable
@@ -22,8 +23,6 @@ __all__ = ["GaussianFitter", "GaussianStatistics"]
 
 _FLOOR = 1e-9
 """Least residual variance relative to the child's variance, where no floor is given."""
-_RANK = 1e-12
-"""A direction of the parents with less than this share of their variance is not told apart from a constant."""
 _ROUNDING = 4 * float(np.finfo(float).eps)
 """Deviation, relative to the mean, of what rounding leaves of a constant after its mean is taken away."""
 
@@ -144,14 +143,14 @@ class GaussianFitter(Fitter):
         scales[1:][scales[1:] <= _ROUNDING * np.abs(mean[1:])] = np.inf
         scales[0] = scales[0] or 1.0
         outer = scales[:, None] * scales
-        slopes, variance = _regressions(
+        slopes, variance = regress_directions(
             (products / outer)[None], statistics.total, np.zeros(len(continuous)), self.ridge
         )
         variance, means = variance / statistics.total, mean[None]
         # without discrete parents the only configuration is all rows
         if discrete:
             enough = statistics.weights >= 2 + len(continuous)
-            own, residual = _regressions(statistics.products / outer, statistics.weights, slopes[0], self.ridge)
+            own, residual = regress_directions(statistics.products / outer, statistics.weights, slopes[0], self.ridge)
             residual /= np.where(enough, statistics.weights, 1.0)
             slopes = np.where(enough[:, None], own, slopes)
             variance = np.where(enough, residual, variance)
@@ -218,18 +217,3 @@ def _moments(values: list[Values], cells: Codes, size: int, weights: Values | No
         for j, second in enumerate(centered[: i + 1]):
             products[:, i, j] = products[:, j, i] = sums(first * second)
     return n, means, products
-
-
-def _regressions(products: Values, weights: Values | float, start: Values, ridge: float) -> tuple[Values, Values]:
-    """Return slopes (cells, parents) and residual sums of squares (cells,) from standardized products, child first.
-
-    The slopes stay at `start` in directions that the rows say nothing about.
-    """
-    within, across, own = products[:, 1:, 1:], products[:, 1:, 0], products[:, 0, 0]
-    values, vectors = np.linalg.eigh(within)
-    told = values > _RANK * np.reshape(np.maximum(values.max(axis=1, initial=0.0), weights), (-1, 1))
-    gradient = np.einsum("dji,dj->di", vectors, across - np.einsum("dij,j->di", within, start))
-    inverse = np.where(told, 1 / np.where(told, values + ridge, 1.0), 0.0)
-    slopes = start + np.einsum("dij,dj->di", vectors, inverse * gradient)
-    explained = 2 * (slopes * across).sum(axis=1) - np.einsum("di,dij,dj->d", slopes, within, slopes)
-    return slopes, np.maximum(own - explained, 0.0)

@@ -1,15 +1,31 @@
-"""Ridge regressions: the penalty by leaving rows out, and many small ones at once from their moments."""
+"""Ridge regressions: in closed form from moments, many at once, the penalty given or chosen by a criterion.
+
+`Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one; a `PenaltyCriterion` says
+which penalty is best. Where rows are to be left out exactly (`sparse_ridge`), the rows themselves are decomposed, as squaring them
+first would lose digits. Thousands of regressions with a penalty for each column (`regress_towards`) are solved directly.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.variables import Values
 
-__all__ = ["Ridge", "moments_of", "shrunk", "sparse_ridge"]
+__all__ = [
+    "GeneralizedCrossValidation",
+    "MarginalLikelihood",
+    "PenaltyCriterion",
+    "Ridge",
+    "Spectrum",
+    "moments_of",
+    "regress_directions",
+    "regress_towards",
+    "sparse_ridge",
+]
 
 PENALTIES = 10.0 ** np.arange(-3, 5.25, 0.5)
 MOST_STEPS = 6
@@ -19,6 +35,142 @@ CLEAR = 2.0
 LEAST_SHARE = 1e-3
 LEAST_LEFT = 1e-3
 """A row that determines its own prediction counts as if so much of it were left to the others."""
+RANK = 1e-12
+"""A direction of the columns with less than this share of their variance is not told apart from a constant."""
+LEAST_RESIDUAL = 1e-9
+"""Least residual sum of squares relative to the target's."""
+
+
+class Spectrum(NamedTuple):
+    """The normal equations of a regression, or of many, in the directions in which they come apart.
+
+    Attributes
+    ----------
+    values : ndarray (..., columns)
+        Eigenvalues of the products of the columns, not negative.
+    vectors : ndarray (..., columns, columns)
+        Their eigenvectors, side by side.
+    along : ndarray (..., columns)
+        The products of target and columns along the eigenvectors.
+    """
+
+    values: Values
+    vectors: Values
+    along: Values
+
+    @classmethod
+    def of(cls, within: Values, across: Values) -> Spectrum:
+        """Decompose the products of centered columns (..., columns, columns), and of these with the target (..., columns).
+
+        Examples
+        --------
+        >>> spectrum = Spectrum.of(np.diag([4.0, 1.0]), np.array([4.0, 1.0]))
+        >>> spectrum.slopes(0.0), spectrum.slopes(1.0)
+        (array([1., 1.]), array([0.8, 0.5]))
+        """
+        values, vectors = np.linalg.eigh(within)
+        # many small products cost least in one loop, a single one as a product of matrices
+        along = vectors.T @ across if within.ndim == 2 else np.einsum("...ji,...j->...i", vectors, across)
+        return cls(np.maximum(values, 0.0), vectors, along)
+
+    def slopes(self, penalty: float) -> Values:
+        """Return the slopes at a penalty of the sum of their squares."""
+        return np.asarray(self.vectors @ (self.along / (self.values + penalty)))
+
+    def coefficients(self, penalty: float) -> float:
+        """Return how many free coefficients the regression amounts to at a penalty: the trace of its hat matrix."""
+        return float((self.values / (self.values + penalty)).sum())
+
+    def best_penalty(self, own: float, penalties: Values, criterion: PenaltyCriterion) -> float:
+        """Return the penalty of the least loss; `own` is the target's sum of squares."""
+        return float(penalties[np.argmin(criterion.losses(self, own, penalties))])
+
+
+class PenaltyCriterion(Protocol):
+    """Judges the penalties of a ridge regression."""
+
+    def losses(self, spectrum: Spectrum, own: float, penalties: Values) -> Values:
+        """Return the loss of each penalty, up to what all have in common."""
+
+
+@dataclass(frozen=True)
+class GeneralizedCrossValidation:
+    """The squared error over the square of what rows are left beside the coefficients (Golub, Heath & Wahba 1979).
+
+    Attributes
+    ----------
+    rows : float
+        The sum of their weights.
+    """
+
+    rows: float
+
+    def losses(self, spectrum: Spectrum, own: float, penalties: Values) -> Values:
+        """Return the loss of each penalty."""
+        values, along = spectrum.values, spectrum.along
+        damped = values + penalties[:, None]
+        squares = own - (along**2 * (values + 2 * penalties[:, None]) / damped**2).sum(axis=1)
+        free = 1 + (values / damped).sum(axis=1)
+        return np.asarray(squares / np.maximum(self.rows - free, 1.0) ** 2)
+
+
+@dataclass(frozen=True)
+class MarginalLikelihood:
+    """Less the log-likelihood of the target where slopes are normal around zero (MacKay 1992).
+
+    Their variance is the residual variance over the penalty.
+
+    Attributes
+    ----------
+    rows : float
+        The sum of their weights.
+    """
+
+    rows: float
+
+    def losses(self, spectrum: Spectrum, own: float, penalties: Values) -> Values:
+        """Return the loss of each penalty."""
+        damped = spectrum.values + penalties[:, None]
+        rest = np.maximum(own - (spectrum.along**2 / damped).sum(axis=1), LEAST_RESIDUAL * own)
+        return np.asarray(0.5 * self.rows * np.log(rest) + 0.5 * np.log(damped / penalties[:, None]).sum(axis=1))
+
+
+def regress_directions(
+    products: Values, weights: Values | float, start: Values, penalty: float
+) -> tuple[Values, Values]:
+    """Return regressions drawn towards another one, which they keep in directions that the rows say nothing about.
+
+    Parameters
+    ----------
+    products : ndarray (regressions, 1 + columns, 1 + columns)
+        Of centered values in comparable units, the target's first.
+    weights : float or ndarray (regressions,)
+        Of the rows of each.
+    start : ndarray (columns,)
+        Slopes of the other regression.
+    penalty : float
+        Of the squares of what slopes differ from these.
+
+    Returns
+    -------
+    slopes : ndarray (regressions, columns)
+    residual : ndarray (regressions,)
+        Sums of squares.
+
+    Examples
+    --------
+    >>> products = np.array([[[4.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]]])
+    >>> regress_directions(products, 3.0, np.array([0.0, 5.0]), 0.0)
+    (array([[1., 5.]]), array([2.]))
+    """
+    within, across, own = products[:, 1:, 1:], products[:, 1:, 0], products[:, 0, 0]
+    spectrum = Spectrum.of(within, across - np.einsum("dij,j->di", within, start))
+    values = spectrum.values
+    told = values > RANK * np.reshape(np.maximum(values.max(axis=1, initial=0.0), weights), (-1, 1))
+    inverse = np.where(told, 1 / np.where(told, values + penalty, 1.0), 0.0)
+    slopes = start + np.einsum("dij,dj->di", spectrum.vectors, inverse * spectrum.along)
+    explained = 2 * (slopes * across).sum(axis=1) - np.einsum("di,dij,dj->d", slopes, within, slopes)
+    return slopes, np.maximum(own - explained, 0.0)
 
 
 class Ridge(NamedTuple):
@@ -60,25 +212,25 @@ def sparse_ridge(columns: Values, target: Values, weights: Values, groups: NDArr
     --------
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(60, 4))
-    >>> found = sparse_ridge(x, 3 * x[:, 0] + 0.1 * rng.normal(size=60), np.ones(60), np.arange(4))
-    >>> np.abs(found.slopes).round(1)
+    >>> ridge = sparse_ridge(x, 3 * x[:, 0] + 0.1 * rng.normal(size=60), np.ones(60), np.arange(4))
+    >>> np.abs(ridge.slopes).round(1)
     array([3., 0., 0., 0.])
     """
     total = weights.sum()
     spread = weights @ (columns - weights @ columns / total) ** 2 / total
     members = np.bincount(groups)
     penalties = np.ones(columns.shape[1])
-    best = _penalized(columns, target, weights, penalties)
+    best = _leave_one_out(columns, target, weights, penalties)
     for _ in range(MOST_STEPS if columns.shape[1] else 0):
         contributed = np.bincount(groups, best.slopes**2 * spread) / members
         if not contributed.max() > 0:
             break
         penalties = 1 / (contributed + LEAST_SHARE * contributed.max())[groups]
         penalties /= np.exp(np.log(penalties).mean())
-        found = _penalized(columns, target, weights, penalties)
-        if not _clearly_better(best.residuals**2 - found.residuals**2, weights / total):
+        sparser = _leave_one_out(columns, target, weights, penalties)
+        if not _clearly_better(best.residuals**2 - sparser.residuals**2, weights / total):
             break
-        best = found
+        best = sparser
     return best
 
 
@@ -87,7 +239,7 @@ def _clearly_better(differences: Values, shares: Values) -> bool:
     return mean > CLEAR * float(np.sqrt(shares**2 @ (differences - mean) ** 2))
 
 
-def _penalized(columns: Values, target: Values, weights: Values, shape: Values) -> Ridge:
+def _leave_one_out(columns: Values, target: Values, weights: Values, shape: Values) -> Ridge:
     """Return the regression with the multiple of these penalties that has the least loss on rows left out."""
     total = float(weights.sum())
     intercept = float(weights @ target / total)
@@ -115,7 +267,7 @@ def moments_of(columns: Values, weights: Values) -> Values:
     return np.asarray((columns * weights[:, None]).T @ columns)
 
 
-def shrunk(moments: Values, start: Values, ridge: Values, rows: float) -> tuple[Values, Values, Values]:
+def regress_towards(moments: Values, start: Values, ridge: Values, rows: float) -> tuple[Values, Values, Values]:
     r"""Return regressions that are drawn towards another one, from moments of (1, columns, target).
 
     .. math:: \sum_i w_i (y_i - a - x_i b)^2 + \sum_j r_j (b_j - b^0_j)^2 + k (\hat y(\bar x) - \hat y^0(\bar x))^2
@@ -141,9 +293,9 @@ def shrunk(moments: Values, start: Values, ridge: Values, rows: float) -> tuple[
     --------
     >>> x, y = np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0])
     >>> moments = moments_of(np.column_stack((np.ones(3), x, y)), np.ones(3))
-    >>> shrunk(moments, np.zeros(2), np.array([0.0]), 0.0)[0]
+    >>> regress_towards(moments, np.zeros(2), np.array([0.0]), 0.0)[0]
     array([1., 2.])
-    >>> shrunk(moments, np.zeros(2), np.array([2.0]), 1.0)[0]
+    >>> regress_towards(moments, np.zeros(2), np.array([2.0]), 1.0)[0]
     array([1.25, 1.  ])
     """
     mass = moments[..., 0, 0]

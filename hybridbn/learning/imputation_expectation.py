@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import nnls
 
+from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
 from hybridbn.learning.imputation_forest import Forest, grown
 from hybridbn.variables import Codes, Values
 
@@ -126,15 +127,10 @@ def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, V
     gram = weighted.T @ away
     scales = np.sqrt(np.diag(gram) / total)
     scales = np.where(scales > 0, scales, 1.0)
-    values, vectors = np.linalg.eigh(gram / np.outer(scales, scales))
-    values = np.maximum(values, 0.0)
-    along = vectors.T @ (weighted.T @ target / scales)
-    damped = values + _RIDGES[:, None]
-    squares = float(weights @ target**2) - (along**2 * (values + 2 * _RIDGES[:, None]) / damped**2).sum(axis=1)
-    free = 1 + (values / damped).sum(axis=1)
-    best = int(np.argmin(squares / np.maximum(total - free, 1.0) ** 2))
-    slopes = vectors @ (along / damped[best]) / scales
+    spectrum = Spectrum.of(gram / np.outer(scales, scales), weighted.T @ target / scales)
+    ridge = spectrum.best_penalty(float(weights @ target**2), _RIDGES, GeneralizedCrossValidation(total))
+    slopes = spectrum.slopes(ridge) / scales
     fitted = away @ slopes
-    turned = (away / scales) @ (vectors / np.sqrt(damped[best]))
+    turned = (away / scales) @ (spectrum.vectors / np.sqrt(spectrum.values + ridge))
     leverage = np.minimum(weights * ((turned**2).sum(axis=1) + 1 / total), _LEVERAGE)
     return center, slopes, fitted, target - (target - fitted) / (1 - leverage)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridbn.fitting.gaussian import GaussianFitter, GaussianStatistics
+from hybridbn.fitting.ridge import LEAST_RESIDUAL, MarginalLikelihood, Spectrum
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Values
 
@@ -22,8 +23,6 @@ _RIDGE = 0.01
 """Rows that speak for the regression of all rows where each configuration has its own."""
 _RIDGES = np.geomspace(0.01, 1e4, 25)
 """How many rows speak for effects and slopes of zero: the one that makes the data most likely is taken."""
-_LEAST = 1e-9
-"""Least residual variance relative to the child's variance."""
 _ROWS = 8
 """A configuration of fewer rows has the variance of all."""
 
@@ -94,13 +93,17 @@ def _additive(statistics: GaussianStatistics, found: LinearGaussian) -> list[_Fo
     across = weighted.T @ ((statistics.means - center) / scales)
     gram = np.block([[effects.T @ weighted, across[:, 1:]], [across[:, 1:].T, products[1:, 1:]]])
     target = np.concatenate([across[:, 0], products[1:, 0]])
-    solution, free = _shrunk(gram, target, float(products[0, 0]), total, len(target) - len(sizes))
+    spectrum, own = Spectrum.of(gram, target), float(products[0, 0])
+    ridge = spectrum.best_penalty(own, _RIDGES, MarginalLikelihood(total))
+    solution = spectrum.slopes(ridge)
+    # effects of the states of each parent add up to nothing
+    free = min(spectrum.coefficients(ridge), len(target) - len(sizes))
     many = effects.shape[1]
     slopes = solution[many:] * scales[0] / scales[1:]
     intercept = center[0] + effects @ solution[:many] * scales[0] - center[1:] @ slopes
     slopes = np.broadcast_to(slopes, (n.size, len(slopes)))
     squares = _squares(statistics, intercept, slopes) * _inflation(np.array(total), 1 + free)
-    pooled = max(squares.sum() / total, _LEAST * scales[0] ** 2)
+    pooled = max(squares.sum() / total, LEAST_RESIDUAL * scales[0] ** 2)
     forms = [_Form(intercept, slopes, np.full(n.size, pooled), free + 2.0)]
     if sizes:
         enough = n >= _ROWS
@@ -108,23 +111,6 @@ def _additive(statistics: GaussianStatistics, found: LinearGaussian) -> list[_Fo
         apart = np.where(enough, (squares + pooled) / (n + 1), pooled)
         forms.append(_Form(intercept, slopes, apart, free + 1.0 + float(enough.sum() + (~enough).any())))
     return forms
-
-
-def _shrunk(gram: Values, target: Values, own: float, rows: float, most: int) -> tuple[Values, float]:
-    """Return coefficients and how many free ones they amount to, with the ridge of the greatest marginal likelihood.
-
-    Coefficients are normal around zero with the residual variance over the ridge, in standard deviations.
-    """
-    if not len(target):
-        return np.zeros(0), 0.0
-    values, vectors = np.linalg.eigh(gram)
-    values = np.maximum(values, 0.0)
-    along = vectors.T @ target
-    damped = values + _RIDGES[:, None]
-    rest = np.maximum(own - (along**2 / damped).sum(axis=1), _LEAST * own)
-    evidence = -0.5 * rows * np.log(rest) - 0.5 * np.log(damped / _RIDGES[:, None]).sum(axis=1)
-    best = int(np.argmax(evidence))
-    return np.asarray(vectors @ (along / damped[best])), min(float((values / damped[best]).sum()), most)
 
 
 def _inflation(rows: Values, coefficients: float) -> Values:
