@@ -25,6 +25,7 @@ _HOMES = {
     "hybridbn.learning.boosting": ("boost",),
     "hybridbn.learning.ensemble": ("Ensemble",),
     "hybridbn.network": ("Network",),
+    "hybridbn.options": ("Options",),
     "hybridbn.potentials": (
         "MTE",
         "Boxes",

@@ -26,6 +26,7 @@ from hybridbn.estimator_streaming import Stream
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.network import fit
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.structures.automatic import automatic
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
@@ -182,10 +183,13 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _posterior(self, X: Any) -> Any:
         check_is_fitted(self, "network_")
-        options: dict[str, Any] = {"tolerance": self.tolerance, "max_bytes": self.max_bytes}
         if hasattr(self, "ensemble_"):
-            return self.ensemble_.posterior(self._evidence(X), **options)
-        return self.network_.posterior(self.target_name_, self._evidence(X), **options)
+            return self.ensemble_.posterior(self._evidence(X), options=self._options)
+        return self.network_.posterior(self.target_name_, self._evidence(X), options=self._options)
+
+    @property
+    def _options(self) -> Options:
+        return Options(tolerance=self.tolerance, max_bytes=self.max_bytes)
 
 
 def _built(build: Any, table: Table, target: str, potentials: Potentials) -> Network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -219,8 +220,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
             self.boost,  # type: ignore[arg-type]  # boost() refuses what is no number
             potentials=None if isinstance(potentials, str) and potentials == "auto" else potentials,
             priors=priors,
-            tolerance=self.tolerance,
-            max_bytes=self.max_bytes,
+            options=self._options,
         )
 
     def _probabilities(self, posterior: DiscretePosterior) -> Values:
@@ -393,8 +393,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         """Return the logarithm of the predicted density at the true target of each row; its mean is a score to compare by."""
         known = self._evidence(X)
         both = number_targets(known, self.target_name_, values_of(y))
-        options = {"tolerance": self.tolerance, "max_bytes": self.max_bytes}
-        return np.asarray(self.network_.log_density(both, **options) - self.network_.log_density(known, **options))
+        ask = partial(self.network_.log_density, options=self._options)
+        return np.asarray(ask(both) - ask(known))
 
     def _refuse_constant(self, values: Values) -> None:
         if is_constant(float(values.min()), float(values.max())):

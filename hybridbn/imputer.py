@@ -20,6 +20,7 @@ from hybridbn.learning.imputation_frames import Original, holes_of
 from hybridbn.learning.imputation_learning import Settings, fit_imputation
 from hybridbn.learning.imputation_model import Model, rows_of
 from hybridbn.network import Network
+from hybridbn.options import Options
 
 __all__ = ["Imputer"]
 
@@ -143,7 +144,8 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 read_features(features)  # says which cell is neither text nor a number
             raise
         settings = Settings(
-            **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)}
+            **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)},
+            options=Options(tolerance=self.tolerance, max_bytes=self.max_bytes),
         )
         fitted = fit_imputation(table, settings, original.ranges())
         model = self.model_ = fitted.model

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import networkx as nx
 
 from hybridbn.errors import NetworkError
-from hybridbn.network_check import cycle_text, cycles, differ, disagreement, faults
+from hybridbn.network_check import cycle_text, cycles, differ, disagreement, faults, similar_names
 from hybridbn.network_html import as_html, as_line, as_text
-from hybridbn.network_queries import Queries
+from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Variable, shorten
 
+if TYPE_CHECKING:
+    import pandas
+
+    from hybridbn.inference.densities import ContinuousPosterior
+    from hybridbn.inference.explain import Explanation
+    from hybridbn.inference.joint import JointPosterior
+    from hybridbn.inference.posterior import DiscretePosterior
+
 __all__ = ["Network"]
+
+Frame = TypeVar("Frame")
+"""A table of evidence: what comes back is of the same kind."""
 
 _MOST_FAULTS = 1000
 """A message of megabytes helps nobody; what comes after so many faults is only counted."""
 
 
-class Network(Queries, nx.DiGraph):  # type: ignore[misc]
+class Network(nx.DiGraph):  # type: ignore[misc]
     """A Bayesian network: a `networkx.DiGraph` whose nodes carry `variable` and `potential`.
 
     These two node attributes are all there is, so `copy`, `subgraph`, `networkx.compose`, pickling and every
     algorithm of networkx keep them. Nodes are the variables' names. Changes made with networkx's own methods
     are not checked at once; `check` tells whether the graph still is a Bayesian network.
+
+    Evidence is a mapping (one case) or a table (a case a row: DataFrame, `Table`, mapping of columns made a Table). A
+    value is a state or a number, an `Interval`, a set of states, a likelihood (mapping of states to numbers, or a function
+    of a continuous variable), or None and NaN for unknown. How exact answers are and how large tables may get is said
+    by `options=`, see `Options`, or by its attributes as keywords.
 
     Parameters
     ----------
@@ -236,7 +251,7 @@ class Network(Queries, nx.DiGraph):  # type: ignore[misc]
 
     def _attributes(self, name: Hashable) -> dict[str, Any]:
         if name not in self:
-            close = _near(name, self)
+            close = similar_names(name, self)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(self)}"
             raise NetworkError(f"the network has no node {name!r}{hint if len(self) else '; it is empty'}")
         attributes: dict[str, Any] = self.nodes[name]
@@ -314,6 +329,218 @@ class Network(Queries, nx.DiGraph):  # type: ignore[misc]
         skeleton.add_edges_from(self.edges)
         return nx.moral_graph(skeleton)
 
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def posterior(  # type: ignore[overload-overlap]  # a name is a sequence of letters
+        self, target: str, evidence: Any = None, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
+    ) -> DiscretePosterior | ContinuousPosterior: ...
+
+    @overload
+    def posterior(
+        self,
+        target: Sequence[str],
+        evidence: Any = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> JointPosterior: ...
+
+    def posterior(
+        self,
+        target: str | Sequence[str],
+        evidence: Any = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
+        """Return the posterior of one variable, or the joint posterior of several.
+
+        Parameters
+        ----------
+        target : name, or sequence of names for a joint posterior
+        evidence : mapping or table, optional
+        options : Options, optional
+            Or its attributes as keywords: `tolerance`, `max_bytes` and `impossible`.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> sick = hb.Discrete("sick", states=("no", "yes"))
+        >>> fever = hb.Continuous("fever")
+        >>> net = hb.Network([
+        ...     hb.Multinomial(sick, table=[0.9, 0.1]),
+        ...     hb.LinearGaussian(fever, parents=(sick,), intercept=[36.8, 38.5], variance=[0.1, 0.5]),
+        ... ])
+        >>> net.posterior("sick", {"fever": 38.0})
+        <posterior of 'sick': 'no': 0.01893, 'yes': 0.9811>
+        >>> round(net.posterior("sick", {"fever": hb.Interval(37.5)})["yes"], 4)
+        0.884
+        >>> import pandas as pd
+        >>> net.posterior("sick", pd.DataFrame({"fever": [36.5, None, 39.0]}))["yes"].round(3)
+        array([0.001, 0.1  , 1.   ])
+        """
+        from hybridbn.inference.joint import joint_posterior
+        from hybridbn.inference.queries import posterior
+
+        chosen = resolve_options("posterior", options, keywords)
+        if isinstance(target, str):
+            return posterior(self, target, evidence, chosen)
+        return joint_posterior(self, target, evidence, chosen)
+
+    def posteriors(
+        self,
+        evidence: Any = None,
+        targets: Sequence[str] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> dict[str, DiscretePosterior | ContinuousPosterior]:
+        """Return the posteriors of several variables in one pass; by default of all that some row does not observe."""
+        from hybridbn.inference.queries import posteriors
+
+        return posteriors(self, evidence, targets, resolve_options("posteriors", options, keywords))
+
+    def log_evidence(
+        self, evidence: Any = None, *, options: Options | None = None, **keywords: Unpack[PrecisionKeywords]
+    ) -> Any:
+        """Return the logarithm of the probability (density) of the evidence; -inf where it is impossible.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
+        >>> round(net.log_evidence({"x": hb.Interval(0, 1)}), 6), net.log_evidence({})
+        (-1.074862, 0.0)
+        """
+        from hybridbn.inference.queries import log_evidence
+
+        return log_evidence(self, evidence, resolve_options("log_evidence", options, keywords, impossible="nan"))
+
+    def log_density(self, table: Any, *, options: Options | None = None, **keywords: Unpack[PrecisionKeywords]) -> Any:
+        """Return the log density of every row, missing cells marginalized."""
+        return self.log_evidence(table, options=resolve_options("log_density", options, keywords, impossible="nan"))
+
+    @overload
+    def most_probable(
+        self,
+        evidence: Mapping[str, Any] | None = None,
+        names: Sequence[str] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def most_probable(
+        self,
+        evidence: Frame,
+        names: Sequence[str] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> Frame: ...
+
+    def most_probable(
+        self,
+        evidence: Any = None,
+        names: Sequence[str] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> Any:
+        """Return the most probable values of all hidden variables together, or of some with the others summed out.
+
+        A dict for a mapping of evidence, for a table the same kind of frame (pandas, polars, arrow, `Table`). Exact for
+        discrete and linear Gaussian networks; where other continuous variables are hidden it is a search around the
+        posterior's mass. A row of probability zero raises `ImpossibleEvidence`.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> a, b = hb.Discrete("a", states=(0, 1)), hb.Discrete("b", states=(0, 1))
+        >>> net = hb.Network([
+        ...     hb.Multinomial(a, table=[0.6, 0.4]),
+        ...     hb.Multinomial(b, parents=(a,), table=[[0.5, 0.5], [0.1, 0.9]]),
+        ... ])
+        >>> net.most_probable(), net.most_probable(names=["a"])
+        ({'a': 1, 'b': 1}, {'a': 0})
+        """
+        from hybridbn.inference.mode import most_probable
+
+        chosen = resolve_options("most_probable", options, keywords, impossible="raise")
+        return most_probable(self, evidence, names, chosen)
+
+    @overload
+    def sample(
+        self,
+        n: int = 1,
+        random_state: Any = None,
+        evidence: Mapping[str, Any] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> pandas.DataFrame: ...
+
+    @overload
+    def sample(
+        self,
+        n: int = 1,
+        random_state: Any = None,
+        *,
+        evidence: Frame,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> Frame: ...
+
+    def sample(
+        self,
+        n: int = 1,
+        random_state: Any = None,
+        evidence: Any = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> Any:
+        """Draw rows from the network, exactly conditional on the evidence.
+
+        `n` rows for a mapping of evidence, as a DataFrame; `n` for each row of a table, as the same kind of frame. Row by
+        row the random numbers are its own, so the first rows of a larger sample are the smaller sample. A row of
+        probability zero raises `ImpossibleEvidence`.
+        """
+        from hybridbn.inference.sampling import sample
+
+        chosen = resolve_options("sample", options, keywords, impossible="raise")
+        return sample(self, n, random_state, evidence, chosen)
+
+    def explain(self, target: str, evidence: Mapping[str, Any], state: Any = None) -> Explanation:
+        """Return what each finding says about a state (the most probable one by default): weights of evidence.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> sick = hb.Discrete("sick", states=("no", "yes"))
+        >>> cough = hb.Discrete("cough", states=("no", "yes"))
+        >>> net = hb.Network([
+        ...     hb.Multinomial(sick, table=[0.9, 0.1]),
+        ...     hb.Multinomial(cough, parents=(sick,), table=[[0.8, 0.2], [0.1, 0.9]]),
+        ... ])
+        >>> print(net.explain("sick", {"cough": "yes"}, state="yes"))
+        log-odds of sick = 'yes' against the rest
+          without evidence     -2.1972
+          cough                +1.5041
+          in all               -0.6931   probability 0.3333
+        """
+        from hybridbn.inference.explain import explain
+
+        return explain(self, target, evidence, state)
+
+    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0) -> Any:
+        """Draw the graph with belief bars and density curves in its nodes, observed values marked; returns the axes."""
+        from hybridbn.inference.plots import plot_network
+
+        return plot_network(self, evidence, ax, size)
+
     # -- files and other libraries --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -367,12 +594,3 @@ def _checked(potential: Any) -> Potential:
     if scope[-1] in scope[:-1]:
         raise NetworkError(f"{potential!r}: {scope[-1]!r} can't be its own parent")
     return potential
-
-
-def _near(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
-    """Return names that look like a mistyped one; large networks are not searched, as that takes seconds."""
-    names = [node for node in nodes if isinstance(node, str)]
-    if not isinstance(name, str) or len(names) > most:
-        return []
-    same = [node for node in names if node.casefold() == name.casefold()]
-    return same or difflib.get_close_matches(name, names, n=3)

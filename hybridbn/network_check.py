@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import networkx as nx
@@ -11,7 +12,7 @@ from hybridbn.network_html import describe
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
-__all__ = ["cycle_text", "cycles", "differ", "disagreement", "faults"]
+__all__ = ["cycle_text", "cycles", "differ", "disagreement", "faults", "similar_names"]
 
 
 def faults(network: nx.DiGraph) -> list[str]:
@@ -141,3 +142,12 @@ def cycle_text(nodes: list[Any]) -> str:
     shown = nodes if len(nodes) <= 20 else [*nodes[:10], "...", *nodes[-9:]]
     links = [node if node == "..." else repr(node) for node in [*shown, nodes[0]]]
     return f"a cycle: {' -> '.join(links)}"
+
+
+def similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
+    """Return names that look like a mistyped one; large networks are not searched, as that takes seconds."""
+    names = [node for node in nodes if isinstance(node, str)]
+    if not isinstance(name, str) or len(names) > most:
+        return []
+    same = [node for node in names if node.casefold() == name.casefold()]
+    return same or difflib.get_close_matches(name, names, n=3)

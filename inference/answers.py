@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
 from hybridbn.inference.cells import cell_posterior
 from hybridbn.inference.densities import ContinuousPosterior
@@ -22,20 +22,18 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.mixtures import GaussianPosterior
 from hybridbn.inference.piecemeal import PiecemealPosterior
 from hybridbn.inference.piecewise import PiecewisePosterior
-from hybridbn.inference.posterior import DiscretePosterior, Posterior
+from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.repeats import repeats
 from hybridbn.inference.solving import Solution, solutions
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
-    "MAX_BYTES",
-    "TOLERANCE",
     "Answer",
     "AnyNetwork",
     "Collector",
-    "Options",
     "TableCollector",
     "empty_posterior",
     "impossible_evidence",
@@ -47,39 +45,12 @@ __all__ = [
 
 AnyNetwork: TypeAlias = Network | Snapshot
 
-MAX_BYTES = 2.0 * 2**30
-TOLERANCE = 1e-9
 KEPT_BYTES = 1 << 28
 """Densities of one target that take more than this are not kept; rows are solved again when something is asked of them."""
 ROUNDING = 1e-12
 """No posterior is taken to be more exact than this: what rounding does to sums and products of many numbers."""
 MOST_ROUNDING = 1e-11
 EPSILON = float(np.finfo(float).eps)
-
-
-@dataclass(frozen=True)
-class Options:
-    """How exact, what to do with impossible rows, and how large a table may get.
-
-    Attributes
-    ----------
-    tolerance : float
-        Wanted error of probabilities where quadrature is needed.
-    impossible : {"raise", "nan"}
-        What becomes of rows whose evidence has probability zero.
-    max_bytes : float
-        Largest table that elimination may make.
-    """
-
-    tolerance: float = TOLERANCE
-    impossible: str = "raise"
-    max_bytes: float = MAX_BYTES
-
-    def __post_init__(self) -> None:
-        if self.impossible not in ("raise", "nan"):
-            raise TableError(f"impossible must be 'raise' or 'nan', not {self.impossible!r}")
-        if not 0 < self.tolerance < 1:
-            raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
 
 
 class Collector(Protocol):
@@ -330,7 +301,7 @@ def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
 
 def posterior_of(
     answer: Answer, number: int, variable: Variable, later: Callable[[], Values] | None = None
-) -> Posterior:
+) -> DiscretePosterior | ContinuousPosterior:
     """Return the posterior of the target with that number."""
     collector = answer.collected[number]
     if isinstance(collector, TableCollector):
@@ -382,7 +353,7 @@ class _Again:
         return density
 
 
-def empty_posterior(variable: Variable) -> Posterior:
+def empty_posterior(variable: Variable) -> DiscretePosterior | ContinuousPosterior:
     """Return the posterior of a table without rows."""
     nothing = np.empty(0)
     if isinstance(variable, Discrete):

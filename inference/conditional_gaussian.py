@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import truncnorm
 
-from hybridbn.inference.answers import TableCollector
+from hybridbn.inference.answers import TableCollector, impossible_evidence, solved
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, Question
-from hybridbn.inference.queries import Options, impossible_evidence, relevant_evidence, solved
+from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Codes, Discrete, Values
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import Options, Snapshot, contradicted, impossible_evidence, posterior_of, solved
+from hybridbn.inference.problem import Question, Snapshot
+from hybridbn.inference.queries import contradicted
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Explanation", "explain"]

@@ -9,23 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of
+from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.presenting import presented
-from hybridbn.inference.problem import Problem, Question
-from hybridbn.inference.queries import (
-    Options,
-    Snapshot,
-    checked_targets,
-    contradicted,
-    log_evidence_of,
-    posterior_of,
-    relevant_evidence,
-    solved,
-)
+from hybridbn.inference.problem import Problem, Question, Snapshot
+from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solving import Solution
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["JointPosterior", "joint_posterior"]

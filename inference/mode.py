@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
 from hybridbn.inference.axes import NodeAxis
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
@@ -22,21 +23,12 @@ from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
 from hybridbn.inference.polish import polished
 from hybridbn.inference.presenting import frame_of, presented
-from hybridbn.inference.problem import Problem, Question, problem_of, status_of
-from hybridbn.inference.queries import (
-    Options,
-    Snapshot,
-    checked_targets,
-    contradicted,
-    impossible_evidence,
-    log_evidence_of,
-    posterior_of,
-    relevant_evidence,
-    solved,
-)
+from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
+from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.solving import chunks
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["most_probable"]

@@ -12,36 +12,30 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
 from hybridbn.inference.answers import (
-    MAX_BYTES,
-    TOLERANCE,
     AnyNetwork,
-    Options,
     empty_posterior,
-    impossible_evidence,
     nothing,
     posterior_of,
     solved,
 )
+from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader
-from hybridbn.inference.posterior import Posterior
+from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.inference.star_mixtures import mixture_posterior
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
-    "MAX_BYTES",
-    "TOLERANCE",
-    "Options",
-    "Snapshot",
-    "impossible_evidence",
+    "checked_targets",
+    "contradicted",
     "log_evidence",
+    "log_evidence_of",
     "posterior",
-    "posterior_of",
     "posteriors",
     "relevant_evidence",
-    "solved",
 ]
 
 
@@ -49,14 +43,16 @@ MOST_KNOWN = 4096
 """Single cases of which it is remembered whether they contradict themselves."""
 
 
-def posterior(network: Network, target: str, evidence: Any = None, options: Options | None = None) -> Posterior:
+def posterior(
+    network: Network, target: str, evidence: Any = None, options: Options | None = None
+) -> DiscretePosterior | ContinuousPosterior:
     """Return the posterior of one variable."""
     return posteriors(network, evidence, [target], options)[target]
 
 
 def posteriors(
     network: Network, evidence: Any = None, targets: Sequence[str] | None = None, options: Options | None = None
-) -> dict[str, Posterior]:
+) -> dict[str, DiscretePosterior | ContinuousPosterior]:
     """Return the posteriors of several variables in one pass.
 
     Without `targets`, those of all variables that are not observed in every row.

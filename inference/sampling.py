@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.presenting import frame_of
 from hybridbn.inference.problem import Question, Snapshot
-from hybridbn.inference.queries import Options, impossible_evidence, posterior_of, relevant_evidence, solved
+from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Discrete, Variable
 
 __all__ = ["draw", "draw_jointly", "sample"]

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import EPSILON, ROUNDING, AnyNetwork, Options, impossible_evidence
+from hybridbn.inference.answers import EPSILON, ROUNDING, AnyNetwork, impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.options import Options
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
@@ -30,7 +31,7 @@ Candidate: TypeAlias = tuple[Callable[..., Network], Any]
 
 ENOUGH = 4000
 """Candidates are compared on so many rows at most."""
-TOLERANCE = 1e-6
+_OPTIONS = Options(tolerance=1e-6, impossible="nan")
 CLEAR, NEAR = 2.0, 1.0
 """A candidate that is behind the best by so many standard errors of the difference is not tried on further folds; is not as good."""
 FINALISTS, ENOUGH_TO_HALVE = 2, 60
@@ -170,7 +171,7 @@ class _Race:
             network = builder(training.select(kept), self.target, family)
             table = self.data.table.take(test)
             inside = table.select([name for name in table.names if name in network])
-            posterior = network.posterior(self.target, inside, impossible="nan", tolerance=TOLERANCE)
+            posterior = network.posterior(self.target, inside, options=_OPTIONS)
             found = self.loss(posterior, self.data.codes(self.target)[test])
         # a row that is impossible under the network counts as much as the worst of the others
         return np.where(np.isfinite(found), found, np.max(found[np.isfinite(found)], initial=0.0))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
+from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, mixed, spread_rows
@@ -128,7 +129,9 @@ def best_cluster(network: Network, target: str, evidence: Any, *, name: str | No
     if not isinstance(variable, Discrete):
         raise NetworkError(f"{target!r} is continuous; its posterior is what to look at")
     hidden = name or f"{target} cluster"
-    found = np.atleast_2d(network.posterior(hidden, Table(evidence)).probabilities)
+    posterior = network.posterior(hidden, Table(evidence))
+    assert isinstance(posterior, DiscretePosterior)
+    found = np.atleast_2d(posterior.probabilities)
     owner = network.potential(target).table.argmax(axis=1)  # type: ignore[attr-defined]
     states = np.array(variable.states, dtype=object)
     return np.asarray(states[owner[found.argmax(axis=1)]])

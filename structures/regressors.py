@@ -13,7 +13,9 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, sparse_ridge
+from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.chow_liu import tree_of
 from hybridbn.structures.preparing import Prepared, prepared
@@ -23,7 +25,7 @@ __all__ = ["Regressors", "read_for_regression", "regressors_of"]
 
 LEAST_SPREAD = 1e-4
 """Least standard deviation of an attribute given another one, relative to that of all rows."""
-TOLERANCE = 1e-6
+_OPTIONS = Options(tolerance=1e-6, impossible="nan")
 """Of what missing cells are filled with while learning."""
 
 
@@ -208,8 +210,10 @@ def _filled(network: Network, data: Prepared, name: str, names: list[str]) -> Va
     else:
         whole = np.array(own, dtype=np.float64)[:, None]
     if len(holes):
-        posterior = network.posterior(name, data.table.select(names).take(holes), tolerance=TOLERANCE, impossible="nan")
-        whole[holes] = posterior.probabilities if isinstance(variable, Discrete) else posterior.mean()[:, None]
+        posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
+        whole[holes] = (
+            posterior.probabilities if isinstance(posterior, DiscretePosterior) else posterior.mean()[:, None]
+        )
     return np.asarray(whole)
 
 

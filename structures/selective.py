@@ -14,6 +14,7 @@ from hybridbn.fitting.choice import Potentials, roles
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.structures.dependence import Dependence, varies
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, prepared
@@ -25,7 +26,7 @@ __all__ = ["Loss", "dealt", "log_loss", "misclassification", "selective_naive_ba
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """What each row's prediction costs, from the posteriors of the target and its true codes or values (rows,)."""
 
-_TOLERANCE = 1e-6
+_OPTIONS = Options(tolerance=1e-6, impossible="nan")
 """Of posteriors in validation, where the sample's noise is far greater."""
 _GAIN = 1e-9
 """Relative improvement below which two losses are the same but for rounding."""
@@ -186,7 +187,7 @@ def _mean_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, loss: 
     for fold in folds:
         network = Network([fold.network.potential(name) for name in (target, *names)])
         rows = fold.rows.select([target, *names])
-        posterior = network.posterior(target, rows, tolerance=_TOLERANCE, impossible="nan")
+        posterior = network.posterior(target, rows, options=_OPTIONS)
         losses = loss(posterior, fold.truth)
         total += float(losses @ fold.weights)
         weight += float(fold.weights.sum())

@@ -13,8 +13,8 @@ from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.estimation.em import expectation_maximization, is_exact
 from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.choice import Potentials
-from hybridbn.inference.queries import Options
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.mte import MTE

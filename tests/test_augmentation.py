@@ -12,9 +12,9 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.estimation.completion import Holes
 from hybridbn.fitting import MTEFitter, fit
-from hybridbn.inference.queries import Options
 from hybridbn.learning.augmentation import augment
 from hybridbn.learning.augmentation_history import History, Step
+from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
 from hybridbn.structures.building import learner_of
 

@@ -14,7 +14,7 @@ from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimation.expected_statistics import expectations
 from hybridbn.fitting import Dirichlet, GaussianFitter, MaximumLikelihood, MultinomialFitter, fit
 from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.queries import Options
+from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
 from hybridbn.structures.structural_em import free_parameters, structural_em
 

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError
+from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import Options, impossible_evidence, posterior_of, relevant_evidence, solved
+from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
@@ -219,7 +221,7 @@ def log_likelihood(network: Network, table: Table, options: Options) -> float:
     -1.386294
     """
     kept = table.select([name for name in table.names if name in network])
-    logs = network.log_density(kept, tolerance=options.tolerance, max_bytes=options.max_bytes)
+    logs = network.log_density(kept, options=options)
     counts = table.weights > 0
     if np.isnan(logs).any():
         faulty = [p.child.name for p in network.potentials if not _has_numbers(p)]

@@ -20,10 +20,11 @@ from hybridbn.fitting.choice import Potentials, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.fitting.network import fit
+from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.queries import Options, impossible_evidence
 from hybridbn.inference.repeats import repeats
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.tables import Table

@@ -22,9 +22,9 @@ from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.elimination import order_of
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, problem_of
-from hybridbn.inference.queries import Options
 from hybridbn.inference.solving import Solution, solutions
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,10 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.choice import Potentials
-from hybridbn.inference.queries import TOLERANCE, Options, posterior
+from hybridbn.inference.queries import posterior
 from hybridbn.learning.augmentation_history import History, Step
 from hybridbn.network import Network
+from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import learner_of
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, shorten
@@ -65,7 +66,8 @@ def augment(
     patience: int = 1,
     max_iterations: int = 100,
     random_state: Any = None,
-    tolerance: float = TOLERANCE,
+    options: Options | None = None,
+    **keywords: Unpack[PrecisionKeywords],
 ) -> Augmented:
     r"""Learn a model of a response from a table with holes, and fill them (Algorithm 1 of Fernandez et al., 2008).
 
@@ -105,8 +107,8 @@ def augment(
         How many times the holes are filled from a model, at most.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes.
-    tolerance : float
-        Of posteriors, where quadrature is needed.
+    options : Options, optional
+        Of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
 
     Returns
     -------
@@ -145,7 +147,8 @@ def augment(
     table = read_for(data, weights, build)
     _check(table, target, response, patience, max_iterations)
     rng = np.random.default_rng(random_state)
-    run = _Run(Holes(table), target, Options(tolerance), response == "simulation", joint)
+    chosen = resolve_options("augment", options, keywords, impossible="raise")
+    run = _Run(Holes(table), target, chosen, response == "simulation", joint)
     learn = learner_of(build, target, potentials)
     if not run.holes.rows:
         scored = run.scored(learn(table), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import networkx as nx
 import numpy as np
@@ -15,7 +15,6 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.marginals import read_for
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter
-from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
 from hybridbn.jobs import checked_jobs
 from hybridbn.learning.boosting_counts import Columns, boost_counts
 from hybridbn.learning.boosting_rounds import (
@@ -33,6 +32,7 @@ from hybridbn.learning.boosting_rounds import (
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.ensemble_scores import Asked, scores
 from hybridbn.network import Network
+from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import Learner, learner_of
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, shorten
@@ -60,8 +60,8 @@ def boost(
     progress: bool | Callable[[Round], Any] = False,
     random_state: Any = 0,
     n_jobs: int | None = None,
-    tolerance: float = TOLERANCE,
-    max_bytes: float = MAX_BYTES,
+    options: Options | None = None,
+    **keywords: Unpack[PrecisionKeywords],
 ) -> Ensemble:
     r"""Learn an ensemble of networks that vote on a class, by AdaBoost.
 
@@ -111,8 +111,8 @@ def boost(
     n_jobs : int, optional
         Threads that share a pass over the rows where naive Bayes over discrete columns is boosted (-1: as many as there are processors). One round
         needs the last, so nothing else runs at the same time; the result is the same for any number.
-    tolerance, max_bytes : float
-        Of posteriors, as in `Network.posterior`.
+    options : Options, optional
+        Of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
 
     Returns
     -------
@@ -156,6 +156,7 @@ def boost(
             f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting needs two classes"
         )
     base = _with_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
+    asking = resolve_options("boost", options, keywords, impossible="nan")
     record = Record(
         int(rounds),
         2 * int(rounds) + 20 if max_restarts is None else int(max_restarts),
@@ -163,7 +164,7 @@ def boost(
         None
         if held_out is None
         else Stopping(
-            _Scorer(target, held_out.table, Options(tolerance, "nan", max_bytes), algorithm == "real"),
+            _Scorer(target, held_out.table, asking, algorithm == "real"),
             held_out.table.column(target),
             held_out.table.weights,
             patience,
@@ -184,9 +185,8 @@ def boost(
     learn = learner_of(build, target, own)
     if refit_cuts and chosen is not None:
         learn = _Recut(learn, target, chosen)
-    options = Options(tolerance, "nan", max_bytes)
     base = np.ones(len(table)) if base is None else base
-    (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, record, rng, options)
+    (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, record, rng, asking)
     return _ensemble(record, target, algorithm)
 
 

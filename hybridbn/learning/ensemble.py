@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.inference.queries import MAX_BYTES, TOLERANCE, Options
 from hybridbn.jobs import checked_jobs, in_threads
 from hybridbn.learning.ensemble_scores import Asked, scores, softmax
 from hybridbn.learning.members import Members
 from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
 from hybridbn.network import Network
+from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import frozen
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
@@ -135,53 +135,55 @@ class Ensemble:
         self,
         evidence: Any = None,
         *,
-        tolerance: float = TOLERANCE,
-        max_bytes: float = MAX_BYTES,
+        options: Options | None = None,
         n_jobs: int | None = None,
+        **keywords: Unpack[PrecisionKeywords],
     ) -> Values:
         """Return the scores of the classes, (rows, classes), or (classes,) for a mapping: their differences are log-odds."""
-        last = _last(self._staged(evidence, Options(tolerance, "raise", max_bytes), n_jobs))
+        chosen = resolve_options("scores", options, keywords, impossible="raise")
+        last = _last(self._staged(evidence, chosen, n_jobs))
         return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
 
     def posterior(
         self,
         evidence: Any = None,
         *,
-        tolerance: float = TOLERANCE,
-        impossible: str = "raise",
-        max_bytes: float = MAX_BYTES,
+        options: Options | None = None,
         n_jobs: int | None = None,
+        **keywords: Unpack[OptionKeywords],
     ) -> DiscretePosterior:
         """Return the posterior of the class given evidence, a mapping or a table, as `Network.posterior` does.
 
         The members may be asked in `n_jobs` threads at the same time (-1: as many as there are processors), with the same result.
         """
-        last = _last(self._staged(evidence, Options(tolerance, impossible, max_bytes), n_jobs))
+        chosen = resolve_options("posterior", options, keywords)
+        last = _last(self._staged(evidence, chosen, n_jobs))
         return self._posterior(last, evidence)
 
     def staged_posterior(
         self,
         evidence: Any = None,
         *,
-        tolerance: float = TOLERANCE,
-        impossible: str = "raise",
-        max_bytes: float = MAX_BYTES,
+        options: Options | None = None,
         n_jobs: int | None = None,
+        **keywords: Unpack[OptionKeywords],
     ) -> Iterator[DiscretePosterior]:
         """Yield the posteriors after one network, after two, and so on."""
-        for total in self._staged(evidence, Options(tolerance, impossible, max_bytes), n_jobs):
+        chosen = resolve_options("staged_posterior", options, keywords)
+        for total in self._staged(evidence, chosen, n_jobs):
             yield self._posterior(total.copy(), evidence)
 
     def classify(
         self,
         evidence: Any = None,
         *,
-        tolerance: float = TOLERANCE,
-        max_bytes: float = MAX_BYTES,
+        options: Options | None = None,
         n_jobs: int | None = None,
+        **keywords: Unpack[PrecisionKeywords],
     ) -> Any:
         """Return the class with the highest score: a state for a mapping, an array for a table."""
-        return self.posterior(evidence, tolerance=tolerance, max_bytes=max_bytes, n_jobs=n_jobs).mode()
+        chosen = resolve_options("classify", options, keywords, impossible="raise")
+        return self.posterior(evidence, options=chosen, n_jobs=n_jobs).mode()
 
     predict = classify
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.inference.queries import Options, posterior
+from hybridbn.inference.queries import posterior
 from hybridbn.inference.star_mixtures import star_mixture_of
 from hybridbn.learning.stars import star_of
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Values, Variable
 
@@ -39,9 +41,8 @@ class Asked:
     """
 
     def __init__(self, target: str, evidence: Any, options: Options | None = None) -> None:
-        chosen = options or Options()
         self.target, self.evidence = target, evidence
-        self.options = Options(chosen.tolerance, "nan", chosen.max_bytes)
+        self.options = replace(options or Options(), impossible="nan")
         self.single = evidence is None or isinstance(evidence, Mapping)
         self._variables: dict[str, Variable] = {}
         self._table: Table | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from hybridbn.estimation.row_uniforms import Keys, given_keys, row_keys
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.learning.imputation_frames import Original
-from hybridbn.learning.imputation_learning import Fitted, Settings, fit_imputation, use_network
+from hybridbn.learning.imputation_learning import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation_model import Rows, rows_of
 from hybridbn.network import Network
+from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.variables import shorten
 
 __all__ = ["Imputation", "impute"]
@@ -48,8 +49,8 @@ def impute(
     unknown: str = "error",
     rounds: int | None = None,
     random_state: Any = None,
-    tolerance: float = 1e-6,
-    max_bytes: float = 2.0 * 2**30,
+    options: Options | None = None,
+    **keywords: Unpack[PrecisionKeywords],
 ) -> Any:
     """Fill the holes of a table.
 
@@ -115,8 +116,8 @@ def impute(
     rounds : int, optional
         How often draws and learning alternate before the network is taken; by default as the share of missing cells asks.
     random_state : int, Generator or None
-    tolerance, max_bytes : float
-        As in `Network.posterior`.
+    options : Options, optional
+        Of posteriors, ``Options(tolerance=1e-6)`` by default; or its attributes as keywords, `tolerance` and `max_bytes`.
 
     Returns
     -------
@@ -150,6 +151,7 @@ def impute(
     >>> pooled = pool(means, [table["age"].var() / len(table) for table in tables], complete_df=len(frame) - 1)
     """
     _check_options(draws, strategy, unknown)
+    chosen = resolve_options("impute", options, keywords, default=DRAW_OPTIONS, impossible="raise")
     settings = Settings(
         structure=structure,
         target=target,
@@ -161,8 +163,7 @@ def impute(
         donors=donors,
         rounds=rounds,
         random_state=random_state,
-        tolerance=tolerance,
-        max_bytes=max_bytes,
+        options=chosen,
     )
     key_column = keys if isinstance(keys, str) else None
     original = Original(data, skip)

@@ -14,15 +14,17 @@ from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.completion import ObservedNumbers
 from hybridbn.estimation.row_uniforms import Keys, Levels, levels_of
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
+from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.mode import most_probable
-from hybridbn.inference.posterior import DiscretePosterior, Posterior
-from hybridbn.inference.queries import Options, posteriors
+from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.queries import posteriors
 from hybridbn.inference.sampling import draw
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
@@ -183,10 +185,12 @@ class Filler:
                 else:
                     cells[name] = posterior.probabilities @ self._numbers(posterior.variable).means()
             else:
-                cells[name] = np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
+                cells[name] = np.asarray(posterior.mean())
         return cells
 
-    def posteriors(self, table: Table, rows: NDArray[np.intp] | None = None) -> dict[str, Posterior]:
+    def posteriors(
+        self, table: Table, rows: NDArray[np.intp] | None = None
+    ) -> dict[str, DiscretePosterior | ContinuousPosterior]:
         """Return the posterior of each column of the network with holes, in every row; `rows` are their places for messages."""
         wanted = [name for name in table.names if name in self.network and holes_of(table, name).any()]
         try:

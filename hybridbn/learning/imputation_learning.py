@@ -15,7 +15,6 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.choice import Potentials, checked_spec
 from hybridbn.fitting.network import fit
-from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
 from hybridbn.learning.imputation_frames import Original, holes_of
 from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
@@ -23,10 +22,14 @@ from hybridbn.learning.imputation_notes import has_note
 from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe
 from hybridbn.learning.imputation_structure import best_target
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
-__all__ = ["Fitted", "Settings", "fit_imputation", "use_network"]
+__all__ = ["DRAW_OPTIONS", "Fitted", "Settings", "fit_imputation", "use_network"]
+
+DRAW_OPTIONS = Options(tolerance=1e-6)
+"""The default options of imputation: draws need no more digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +53,7 @@ class Settings:
     donors: bool = True
     rounds: int | None = None
     random_state: Any = None
-    tolerance: float = 1e-6
-    max_bytes: float = 2.0 * 2**30
-
-    @property
-    def options(self) -> Options:
-        """Options of the engine."""
-        return Options(self.tolerance, "raise", self.max_bytes)
+    options: Options = DRAW_OPTIONS
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.estimation.row_uniforms import Keys, uniforms
-from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import (
     Bounds,
     Columns,
@@ -29,6 +28,7 @@ from hybridbn.learning.imputation_frames import Original, holes_of
 from hybridbn.learning.imputation_notes import noted, read_note
 from hybridbn.learning.imputation_rounding import grid_ends, rounded
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.columns import state_kind
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten

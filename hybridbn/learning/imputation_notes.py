@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
-from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds, Columns, draw_bounds
 from hybridbn.learning.imputation_donors import Matching
 from hybridbn.learning.imputation_fill import Filler
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 __all__ = ["columns_noted", "has_note", "noted", "read_note"]

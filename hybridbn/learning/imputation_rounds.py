@@ -20,7 +20,6 @@ from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.fitting.network import fit
-from hybridbn.inference.queries import Options
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import matching
 from hybridbn.learning.imputation_fill import Cells, Filler
@@ -28,6 +27,7 @@ from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.tables import Table
 
 __all__ = ["Built", "Chain", "Default", "Recipe"]

@@ -1,0 +1,104 @@
+"""The options of inference: how exact, how large, and what becomes of impossible rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypedDict
+
+from hybridbn.errors import TableError
+
+__all__ = ["OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How exact inference is, how large its tables may get, and what becomes of impossible rows.
+
+    Whatever asks a network for something takes ``options=Options(...)``, or these attributes as single keywords, which
+    count more where both are given.
+
+    Attributes
+    ----------
+    tolerance : float
+        Wanted error of probabilities where quadrature is needed; closed forms are exact up to rounding.
+    max_bytes : float
+        Largest table that elimination may make before `TooWide` is raised.
+    impossible : {"raise", "nan"}
+        Rows whose evidence has probability zero raise `ImpossibleEvidence`, or have a posterior of NaN.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> c, d = hb.Discrete("c", states=("a", "b")), hb.Discrete("d", states=("a", "b"))
+    >>> net = hb.Network([
+    ...     hb.Multinomial(c, table=[1.0, 0.0]),
+    ...     hb.Multinomial(d, parents=(c,), table=[[1.0, 0.0], [0.0, 1.0]]),
+    ... ])
+    >>> net.posterior("c", {"d": "b"}, options=hb.Options(impossible="nan")).probabilities
+    array([nan, nan])
+    """
+
+    tolerance: float = 1e-9
+    max_bytes: float = 2.0 * 2**30
+    impossible: Literal["raise", "nan"] = "raise"
+
+    def __post_init__(self) -> None:
+        if self.impossible not in ("raise", "nan"):
+            raise TableError(f"impossible must be 'raise' or 'nan', not {self.impossible!r}")
+        if not 0 < self.tolerance < 1:
+            raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
+        if not self.max_bytes > 0:
+            raise TableError(f"max_bytes must be a positive number of bytes; found {self.max_bytes!r}")
+
+
+class PrecisionKeywords(TypedDict, total=False):
+    """The keywords of methods that have no choice about impossible rows; see `Options`."""
+
+    tolerance: float
+    max_bytes: float
+
+
+class OptionKeywords(PrecisionKeywords, total=False):
+    """The attributes of `Options` as keywords."""
+
+    impossible: Literal["raise", "nan"]
+
+
+DEFAULT = Options()
+_NAMES = frozenset(field.name for field in fields(Options))
+
+
+def resolve_options(
+    function: str, options: Options | None, keywords: Any, *, default: Options = DEFAULT, **fixed: Any
+) -> Options:
+    """Return the options that a public function was given.
+
+    Parameters
+    ----------
+    function : its name, for the message about an unknown keyword
+    options : what it was given as `options`
+    keywords : what it was given as single keywords; these replace attributes of `options`
+    default : what counts without `options`
+    **fixed : attributes about which its callers have no choice; they are no keywords of the function
+
+    Examples
+    --------
+    >>> resolve_options("sample", None, {"tolerance": 1e-6}, impossible="raise").tolerance
+    1e-06
+    >>> resolve_options("sample", None, {"impossible": "nan"}, impossible="raise")
+    Traceback (most recent call last):
+        ...
+    TypeError: sample() got an unexpected keyword argument 'impossible'
+    """
+    if options is None:
+        options = default
+    elif not isinstance(options, Options):
+        raise TypeError(f"options of {function}() must be hybridbn.Options, not {type(options).__name__}")
+    if keywords or fixed:
+        for name in keywords:
+            if name not in _NAMES or name in fixed:
+                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        changed = {name: value for name, value in (keywords | fixed).items() if getattr(options, name) != value}
+        if changed:
+            options = replace(options, **changed)
+    return options

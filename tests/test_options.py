@@ -1,0 +1,98 @@
+"""The options of inference: one object or single keywords, wherever something is asked."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hybridbn as hb
+
+C = hb.Discrete("c", states=("a", "b"))
+D = hb.Discrete("d", states=("a", "b"))
+X = hb.Continuous("x")
+NETWORK = hb.Network(
+    [
+        hb.Multinomial(C, table=[1.0, 0.0]),
+        hb.Multinomial(D, parents=(C,), table=[[1.0, 0.0], [0.0, 1.0]]),
+        hb.LinearGaussian(X, parents=(C,), intercept=[0, 1], variance=[1, 1]),
+    ]
+)
+TABLE = pd.DataFrame({"c": ["a", "b"] * 10, "x": np.linspace(0, 1, 20)})
+ENSEMBLE = hb.boost(TABLE, "c", rounds=1)
+
+ASKED: dict[str, Callable[..., Any]] = {
+    "posterior": lambda **options: NETWORK.posterior("c", **options),
+    "joint posterior": lambda **options: NETWORK.posterior(["c", "x"], **options),
+    "posteriors": NETWORK.posteriors,
+    "log_evidence": NETWORK.log_evidence,
+    "log_density": lambda **options: NETWORK.log_density(TABLE[["x"]], **options),
+    "most_probable": NETWORK.most_probable,
+    "sample": NETWORK.sample,
+    "ensemble.posterior": lambda **options: ENSEMBLE.posterior(TABLE, **options),
+    "ensemble.staged_posterior": lambda **options: list(ENSEMBLE.staged_posterior(TABLE, **options)),
+    "ensemble.scores": lambda **options: ENSEMBLE.scores(TABLE, **options),
+    "ensemble.classify": lambda **options: ENSEMBLE.classify(TABLE, **options),
+    "boost": lambda **options: hb.boost(TABLE, "c", rounds=1, **options),
+    "augment": lambda **options: hb.augment(TABLE, "x", potentials="gaussian", max_iterations=1, **options),
+    "impute": lambda **options: hb.impute(TABLE, **options),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_options_are_an_object_or_keywords(ask: Callable[..., Any]) -> None:
+    ask(options=hb.Options(tolerance=1e-6))
+    ask(tolerance=1e-6, max_bytes=1e9)
+    with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'tolerence'"):
+        ask(tolerence=1e-6)
+    with pytest.raises(hb.TableError, match="tolerance must lie between 0 and 1; found 2"):
+        ask(tolerance=2)
+    with pytest.raises(TypeError, match=r"must be hybridbn\.Options, not dict"):
+        ask(options={"tolerance": 1e-6})
+
+
+@pytest.mark.parametrize("name", ["log_evidence", "most_probable", "sample", "ensemble.scores", "boost", "impute"])
+def test_some_have_no_choice_about_impossible_rows(name: str) -> None:
+    with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'impossible'"):
+        ASKED[name](impossible="nan")
+
+
+def test_defaults_of_a_method_stay_with_an_object() -> None:
+    quiet = hb.Options(impossible="nan")
+    assert np.isnan(NETWORK.posterior("x", {"d": "b"}, options=quiet).mean())
+    assert NETWORK.log_evidence({"d": "b"}, options=hb.Options()) == -np.inf
+    for ask in (NETWORK.sample, NETWORK.most_probable):
+        with pytest.raises(hb.ImpossibleEvidence):
+            ask(evidence={"d": "b"}, options=quiet)
+
+
+def test_keywords_count_more_than_the_object() -> None:
+    with pytest.raises(hb.ImpossibleEvidence):
+        NETWORK.posterior("x", {"d": "b"}, options=hb.Options(impossible="nan"), impossible="raise")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"tolerance": 0}, {"tolerance": float("nan")}, {"max_bytes": 0}, {"impossible": "no"}]
+)
+def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(hb.TableError, match=next(iter(wrong))):
+        hb.Options(**wrong)
+
+
+def test_editors_complete_what_comes_back() -> None:
+    """What is asked for decides about the type: a name or several, a case or a table."""
+    returned = {
+        name: {str(inspect.signature(overload).return_annotation) for overload in typing.get_overloads(method)}
+        for name, method in vars(hb.Network).items()
+        if inspect.isfunction(method)
+    }
+    assert {name: kinds for name, kinds in returned.items() if kinds} == {
+        "posterior": {"DiscretePosterior | ContinuousPosterior", "JointPosterior"},
+        "sample": {"pandas.DataFrame", "Frame"},
+        "most_probable": {"dict[str, Any]", "Frame"},
+    }
