@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency
+from hybridbn.fitting.trees.regressions import Growth, LinearNode, Rows, grown, leaves_at, predicted
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.linear_network import linear_network, unused
-from hybridbn.structures.linear_trees import Growth, LinearNode, Rows, grown, leaves_at, predicted
 from hybridbn.structures.noise import Noise, noise_of
 from hybridbn.structures.regression import regression_network
 from hybridbn.structures.regressors import Regressors, read_for_regression, regressors_of

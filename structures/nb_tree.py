@@ -12,13 +12,13 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.fitting.trees.column_tests import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.preparing import Prepared, prepared
-from hybridbn.structures.tree_growth import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["nb_tree"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybridbn.fitting.trees.random_forest import grown
 from hybridbn.learning.imputation_expectation import _ridge, expectation
-from hybridbn.learning.imputation_forest import grown
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.fitting.trees.column_tests import GainRatio, Utility, Variance
 from hybridbn.structures import naive_bayes, nb_tree
-from hybridbn.structures.tree_growth import GainRatio, Utility, Variance
 
 
 def mixed_data(rows: int = 600, seed: int = 0, missing: float = 0.0):

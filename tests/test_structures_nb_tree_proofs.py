@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.fitting.trees.column_tests import GainRatio
 from hybridbn.potentials.cases import Cases
 from hybridbn.structures import naive_bayes, nb_tree
-from hybridbn.structures.tree_growth import GainRatio
 
 
 def data_of(rows: int = 800, seed: int = 0, missing: float = 0.0):

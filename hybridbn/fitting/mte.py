@@ -15,8 +15,8 @@ from hybridbn.fitting.mte_conditional import cell_heights, cell_probabilities
 from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of, two_sided
 from hybridbn.fitting.mte_splines import Knots
 from hybridbn.fitting.mte_thinning import thinned
-from hybridbn.fitting.mte_trees import Cell, class_judges, cuts_of, grown, value_judges
 from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores
+from hybridbn.fitting.trees.likelihood import Cell, class_judges, cuts_of, grown, value_judges
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.tables import Table

@@ -12,8 +12,8 @@ import numpy as np
 
 from hybridbn.fitting.mte_smoothing import FEW, Tried, better, ladder, mixtures, tried
 from hybridbn.fitting.mte_splines import Knots, bounded, hat_means, maximized, penalty, smeared
-from hybridbn.fitting.mte_trees import Cell
 from hybridbn.fitting.mte_univariate import Smooth, refined
+from hybridbn.fitting.trees.likelihood import Cell
 from hybridbn.variables import Codes, Values
 
 __all__ = ["cell_heights", "cell_probabilities"]

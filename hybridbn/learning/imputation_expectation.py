@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
-from hybridbn.learning.imputation_forest import Forest, grown
+from hybridbn.fitting.trees.random_forest import Forest, grown
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Expectation", "expectation"]
