@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimator_input import (
     choose_target,
     column_names,
@@ -24,7 +25,6 @@ from hybridbn.estimator_input import (
 )
 from hybridbn.estimator_streaming import Stream
 from hybridbn.fitting.choice import Potentials
-from hybridbn.fitting.network import fit
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.automatic import automatic
@@ -103,7 +103,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
             return stream.network(), stream if stream.nbytes <= _KEPT else None
         table, potentials = self._without(table, graph, left_out)
         if graph is not None:
-            return fit(graph, table, potentials), None
+            return fit_available(graph, table, potentials), None
         return _built(self.builder, table, self.target_name_, potentials), None
 
     def _looked_through(self, table: Table) -> tuple[Table, Network | None, list[str]]:

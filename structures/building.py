@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import networkx as nx
 
 from hybridbn.errors import NetworkError
+from hybridbn.estimation.available_cases import fit_available
 from hybridbn.fitting.choice import Potentials, roles
-from hybridbn.fitting.network import fit
 from hybridbn.network import Network
 from hybridbn.tables import Table
 
@@ -40,7 +40,7 @@ def learner_of(build: Any, target: str, potentials: Potentials | None = None) ->
         return partial(_naive_bayes, target=target, potentials="auto" if potentials is None else potentials)
     if isinstance(build, nx.Graph) or not callable(build):
         structure = build if isinstance(build, nx.Graph) else _listed(build)
-        return partial(fit, structure, potentials="auto" if potentials is None else potentials)
+        return partial(fit_available, structure, potentials="auto" if potentials is None else potentials)
     options: dict[str, Any] = {} if potentials is None else {"potentials": potentials}
 
     def built(table: Table) -> Network:
@@ -70,4 +70,4 @@ def _naive_bayes(table: Table, target: str, potentials: Potentials) -> Network:
     found = roles(table, target, potentials)
     read = Table(table, variables=[role.variable for role in found.values()])
     arcs = [(target, name) for name in found if name != target]
-    return fit(arcs, read, {name: role.fitter for name, role in found.items()})
+    return fit_available(arcs, read, {name: role.fitter for name, role in found.items()})

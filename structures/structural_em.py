@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.available_cases import fit_marginals, read_as_declared
 from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.estimation.em import expectation_maximization, is_exact
-from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -118,14 +119,14 @@ def structural_em(
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
     options = options or Options()
     rng = np.random.default_rng(random_state)
-    table = read_for(data, weights, build)
+    table = read_as_declared(data, build if isinstance(build, nx.Graph) else None, weights, keep_numbers=True)
     table = table.take(table.weights > 0).require_rows(1).require_values()
     learn = learner_of(build, target, potentials)
     holes = Holes(table)
     if not holes.rows:
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
-    alone = marginals(table.select(holes.rows), build, potentials)
+    alone = fit_marginals(table.select(holes.rows), build if isinstance(build, nx.Graph) else None, potentials)
     best = _with_parameters(_first(learn, holes, alone, rng), table, options, rng)
     history = [_score(best, table, options)]
     copies = _Copies(table, holes, draws)

@@ -38,7 +38,6 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # modules whose convenience methods may import higher layers, inside the function
 CONVENIENT = {
     "hybridbn",
-    "hybridbn.fitting.network",
     "hybridbn.network",
     "hybridbn.tables.table",
     "hybridbn.learning.ensemble",

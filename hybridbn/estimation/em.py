@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.estimation.available_cases import fit_available, fit_marginals, read_as_declared, structure_of
 from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.estimation.expected_statistics import expectations
-from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.choice import Potentials, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
-from hybridbn.fitting.network import fit
 from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.repeats import repeats
@@ -142,9 +140,10 @@ def expectation_maximization(
     _check(tolerance, max_iterations, draws)
     options = options or Options()
     rng = np.random.default_rng(random_state)
-    table = read_for(data, weights, structure)
-    first = _checked_start(structure, start, table) if start is not None else _start(structure, table, potentials, rng)
-    families = _families(first, structure, potentials)
+    graph = structure_of(structure)
+    table = read_as_declared(data, graph, weights, keep_numbers=True)
+    first = _checked_start(graph, start, table) if start is not None else _start(graph, table, potentials, rng)
+    families = _families(first, graph, potentials)
     work = _work_table(first, table).require_rows(1)
     holes = Holes(work)
     complete = work.take(np.setdiff1d(np.arange(len(work)), holes.incomplete))
@@ -279,31 +278,28 @@ def _check(tolerance: float, max_iterations: int, draws: int) -> None:
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
 
 
-def _start(structure: Any, table: Table, potentials: Potentials, rng: np.random.Generator) -> Network:
+def _start(structure: Network, table: Table, potentials: Potentials, rng: np.random.Generator) -> Network:
     """Return parameters to start from: of available cases where they suffice, without zeros in tables."""
-    if isinstance(structure, nx.Graph):
-        bare = [name for name in structure if not isinstance(structure.nodes[name].get("potential"), Potential)]
-        if not bare and any(name not in table for name in structure):
-            return _checked_start(structure, Network(structure), table)
+    bare = [name for name in structure if not isinstance(structure.nodes[name].get("potential"), Potential)]
+    if not bare and any(name not in table for name in structure):
+        return _checked_start(structure, structure, table)
     try:
-        found = fit(structure, table, potentials)
+        first = fit_available(structure, table, potentials)
     except TableError:
         # some family is never observed as a whole; if it was something else, the same error comes again
         holes = Holes(table)
         if not holes.rows:
             raise
-        alone = marginals(table.select(holes.rows), structure if isinstance(structure, nx.Graph) else None, potentials)
-        found = fit(structure, holes.filled(holes.marginal(alone, holes.uniforms(rng))), potentials)
-    return Network([_smoothed(found.potential(name)) for name in found])
+        alone = fit_marginals(table.select(holes.rows), structure, potentials)
+        first = fit_available(structure, holes.filled(holes.marginal(alone, holes.uniforms(rng))), potentials)
+    return Network([_smoothed(first.potential(name)) for name in first])
 
 
-def _checked_start(structure: Any, start: Network, table: Table) -> Network:
+def _checked_start(structure: Network, start: Network, table: Table) -> Network:
     start.check()
-    arcs = set(structure.edges) if isinstance(structure, nx.Graph) else {tuple(arc) for arc in structure}
-    if arcs != set(start.edges):
-        raise NetworkError(
-            f"start has other arcs than the structure: {shorten(sorted(arcs ^ set(start.edges)))} differ"
-        )
+    differing = set(structure.edges) ^ set(start.edges)
+    if differing:
+        raise NetworkError(f"start has other arcs than the structure: {shorten(sorted(differing))} differ")
     seen = [name for name in start if name in table]
     if not seen:
         raise NetworkError(f"no node of the network is a column of the data; the columns are {shorten(table.names)}")
@@ -318,16 +314,15 @@ def _smoothed(potential: Potential) -> Potential:
     return Multinomial(potential.child, potential.parents, table=mixed, normalize=True)
 
 
-def _families(start: Network, structure: Any, potentials: Potentials) -> dict[str, _Family]:
+def _families(start: Network, structure: Network, potentials: Potentials) -> dict[str, _Family]:
     """Return each node's family; nodes of a network keep their kind of potential where nothing else was asked for."""
-    kept = structure if isinstance(structure, nx.Graph) else start
     families = {}
     for name in start:
         potential = start.potential(name)
         spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
-        own = kept.nodes[name].get("potential") if name in kept else None
-        if spec == "auto" and isinstance(own, Potential):
-            spec = own.family
+        if isinstance(spec, str) and spec == "auto":
+            own = structure.nodes[name].get("potential") if name in structure else None
+            spec = (own if isinstance(own, Potential) else potential).family
         families[name] = _Family(
             potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
         )

@@ -22,7 +22,7 @@ _HOMES = {
     "SoftmaxFitter": "softmax",
     "equal_frequency": "discretize",
     "equal_width": "discretize",
-    "fit": "network",
+    "fit": "hybridbn.estimation.fit",
     "fitter_of": "choice",
     "joint_counts": "counts",
     "mdl": "discretize",
@@ -37,4 +37,6 @@ __all__ = ["Fitter", "Observed", "Statistics", "observed", *sorted(_HOMES)]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = _HOMES[name]
+    # `fit` knows expectation maximization, too, which is in a higher layer
+    return getattr(import_module(home if "." in home else f"{__name__}.{home}"), name)

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.estimation.available_cases import fit_marginals, read_as_declared
 from hybridbn.estimation.completion import Holes, log_likelihood
-from hybridbn.estimation.marginals import marginals, read_for
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.learning.augmentation_history import History, Step
@@ -144,7 +145,7 @@ def augment(
     >>> bool(np.isnan(result.completed["y"]).any()), result.history.srmse.round(3)
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
-    table = read_for(data, weights, build)
+    table = read_as_declared(data, build if isinstance(build, nx.Graph) else None, weights, keep_numbers=True)
     _check(table, target, response, patience, max_iterations)
     rng = np.random.default_rng(random_state)
     chosen = resolve_options("augment", options, keywords, impossible="raise")
@@ -153,7 +154,7 @@ def augment(
     if not run.holes.rows:
         scored = run.scored(learn(table), 0)
         return Augmented(scored.network, _native(data, table), History((scored.step,)), True)
-    start = marginals(table.select(run.holes.rows), build, potentials)
+    start = fit_marginals(table.select(run.holes.rows), build if isinstance(build, nx.Graph) else None, potentials)
     # lines 4 to 8
     filled = run.holes.filled(run.holes.marginal(start, run.holes.uniforms(rng)))
     scored = run.scored(learn(filled), 0)

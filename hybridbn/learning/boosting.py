@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.marginals import read_for
+from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.jobs import checked_jobs
@@ -144,7 +144,7 @@ def boost(
     rng = np.random.default_rng(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     jobs = checked_jobs(n_jobs)
-    table = read_for(data, weights, build)
+    table = read_as_declared(data, build if isinstance(build, nx.Graph) else None, weights, keep_numbers=True)
     variable = _target_of(table, target, algorithm)
     table = _counting(table, target)
     held_out = None if validation is None else _held_out(table, target, validation, rng)

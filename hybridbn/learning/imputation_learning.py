@@ -12,9 +12,9 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.choice import Potentials, checked_spec
-from hybridbn.fitting.network import fit
 from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
 from hybridbn.learning.imputation_frames import Original, holes_of
 from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
@@ -149,7 +149,7 @@ def _recipe(structure: Any, target: str | None, potentials: Potentials, table: T
             return Default({name: float((~holes_of(table, name)).sum()) for name in table.names})
         structure = "chow_liu" if target is None else "tan"
     if isinstance(structure, nx.Graph) or not (callable(structure) or isinstance(structure, str)):
-        return Built(lambda filled: fit(structure, filled, potentials), potentials)
+        return Built(lambda filled: fit_available(structure, filled, potentials), potentials)
     build = _builder(structure) if isinstance(structure, str) else structure
     options: dict[str, Any] = {} if automatic else {"potentials": potentials}
     wants_target = _wants_target(build)

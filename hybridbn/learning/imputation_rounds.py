@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.estimation.available_cases import fit_available
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
-from hybridbn.fitting.network import fit
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import matching
 from hybridbn.learning.imputation_fill import Cells, Filler
@@ -66,15 +66,15 @@ class Default:
         """Return a tree of available cases."""
         arcs = conditional_gaussian_arcs(filled, self.observed, most_parents=1)
         try:
-            return fit(_graph(table, arcs), table, _potentials(table))
+            return fit_available(_graph(table, arcs), table, _potentials(table))
         except HybridBNError:
-            return fit(_graph(table, arcs), filled, _potentials(table))
+            return fit_available(_graph(table, arcs), filled, _potentials(table))
 
     def again(self, network: Network, completed: Table, settled: bool) -> Network:
         """Return a network with the arcs that AIC chooses, or with those that it has."""
         if not settled:
             network = _graph(completed, conditional_gaussian_arcs(completed, self.observed))
-        return fit(network, completed, _potentials(completed))
+        return fit_available(network, completed, _potentials(completed))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Built:
         try:
             if any(name not in completed for name in network):
                 return self.build(completed)
-            return fit(network, completed, self.potentials)
+            return fit_available(network, completed, self.potentials)
         except TableError:
             return network
 

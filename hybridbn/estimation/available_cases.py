@@ -1,0 +1,163 @@
+"""Learning the potentials of given arcs from available cases: each family from the rows in which it is observed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import networkx as nx
+
+from hybridbn.errors import NetworkError
+from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
+from hybridbn.network import Network
+from hybridbn.network_check import cycles
+from hybridbn.potentials.base import Potential
+from hybridbn.tables import Table
+from hybridbn.variables import Discrete, Variable, shorten
+
+__all__ = ["fit_available", "fit_marginals", "read_as_declared", "structure_of"]
+
+_LEARNED = frozenset({"gaussian", "kernel", "mte", "multinomial", "softmax"})
+
+
+def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
+    """Learn each node's potential from the rows in which it and its parents are observed; the parameters are those of `fit`.
+
+    Examples
+    --------
+    >>> fit_available([("c", "x")], {"x": [1.0, 2.0, None], "c": ["a", "a", "b"]}, "gaussian").potential("c").table
+    array([0.6, 0.4])
+    """
+    graph = structure_of(structure)
+    known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
+    table = read_as_declared(data, graph, weights)
+    _refuse_unknown(graph, table)
+    found = _with_families(graph, roles(table, None, potentials))
+    nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
+    learned = []
+    for name in nodes:
+        variable, spec = found[name]
+        parents = tuple(found[parent].variable for parent in _parents(graph, name))
+        learned.append(fitter_of(spec, variable, parents).fit(table, variable, parents))
+    return Network(learned)
+
+
+def structure_of(structure: Any) -> Network:
+    """Return arcs, a graph or a network as a network of its own, with whatever its nodes carry.
+
+    Examples
+    --------
+    >>> structure_of([("y", "x")])
+    <Network: 2 nodes (2 without variable), 1 arc>
+    >>> structure_of("tan")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not 'tan'
+    """
+    if isinstance(structure, nx.Graph):
+        graph = Network(structure)
+    else:
+        listed = (
+            list(structure) if isinstance(structure, Iterable) and not isinstance(structure, str | Mapping) else [None]
+        )
+        arcs = [tuple(arc) for arc in listed if isinstance(arc, tuple | list) and len(arc) == 2]
+        if len(arcs) < len(listed):
+            raise NetworkError(
+                f"a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not {structure!r:.80}"
+            )
+        graph = Network(arcs)
+    for fault in cycles(graph):
+        raise NetworkError(fault)
+    return graph
+
+
+def read_as_declared(
+    data: Any, structure: nx.Graph | None, weights: Any = None, *, keep_numbers: bool = False
+) -> Table:
+    """Return the data as a table, its columns read as the variables that a structure's nodes carry.
+
+    Parameters
+    ----------
+    structure : graph, optional
+        Without one, or where its nodes carry no variables, columns are what the data say.
+    keep_numbers : bool
+        Columns of numbers stay numbers where a node has intervals of them.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.fit([], {"c": ["a", "b", "a"], "x": [1.0, 2.0, 4.0]}, {"x": "multinomial"})
+    >>> read_as_declared({"c": ["a"], "x": [3.0]}, net).variable("c").states
+    ('a', 'b')
+    >>> [read_as_declared({"x": [3.0]}, net, keep_numbers=kept).is_discrete("x") for kept in (False, True)]
+    [True, False]
+    """
+    table = data if isinstance(data, Table) and weights is None else Table(data, weights=weights)
+    known: dict[str, Variable] = {}
+    for name, attributes in () if structure is None else structure.nodes.items():
+        variable = attributes.get("variable")
+        if not variable or name not in table:
+            continue
+        if keep_numbers and isinstance(variable, Discrete) and variable.cuts and not table.is_discrete(name):
+            continue
+        known[name] = variable
+    if not known:
+        return table
+    return Table(data, weights=weights, variables=[known.get(name) or table.variable(name) for name in table.names])
+
+
+def _refuse_unknown(graph: Network, table: Table) -> None:
+    strange = [name for name in graph if name not in table]
+    if strange:
+        near = difflib.get_close_matches(str(strange[0]), table.names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the columns are {shorten(table.names)}"
+        raise NetworkError(f"the structure mentions {shorten(strange)}, but the data has no such column; {hint}")
+
+
+def _with_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]:
+    """Let nodes keep their families where nothing else was asked for."""
+    kept = dict(found)
+    for name, attributes in graph.nodes.items():
+        potential = attributes.get("potential")
+        if not isinstance(potential, Potential) or kept[name].fitter != "auto":
+            continue
+        if potential.family not in _LEARNED:
+            raise NetworkError(
+                f"{name!r} has a {type(potential).__name__}, which can't be learned from data; say what to put in its "
+                f"place: potentials={{{name!r}: 'mte'}}, for example"
+            )
+        kept[name] = Role(kept[name].variable, potential.family)
+    return kept
+
+
+def _parents(graph: Network, name: str) -> list[str]:
+    """Return a node's parents, in the order of its potential where it has one that agrees with the arcs."""
+    if name not in graph:
+        return []
+    arcs = list(graph.predecessors(name))
+    potential = graph.nodes[name].get("potential")
+    if isinstance(potential, Potential) and set(potential.scope[:-1]) == set(arcs):
+        return list(potential.scope[:-1])
+    return arcs
+
+
+def fit_marginals(table: Table, structure: nx.Graph | None = None, potentials: Potentials | None = None) -> Network:
+    """Learn the density of each column of a table alone, from its observed cells: lines 1 to 3 of Algorithm 1 in Fernandez et al.
+
+    The families are the potentials where they are given, else those of a structure's nodes.
+
+    Examples
+    --------
+    >>> table = Table({"x": [1.0, None, 3.0], "c": ["a", "b", None]})
+    >>> [fit_marginals(table, potentials="gaussian").potential(name) for name in ("x", "c")]
+    [<LinearGaussian x: N(2, 1)>, <Multinomial c: 2>]
+    """
+    if potentials is None and structure is not None:
+        bare = Network(structure)
+        bare.remove_edges_from(list(bare.edges))
+        bare.remove_nodes_from([name for name in structure if name not in table])
+        return fit_available(bare, table)
+    if isinstance(potentials, Mapping):
+        potentials = {name: spec for name, spec in potentials.items() if name in table}
+    return fit_available([], table, "auto" if potentials is None else potentials)
