@@ -10,12 +10,11 @@ import numpy as np
 
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.choice import Potentials, fitter_of, roles
-from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.network import Network
-from hybridbn.structures.parameters import counted
+from hybridbn.structures.parameters import count_families
 from hybridbn.structures.preparing import Prepared
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Variable
+from hybridbn.variables import Variable
 
 __all__ = ["Stream", "is_constant"]
 
@@ -104,29 +103,14 @@ class Stream:
     def _read(self, table: Table) -> dict[str, Statistics]:
         variables = self.variables
         target = variables[self.target]
-        found: dict[str, Statistics] = {}
-        # tables of counts all together, in one pass
         data = Prepared(table, self.roles, self.target)
-        for (_, name), counts in counted(data, self._counted()).items():
-            found[name] = MultinomialStatistics(
-                child=variables[name], parents=(target,), total=float(counts.sum()), counts=counts
-            )
-        for name, fitter in self.fitters.items():
-            if name not in found:
-                found[name] = fitter.statistics(table, variables[name], () if name == self.target else (target,))
-        return {name: found[name] for name in self.fitters}
-
-    def _counted(self) -> list[str]:
-        """Return the columns of which nothing but counts are needed, and that are not too wide for that."""
-        variables = self.variables
-        target = variables[self.target]
-        names = []
-        for name, fitter in self.fitters.items():
-            variable = variables[name]
-            if name != self.target and isinstance(variable, Discrete) and isinstance(target, Discrete):
-                narrow = type(fitter) is MultinomialFitter and 8 * len(variable) * len(target) <= fitter.max_bytes
-                names += [name] if narrow else []
-        return names
+        counts = count_families(data, {name: () if name == self.target else (self.target,) for name in self.fitters})
+        return {
+            name: counts[name]
+            if name in counts
+            else fitter.statistics(table, variables[name], () if name == self.target else (target,))
+            for name, fitter in self.fitters.items()
+        }
 
     def _ranges(self, table: Table) -> dict[str, tuple[float, float]]:
         found = {}

@@ -76,5 +76,4 @@ def tree_of(data: Prepared, root: str | None = None, threshold: float = 0.0) -> 
     # sums are rounded as their terms are, so that their order doesn't decide between equal ones
     importance = {name: round(value, 9) for name, value in told.items()}
     families = branches(data.attributes, pairs, importance, root, threshold)
-    counts = found.counts([(child, *given) for child, given in families.items()])
-    return fitted(data, families, counts, found.potentials())
+    return fitted(data, families, found.counter, found.potentials())

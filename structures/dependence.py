@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.choice import fitter_of
-from hybridbn.fitting.counts import pair_counts
+from hybridbn.fitting.counting import CachedCounter, Counter, counter_of
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.potentials.base import Potential
-from hybridbn.structures.parameters import Counts, counted
 from hybridbn.structures.preparing import Prepared
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
@@ -85,10 +84,12 @@ class Dependence:
     def __init__(self, data: Prepared) -> None:
         self.data = data
         self._fits: dict[tuple[str, ...], Potential] = {}
-        self._tables: dict[frozenset[str], tuple[tuple[str, ...], Values]] = {}
         self._total = float(len(data.table) if data.weights is None else data.weights.sum())
         self._holes: dict[str, NDArray[np.bool_] | None] = {}
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
+        self.counter = CachedCounter(
+            data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
+        )
 
     # -- the two questions ----------------------------------------------------------------------------------------
 
@@ -99,7 +100,8 @@ class Dependence:
             return {}
         found: dict[str, float] = {}
         if isinstance(self.data.variable(target), Discrete):
-            found = {name: self._share(table[None]) for name, table in self._with_target().items()}
+            tables = self.counter.with_target(self._discrete, (target,))
+            found = {name: self._share(table[None]) for (_, name), table in tables.items()}
         for name in self.data.attributes:
             if name not in found:
                 # a continuous child spares a regression of states on numbers
@@ -121,11 +123,6 @@ class Dependence:
                 found[pair] = sum(gains) / len(gains)
         return {pair: round(value, _DECIMALS) for pair, value in sorted(found.items())}
 
-    def counts(self, families: Sequence[tuple[str, ...]]) -> Counts:
-        """Return those tables of counts of families (sets of columns) that are known."""
-        known = (self._tables.get(frozenset(family)) for family in families)
-        return dict(entry for entry in known if entry is not None)
-
     def potentials(self) -> dict[tuple[str, ...], Potential]:
         """Return the potentials that were learned on the way, by child and parents in their order."""
         return {
@@ -139,55 +136,26 @@ class Dependence:
     def _share(self, counts: Values) -> float:
         return information_of_counts(counts) * float(counts.sum()) / self._total
 
-    def _with_target(self) -> dict[str, Values]:
-        """Return the table of each discrete attribute with the discrete target."""
-        target = self.data.target
-        assert target is not None
-        unknown = [name for name in self._discrete if frozenset((target, name)) not in self._tables]
-        for names, table in counted(self.data, unknown).items():
-            self._tables[frozenset(names)] = names, table
-        return {name: self._tables[frozenset((target, name))][1] for name in self._discrete}
-
     def _counted_pairs(self) -> dict[Pair, float]:
-        data, names = self.data, self._discrete
+        names = self._discrete
         if len(names) < 2:
             return {}
-        codes, sizes = [data.codes(name) for name in names], [data.states(name) for name in names]
-        condition, states = self._condition()
-        found = {}
-        for (i, j), table in pair_counts(codes, sizes, condition, states, data.weights).items():
-            counts = table if condition is not None else table[None]
-            found[min(names[i], names[j]), max(names[i], names[j])] = self._share(counts)
-            self._keep(names[i], names[j], table)
-        return found
-
-    def _condition(self) -> tuple[Codes | None, int]:
-        """Return the target's codes and the number of its states, or of cells of a continuous one."""
         target = self.data.target
-        if target is None:
-            return None, 1
-        variable, cells = self.data.variable(target), self.data.codes(target)
-        if isinstance(variable, Discrete):
-            return cells, len(variable)
+        given = () if target is None else (target,)
+        counter = self.counter if target is None or target in self.counter.sizes else self._counter_of_cells(target)
+        return {
+            (min(first, second), max(first, second)): self._share(table if given else table[None])
+            for (*_, first, second), table in counter.pairs(names, given).items()
+        }
+
+    def _counter_of_cells(self, target: str) -> Counter:
+        """Return a counter for which a continuous target is cut into cells that hold equally many rows."""
+        data = self.data
+        cells = data.codes(target)
         # as many cells as leave enough rows in each for a table of pairs
-        bins = int(np.clip(self.data.table.weights[~np.isnan(cells)].sum() ** 0.25, 2, 10))
-        cuts = equal_frequency(cells, None, self.data.weights, bins=bins)
-        return Discrete(target, cuts=cuts).codes(cells), len(cuts) + 1
-
-    def _keep(self, first: str, second: str, table: Values) -> None:
-        """Remember a table that families can be learned from, and those of its margins that hold all rows."""
-        target = self.data.target
-        if target is None:
-            names: tuple[str, ...] = (first, second)
-        elif isinstance(self.data.variable(target), Discrete):
-            names = (target, first, second)
-        else:
-            return
-        self._tables[frozenset(names)] = names, table
-        for axis, name in enumerate(names):
-            others = names[:axis] + names[axis + 1 :]
-            if others and frozenset(others) not in self._tables and self._missing(name) is None:
-                self._tables[frozenset(others)] = others, table.sum(axis=axis)
+        bins = int(np.clip(data.table.weights[~np.isnan(cells)].sum() ** 0.25, 2, 10))
+        cuts = equal_frequency(cells, None, data.weights, bins=bins)
+        return counter_of(data.table, (Discrete(target, cuts=cuts), *map(data.variable, self._discrete)))
 
     # -- pairs with a continuous column ---------------------------------------------------------------------------
 

@@ -14,20 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError
-from hybridbn.fitting.counts import configurations
+from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.gaussian import GaussianFitter, GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.structures.family_counts import Crossed
 from hybridbn.structures.preparing import Prepared
 from hybridbn.structures.structural_em import free_parameters
-from hybridbn.variables import Codes, Discrete, Values
+from hybridbn.variables import Discrete, Values
 
 __all__ = ["FamilyScores"]
 
-SPARSE = 4
-"""A table with so many times more cells than rows is counted by sorting the rows."""
 WIDE = 64
 """Columns of more states are counted one by one."""
 CELLS = 1 << 20
@@ -37,7 +34,7 @@ _CERTAIN = 1e-12
 """A share of the variance below which a number is a combination of others."""
 
 
-class _Moments(NamedTuple):
+class _Standardized(NamedTuple):
     """The columns' places, their second moments and their standard deviations."""
 
     places: dict[str, int]
@@ -74,12 +71,9 @@ class FamilyScores:
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._changed: dict[tuple[str, frozenset[str]], Values] = {}
-        self._columns: dict[str, Codes] = {}
         self._holes = {name: bool(count) for name, count in data.table.missing.items()}
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
-        plain = all(w == 1 for w in (self.weights.min(initial=1), self.weights.max(initial=1)))
-        self._given = None if plain else self.weights
 
     def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
         """Return the score of a column given others, -inf where it can't be fitted."""
@@ -116,11 +110,6 @@ class FamilyScores:
             return self._by_moments(child, parents)
         return self._by_fitting(child, parents)
 
-    def _codes(self, name: str) -> Codes:
-        if name not in self._columns:
-            self._columns[name] = self.data.codes(name).astype(np.intp)
-        return self._columns[name]
-
     def _ordered(self, names: frozenset[str]) -> list[str]:
         return sorted(names, key=self.place.__getitem__)
 
@@ -139,57 +128,47 @@ class FamilyScores:
         return frozenset(name for name in discrete if type(self.data.fitter(name, ())) is MultinomialFitter)
 
     def _by_counts(self, child: str, parents: frozenset[str]) -> float:
-        given = self._ordered(parents)
-        rows = self._observed([*given, child])
-        outer, size = self._configuration(given, rows)
+        given = tuple(self._ordered(parents))
         states = self.data.states(child)
-        mine = self._codes(child) if rows is None else self._codes(child)[rows]
-        weights = self._given if rows is None or self._given is None else self._given[rows]
-        weight = float(len(mine)) if weights is None else float(weights.sum())
+        keys, counts = self._counter.occurring((*given, child))
+        weight = float(counts.sum())
         if weight <= 0:
             return -math.inf
-        likelihood = _sum_of_logs(outer * states + mine, weights, size * states) - _sum_of_logs(outer, weights, size)
-        return likelihood * self.total / weight - self._penalty(size * (states - 1))
-
-    def _observed(self, names: list[str]) -> NDArray[np.intp] | None:
-        """Return the rows in which these discrete columns are all observed, None for all rows."""
-        holes = [name for name in names if self._holes[name]]
-        if not holes:
-            return None
-        return np.flatnonzero(np.all([self._codes(name) >= 0 for name in holes], axis=0))
-
-    def _configuration(self, names: list[str], rows: NDArray[np.intp] | None) -> tuple[Codes, int]:
-        """Return the joint configuration of some columns, and how many there may be."""
-        columns = [self._codes(name) if rows is None else self._codes(name)[rows] for name in names]
-        count = len(self.weights) if rows is None else len(rows)
-        sizes = [self.data.states(name) for name in names]
-        return configurations(columns, sizes, count), math.prod(sizes)
+        # the keys ascend, so those of one configuration of the parents follow each other
+        starts = np.flatnonzero(np.diff(keys // states, prepend=-1))
+        likelihood = _logs_of(counts).sum() - _logs_of(np.add.reduceat(counts, starts)).sum()
+        size = math.prod(map(self.data.states, given))
+        return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
 
     @cached_property
-    def _crossed(self) -> tuple[list[str], Crossed, NDArray[np.intp]]:
-        """The columns that are counted together, and their numbers of states."""
-        names = [name for name in self.names if self._tabular(name) and self.data.states(name) <= WIDE]
-        sizes = [self.data.states(name) for name in names]
-        return names, Crossed([self._codes(name) for name in names], sizes, self._given), np.array(sizes)
+    def _counter(self) -> Counter:
+        return self.data.counter(self.names).persist()
+
+    @cached_property
+    def _crossed(self) -> list[str]:
+        """The columns that are counted together."""
+        return [name for name in self.names if self._tabular(name) and self.data.states(name) <= WIDE]
 
     def _changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores of tables that are found from one pass over the rows."""
-        names, crossed, sizes = self._crossed
-        given, states = self._ordered(parents), self.data.states(child)
+        names = self._crossed
+        given, states, sizes = self._ordered(parents), self.data.states(child), list(map(self.data.states, names))
         inner = [self.data.states(name) for name in given]
         size = math.prod(inner) * states
-        if not names or size * int(sizes.sum()) > CELLS:
+        if not names or size * sum(sizes) > CELLS:
             return
-        rows = self._observed([*given, child])
-        configuration = self._configuration([*given, child], rows)[0]
-        table = crossed.tables(configuration, size, rows).reshape(size // states, states, -1)
+        tables = self._counter.with_target(names, (*given, child)).values()
+        table = np.concatenate([own.reshape(size // states, states, -1) for own in tables], axis=2)
+        starts = np.cumsum([0, *sizes[:-1]])
         joint, above = _logs_of(table).sum(axis=(0, 1)), _logs_of(table.sum(axis=1)).sum(axis=0)
-        weights = np.add.reduceat(table.sum(axis=(0, 1)), crossed.starts)
-        likelihood = np.add.reduceat(joint - above, crossed.starts)
+        weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
+        likelihood = np.add.reduceat(joint - above, starts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * sizes
-        found[weights <= 0] = -np.inf
-        for name, score in zip(names, found.tolist(), strict=True):
+            scores = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * np.array(
+                sizes
+            )
+        scores[weights <= 0] = -np.inf
+        for name, score in zip(names, scores.tolist(), strict=True):
             if name != child and name not in parents:
                 result[self.place[name]] = score
         if self._whole and parents:
@@ -203,16 +182,13 @@ class FamilyScores:
     # -- normal densities ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def _moments(self) -> _Moments:
-        """Of the standardized number columns that have no holes."""
+    def _moments(self) -> _Standardized:
+        """Moments of the standardized number columns that have no holes."""
         names = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
-        columns = np.stack([self.data.codes(name) for name in names])
-        centers = np.average(columns, axis=1, weights=self.weights)
-        standard = columns - centers[:, None]
-        scales = np.sqrt(np.average(standard**2, axis=1, weights=self.weights))
-        standard /= np.where(scales > 0, scales, 1.0)[:, None]
-        products = (standard * self.weights) @ standard.T / self.total
-        return _Moments({name: i for i, name in enumerate(names)}, products, scales)
+        products = self._counter.moments(tuple(names)).products[0] / self.total
+        scales = np.sqrt(np.diag(products))
+        units = np.where(scales > 0, scales, 1.0)
+        return _Standardized({name: i for i, name in enumerate(names)}, products / units[:, None] / units, scales)
 
     def _normal(self, child: str, others: frozenset[str]) -> bool:
         """Tell whether the child is to have a regression, and nobody has holes."""
@@ -309,14 +285,6 @@ def _logs_of(counts: Values) -> Values:
     """Return n log n of each count."""
     result: Values = counts * np.log(np.maximum(counts, 1e-300))
     return result
-
-
-def _sum_of_logs(codes: Codes, weights: Values | None, size: int) -> float:
-    """Return the sum of n log n over the counts of codes."""
-    if size > SPARSE * max(len(codes), 256):
-        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
-        size = int(codes.max(initial=0)) + 1
-    return float(_logs_of(np.bincount(codes, weights, size).astype(float)).sum())
 
 
 def _logs(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:

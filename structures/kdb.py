@@ -75,5 +75,4 @@ def kdb(
         told = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:place]}
         able = [earlier for earlier in told if told[earlier] > least]
         families[name] = (target, *sorted(able, key=lambda earlier: (-told[earlier], earlier))[:k])
-    counts = found.counts([(child, *given) for child, given in families.items()])
-    return fitted(read, families, counts, found.potentials())
+    return fitted(read, families, found.counter, found.potentials())

@@ -12,6 +12,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
+from hybridbn.fitting.counting import Counter, counter_of
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
@@ -53,6 +54,10 @@ class Prepared:
     def codes(self, name: str) -> Any:
         """Return a column as codes or values of its variable."""
         return self.table.coded(self.variable(name))
+
+    def counter(self, names: Sequence[str]) -> Counter:
+        """Return what counts some of the columns."""
+        return counter_of(self.table, map(self.variable, names))
 
     def states(self, name: str) -> int:
         """Return the number of states of a discrete variable."""

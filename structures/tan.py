@@ -82,5 +82,4 @@ def tan(
     parents = branches(attributes, pairs, found.with_target(), root, checked_threshold(threshold))
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
-    counts = found.counts([(child, *given) for child, given in families.items()])
-    return fitted(read, families, counts, found.potentials())
+    return fitted(read, families, found.counter, found.potentials())

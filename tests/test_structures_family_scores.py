@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
+from hybridbn.fitting.counts import CrossedColumns
 from hybridbn.structures import family_scores
-from hybridbn.structures.family_counts import Crossed
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.preparing import prepared_whole
 
@@ -112,7 +112,7 @@ def test_counts_with_a_configuration_are_those_of_each_column(holes):
     rows = np.flatnonzero(rng.random(500) < 0.7)
     for kept in (None, rows):
         for given in (None, weights):
-            crossed = Crossed(codes, sizes, given)
+            crossed = CrossedColumns(codes, sizes, given)
             part = slice(None) if kept is None else kept
             found = crossed.tables(configuration[part], 6, kept)
             for start, size, column in zip(crossed.starts, sizes, codes, strict=True):

@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.counts import complete_rows
 from hybridbn.potentials.base import Potential, checked_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -131,16 +131,11 @@ def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) 
     Observed(columns=(array([1.5, 3. ]), array([1, 0])), weights=array([2., 1.]), total=3.0)
     """
     checked = checked_parents(child, parents)
-    columns = tuple(table.coded(variable) for variable in (child, *checked))
-    weights = table.weights if table.weighted else None
-    kept = np.ones(len(table), dtype=bool) if weights is None else weights > 0
-    for variable, column in zip((child, *checked), columns, strict=True):
-        np.logical_and(kept, column >= 0 if isinstance(variable, Discrete) else ~np.isnan(column), out=kept)
-    if not kept.all():
-        columns = tuple(column[kept] for column in columns)
-        weights = None if weights is None else weights[kept]
+    columns, weights = complete_rows(
+        [table.coded(variable) for variable in (child, *checked)], table.weights if table.weighted else None
+    )
     total = float(len(columns[0])) if weights is None else float(weights.sum())
-    return Observed(columns, weights, total)
+    return Observed(tuple(columns), weights, total)
 
 
 def refuse_empty(statistics: Statistics) -> None:

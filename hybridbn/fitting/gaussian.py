@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
-from hybridbn.fitting.counts import configurations, refuse_too_wide
+from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, refuse_empty
+from hybridbn.fitting.counting import Moments, counter_of
+from hybridbn.fitting.counts import refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import checked_parents, frozen
 from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.variables import Codes, Continuous, Values, Variable
+from hybridbn.variables import Continuous, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Table
@@ -49,19 +50,12 @@ class GaussianStatistics(Statistics):
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
-        """Merge moments by the formula of Chan, Golub & LeVeque (1983), which subtracts no large sums of squares."""
-        weights = self.weights + other.weights
-        shift = other.means - self.means
-        share = np.divide(other.weights, weights, out=np.zeros_like(weights), where=weights > 0)
-        means = self.means + share[:, None] * shift
-        between = (self.weights * share)[:, None, None] * shift[:, :, None] * shift[:, None, :]
-        return replace(
-            self,
-            total=self.total + other.total,
-            weights=weights,
-            means=means,
-            products=self.products + other.products + between,
-        )
+        """Merge the moments."""
+        return replace(self, **vars(self._moments + other._moments))
+
+    @property
+    def _moments(self) -> Moments:
+        return Moments(self.total, self.weights, self.means, self.products)
 
     def pooled(self) -> tuple[Values, Values]:
         """Return means and products of all configurations together."""
@@ -123,14 +117,11 @@ class GaussianFitter(Fitter):
         sizes = [len(parent) for parent in discrete]
         numbers = 1 + len(continuous)
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
-        (own, *others), weights, total = observed(table, child, parents)
-        column = dict(zip(parents, others, strict=True))
-        cells = configurations([column[parent] for parent in discrete], sizes, len(own))
-        values = [own, *(column[parent] for parent in continuous)]
+        counter = counter_of(table, (child, *checked_parents(child, parents)))
         with np.errstate(over="ignore", invalid="ignore"):
-            n, means, products = _moments(values, cells, math.prod(sizes), weights)
-        _refuse_overflow((child, *continuous), products)
-        return GaussianStatistics(child=child, parents=parents, total=total, weights=n, means=means, products=products)
+            moments = counter.moments(_names(child, *continuous), _names(*discrete))
+        _refuse_overflow((child, *continuous), moments.products)
+        return GaussianStatistics(child=child, parents=parents, **vars(moments))
 
     def potential(self, statistics: Any) -> LinearGaussian:
         """Return the regressions."""
@@ -177,6 +168,10 @@ class GaussianFitter(Fitter):
         return _FLOOR * deviation**2
 
 
+def _names(*variables: Variable) -> tuple[str, ...]:
+    return tuple(variable.name for variable in variables)
+
+
 def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
     """Refuse columns whose squares, and so whose variance, floats can't hold."""
     for j, variable in enumerate(variables):
@@ -185,35 +180,3 @@ def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
                 f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats; "
                 "measure them in another unit"
             )
-
-
-def _moments(values: list[Values], cells: Codes, size: int, weights: Values | None) -> tuple[Values, Values, Values]:
-    """Return weight, means and centered products of each cell."""
-    n = np.bincount(cells, weights, size).astype(np.float64)
-    safe = np.where(n > 0, n, 1.0)
-
-    def sums(numbers: Values) -> Values:
-        return np.asarray(np.bincount(cells, numbers if weights is None else numbers * weights, size), np.float64)
-
-    means = np.empty((size, len(values)))
-    centered = []
-    for j, column in enumerate(values):
-        # the second pass removes what rounding of the first left in the mean
-        mean = sums(column) / safe
-        mean += sums(column - mean[cells]) / safe
-        means[:, j] = np.where(n > 0, mean, 0.0)
-        centered.append(column - mean[cells])
-    products = np.empty((size, len(values), len(values)))
-    if size <= len(values):
-        # few cells of many columns: a product of matrices for each
-        stacked = np.array(centered)
-        scaled = stacked if weights is None else stacked * weights
-        for cell in range(size):
-            rows = slice(None) if size == 1 else cells == cell
-            within = scaled[:, rows] @ stacked[:, rows].T
-            products[cell] = (within + within.T) / 2
-        return n, means, products
-    for i, first in enumerate(centered):
-        for j, second in enumerate(centered[: i + 1]):
-            products[:, i, j] = products[:, j, i] = sums(first * second)
-    return n, means, products

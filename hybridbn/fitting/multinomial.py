@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
-from hybridbn.fitting.counts import joint_counts, refuse_too_wide
-from hybridbn.potentials.base import frozen
+from hybridbn.fitting.base import Fitter, Statistics, refuse_empty
+from hybridbn.fitting.counting import counter_of
+from hybridbn.fitting.counts import refuse_too_wide
+from hybridbn.potentials.base import checked_parents, frozen
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -205,9 +206,9 @@ class MultinomialFitter(Fitter):
                 )
         sizes = [len(variable) for variable in (*parents, child) if isinstance(variable, Discrete)]
         refuse_too_wide(child, parents, math.prod(sizes), self.max_bytes, "table")
-        (own, *others), weights, total = observed(table, child, parents)
-        counts = joint_counts([*others, own], sizes, weights)
-        return MultinomialStatistics(child=child, parents=parents, total=total, counts=counts)
+        family = (*checked_parents(child, parents), child)
+        counts = counter_of(table, family).joint(tuple(variable.name for variable in family))
+        return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
 
     def tables(self, counts: Values) -> Values:
         """Return the tables of probabilities for several tables of counts (tables, ..., states), each estimated by itself."""
