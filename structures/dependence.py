@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.choice import fitter_of
-from hybridbn.fitting.counting import CachedCounter, Counter, counter_of
+from hybridbn.fitting.counters import CachedCounter, counter_of
+from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.potentials.base import Potential

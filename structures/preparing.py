@@ -12,7 +12,8 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
-from hybridbn.fitting.counting import Counter, counter_of
+from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counting import Counter
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.fitting.counts import CrossedColumns
+from hybridbn.fitting.counters import CrossedColumns
 from hybridbn.structures import family_scores
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.preparing import prepared_whole

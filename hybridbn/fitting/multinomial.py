@@ -11,7 +11,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, refuse_empty
-from hybridbn.fitting.counting import counter_of
+from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counts import refuse_too_wide
 from hybridbn.potentials.base import checked_parents, frozen
 from hybridbn.potentials.multinomial import Multinomial

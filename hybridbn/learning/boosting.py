@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
+from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.jobs import checked_jobs
 from hybridbn.learning.boosting_counts import Columns, boost_counts
@@ -177,9 +178,9 @@ def boost(
         if algorithm == "m1" and _is_naive_bayes(build):
             fitters = _counters(found, target)
             if fitters is not None:
-                codes = {name: table.column(name) for name in found if name != target}
-                columns = Columns({n: _discrete(found[n]) for n in codes}, codes, variable, table.column(target), jobs)
-                boost_counts(columns, fitters, base, record, rng)
+                variables = {name: _discrete(found[name]) for name in found if name != target}
+                counter = counter_of(table, (*variables.values(), variable), jobs)
+                boost_counts(Columns(counter, variables, variable), len(table), fitters, base, record, rng)
                 return _ensemble(record, target, algorithm)
     own = potentials if _keeps_own(build, potentials) else chosen
     learn = learner_of(build, target, own)

@@ -10,7 +10,6 @@ group, so that both deciding and counting take one look-up in a row and group.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import refuse_empty
+from hybridbn.fitting.counting import Counter, Groups
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
-from hybridbn.jobs import in_threads
 from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
 from hybridbn.learning.boosting_weights import Bits, Floats, State
 from hybridbn.network import Network
@@ -30,70 +29,44 @@ from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["Columns", "boost_counts"]
 
-_ROWS = 32768
 _CELLS = 2**15
 """Most counts of a group: they stay in the second-level cache."""
 _LONGEST_HISTORY = 64
 """Bits a row up to which the history of errors takes less room than the weight itself."""
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Some columns and their joint codes; a missing cell is a state of its own."""
-
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    codes: NDArray[Any]
-
-
 class Columns:
-    """Discrete columns and a target without holes, coded for many passes.
+    """Discrete columns and a target without holes, counted in every round.
 
     Parameters
     ----------
+    counter : Counter
+        Of the columns and the target.
     variables : mapping from column to its variable
-    codes : mapping from column to integer array (rows,)
-        ``-1`` where a cell is missing.
     target : Discrete
-    target_codes : integer array (rows,)
-    jobs : int
-        Threads that share a pass.
+
+    Attributes
+    ----------
+    groups : list of tuple of str
+        Columns that are counted by their joint configurations, of which there are few.
     """
 
-    def __init__(
-        self,
-        variables: Mapping[str, Discrete],
-        codes: Mapping[str, NDArray[Any]],
-        target: Discrete,
-        target_codes: NDArray[Any],
-        jobs: int = 1,
-    ) -> None:
-        self.variables, self.target, self.jobs = variables, target, jobs
-        self.y = target_codes.astype(np.min_scalar_type(len(target)))
-        self.rows = len(self.y)
-        self.groups: list[_Group] = []
+    def __init__(self, counter: Counter, variables: Mapping[str, Discrete], target: Discrete) -> None:
+        self.variables, self.target, self.counter = variables, target, counter.persist()
+        self.groups: list[tuple[str, ...]] = []
         most = max(_CELLS // (2 * len(target)), 1)
         group: list[str] = []
         cells = 1
         for name, variable in variables.items():
             if group and cells * (len(variable) + 1) > most:
-                self.groups.append(self._joined(group, codes))
+                self.groups.append(tuple(group))
                 group, cells = [], 1
             group.append(name)
-            cells *= len(variable) + bool((codes[name] < 0).any())
-        self.groups.append(self._joined(group, codes))
+            cells *= self._shape((name,))[0]
+        self.groups.append(tuple(group))
 
-    def _joined(self, names: Sequence[str], codes: Mapping[str, NDArray[Any]]) -> _Group:
-        sizes = tuple(len(self.variables[name]) + bool((codes[name] < 0).any()) for name in names)
-        joint = np.empty(self.rows, np.min_scalar_type(math.prod(sizes)))
-        for start in range(0, self.rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            mixed = np.zeros(len(self.y[part]), np.intp)
-            for name, size in zip(names, sizes, strict=True):
-                own = codes[name][part]
-                mixed = mixed * size + np.where(own < 0, size - 1, own)
-            joint[part] = mixed
-        return _Group(tuple(names), sizes, joint)
+    def _shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        return self.counter.shape(names, holes=True)
 
     def count(self, state: State, tables: Sequence[Values] | None) -> list[Values]:
         """Pass over the data: decide which rows are wrong, tell the state, and count.
@@ -103,36 +76,29 @@ class Columns:
         list of ndarray (classes, 2, cells)
             For each group the weight by class, whether the network is wrong, and joint code; never wrong without tables.
         """
-        classes = len(self.target)
-        sizes = [math.prod(group.sizes) for group in self.groups]
-        counts: list[Values] = [np.zeros(2 * classes * size) for size in sizes]
 
-        def counted(start: int) -> list[Values]:
-            part = slice(start, start + _ROWS)
-            y = self.y[part].astype(np.intp)
-            weights = state.weights(part)
-            codes = [group.codes[part].astype(np.intp) for group in self.groups]
+        def assign(part: Any, codes: Sequence[Codes], read: Sequence[Codes]) -> tuple[Codes, Values]:
+            y, weights = read[0], state.weights(part)
             key = 2 * y
             if tables is not None:
                 wrong = _decided(tables, codes) != y
                 state.note(part, wrong)
                 key += wrong
-            for code, size in zip(codes, sizes, strict=True):
-                code += key * size
-            return [np.asarray(np.bincount(c, weights, t.size), float) for c, t in zip(codes, counts, strict=True)]
+            return key, weights
 
-        # blocks are added in their order, so that the sums are the same for any number of threads
-        for found in in_threads(counted, range(0, self.rows, _ROWS), self.jobs):
-            for total, own in zip(counts, found, strict=True):
-                total += own
-        return [np.asarray(total.reshape(classes, 2, -1)) for total in counts]
+        classes = len(self.target)
+        counts = self.counter.by_group(Groups(2 * classes, assign, (self.target.name,)), self.groups)
+        return [table.reshape(classes, 2, -1) for table in counts]
 
     def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:
         """Add some rows with weights of their own to counts (classes, cells), in place."""
-        y = self.y[rows].astype(np.intp)
-        for group, total in zip(self.groups, counts, strict=True):
-            cells = total.shape[1]
-            total += np.bincount(y * cells + group.codes[rows], weights, total.size).reshape(total.shape)
+
+        def assign(part: Any, codes: Sequence[Codes], read: Sequence[Codes]) -> tuple[Codes, Values]:
+            return read[0], weights[part]
+
+        groups = Groups(len(self.target), assign, (self.target.name,), rows)
+        for total, added in zip(counts, self.counter.by_group(groups, self.groups), strict=True):
+            total += added
 
     def learned(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
@@ -148,7 +114,7 @@ class Columns:
             start = np.log(prior)[:, None]
             for group, table in zip(self.groups, counts, strict=True):
                 logs = start
-                for name, margin in zip(group.names, _margins(table, group.sizes), strict=True):
+                for name, margin in zip(group, _margins(table, self._shape(group)), strict=True):
                     states, size = len(self.variables[name]), margin.shape[1]
                     own = margin[:, :states]
                     if not own.any():
@@ -227,6 +193,7 @@ def _decided(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
 
 def boost_counts(
     columns: Columns,
+    rows: int,
     fitters: Mapping[str, MultinomialFitter],
     base: Values | None,
     record: Record,
@@ -237,15 +204,18 @@ def boost_counts(
     Parameters
     ----------
     columns : Columns
+    rows : int
     fitters : mapping from the target and each column to its fitter
     base : ndarray (rows,), optional
         What the rows count by themselves; one each without it.
     record : Record
     rng : Generator
     """
-    total = float(columns.rows) if base is None else float(base.sum())
+    total = float(rows) if base is None else float(base.sum())
     state: State = (
-        Bits(columns.rows, base, record.rounds) if record.rounds <= _LONGEST_HISTORY else _floats(columns, base)
+        Bits(rows, base, record.rounds)
+        if record.rounds <= _LONGEST_HISTORY
+        else Floats(np.ones(rows) if base is None else base.copy(), base)
     )
     counts = [table.sum(axis=1) for table in columns.count(state, None)]
     while record.more:
@@ -271,12 +241,8 @@ def boost_counts(
         else:
             record.restart()
         del state  # before there is another one, so that memory holds one at a time
-        state = Floats(bootstrapped(rng, columns.rows, base), base)
+        state = Floats(bootstrapped(rng, rows, base), base)
         if not error:
             record.add(network, error, vote_of(error), state.all)
         if record.more:
             counts = [table.sum(axis=1) for table in columns.count(state, None)]
-
-
-def _floats(columns: Columns, base: Values | None) -> Floats:
-    return Floats(np.ones(columns.rows) if base is None else base.copy(), base)
