@@ -259,7 +259,7 @@ BUILDS = {
 
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
-@pytest.mark.parametrize("target", ["y", "c"])
+@pytest.mark.parametrize("target", ["y", pytest.param("c", marks=pytest.mark.slow)])
 def test_builders_networks_and_arcs(build: Any, target: str) -> None:
     frame = with_holes(regression_data(70), 0.25)
     before = frame.copy()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -353,7 +354,7 @@ def test_pgmpy_reads_quoted_names(tmp_path):
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(names, min_size=1, max_size=4, unique=True), names.filter(lambda name: name != "d"))
 def test_any_name_survives_or_is_refused(states, name):
     net = chain(tuple(states), name=name)

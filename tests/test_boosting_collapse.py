@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ def log_odds(network: hb.Network, table: hb.Table) -> NDArray[np.float64]:
     return np.asarray(second - first)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 10**6), rounds=st.integers(1, 30), columns=st.integers(1, 6), rows=st.integers(5, 120))
 @example(
     seed=1155, rounds=12, columns=2, rows=86
@@ -135,7 +136,7 @@ def brute(weights: NDArray[np.float64], margins: NDArray[np.float64]) -> float:
     return float(votes[z.argmin()])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_line_search_is_the_minimum(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ import boosting_reference as reference
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ cases = given(
 )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 @cases
 def test_m1_is_the_reference_through_its_restarts(**shape: Any) -> None:
     table, x, y, sizes = drawn(**shape)
@@ -79,7 +80,7 @@ def test_m1_is_the_reference_through_its_restarts(**shape: Any) -> None:
         assert found.restarts <= 12
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 @cases
 def test_the_training_error_never_exceeds_the_product_of_normalizers(**shape: Any) -> None:
     table, _, y, _ = drawn(**shape | {"classes": 2})
@@ -97,7 +98,7 @@ def test_the_training_error_never_exceeds_the_product_of_normalizers(**shape: An
             assert np.average(wrong, weights=own) <= normalizer + 1e-7
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=examples(20), deadline=None, derandomize=True)
 @cases
 def test_the_error_of_real_adaboost_never_exceeds_the_product_of_normalizers(**shape: Any) -> None:
     table, _, y, _ = drawn(**shape | {"classes": 2})
@@ -115,7 +116,7 @@ def test_the_error_of_real_adaboost_never_exceeds_the_product_of_normalizers(**s
         assert ((scores > 0) != y).mean() <= bound + 1e-12
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     classes=st.integers(2, 4),

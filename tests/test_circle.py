@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_elvira import CASES, mixed, quietly, shared
@@ -164,7 +165,7 @@ NAMES = st.one_of(
 
 
 @pytest.mark.parametrize("suffix", DISCRETE)
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_discrete_network_is_kept_or_refused(suffix, data, tmp_path):
     names = data.draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))

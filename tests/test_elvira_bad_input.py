@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 from costs import assert_linear, ended_if_it_hangs
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -235,7 +236,7 @@ PARTS = [
 ]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, len(GOOD)), st.integers(0, 12), st.sampled_from(["", *PARTS])), min_size=1, max_size=4

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def data(rows: int = 90) -> tuple[pd.DataFrame, Any]:
     return frame, y
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(cuts=st.lists(st.integers(2, 88), max_size=4, unique=True), weighted=st.booleans())
 def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
     frame, y = data()

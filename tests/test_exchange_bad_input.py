@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 from costs import assert_linear, count_lines, ended_if_it_hangs
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -362,7 +363,15 @@ def test_hostile_text_costs_no_more_than_its_length(index, tmp_path):
     assert_linear(refuse, 4000)
 
 
-@pytest.mark.parametrize("name", ["empty elements", "outcomes", "numbers", "states", "attributes", "text"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "empty elements",
+        "numbers",
+        "text",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("outcomes", "states", "attributes")),
+    ],
+)
 def test_hostile_text_takes_little_memory(name, tmp_path):
     for suffix, what, text in HOSTILE:
         if what == name:
@@ -403,7 +412,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("suffix", GOOD)
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     edits=st.lists(
         st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(["", *PARTS])), min_size=1, max_size=4
@@ -421,7 +430,7 @@ def test_damaged_files_are_read_or_refused(suffix, edits, tmp_path):
     net.check()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.sampled_from(

@@ -94,7 +94,7 @@ def bomb(path: Path, start: bytes, unit: bytes, size: int) -> None:
 )
 def test_bombs_take_no_memory(name, start, unit, tmp_path):
     path = tmp_path / name
-    bomb(path, start, unit, 96 << 20)
+    bomb(path, start, unit, 48 << 20)
     assert path.stat().st_size < 3 << 20
     reader = "read_network" if name.startswith("n") else "read_table"
     code = f"""

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,7 +172,7 @@ def coded_columns(draw):
     return columns, sizes, rng.integers(low, 3, rows).astype(dtype), weights
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(coded_columns(), st.sampled_from([4, 30, 2**18]))
 def test_grouped_counts_equal_plain_ones(drawn, cells):
     columns, sizes, target, weights = drawn

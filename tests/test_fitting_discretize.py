@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +50,7 @@ def brute_segment(v, c, w, slack):
     return [*brute_segment(v[:i], low, w[:i], slack), cut, *brute_segment(v[i:], high, w[i:], slack)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 60), st.integers(1, 4), st.integers(2, 40), st.sampled_from([0, 1, 2]))
 def test_mdl_is_its_definition(seed, rows, kinds, distinct, weighting):
     rng = np.random.default_rng(seed)
@@ -116,7 +117,7 @@ def test_equal_frequency_by_hand():
     assert equal_frequency([1, 2, 3, 4], None, [3, 1, 1, 1], bins=2) == (1.5,)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.floats(-1e6, 1e6).map(lambda x: round(x, 1)), max_size=40),
     st.integers(1, 12),
@@ -137,7 +138,7 @@ def test_cuts_are_cuts(values, bins, discretizer, seed):
     assert discretizer(array, None, weights, bins=bins) == discretizer(np.repeat(array, weights), bins=bins)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.5, 4.0, 1024.0]), st.sampled_from([0.0, -64.0]))
 def test_cuts_follow_units(seed, factor, shift):
     rng = np.random.default_rng(seed)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def test_without_parents_it_is_mean_and_variance():
     np.testing.assert_allclose([found.intercept, found.variance], [data["x"].mean(), data["x"].var()], rtol=1e-14)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(0, 1000),
     st.sampled_from([1e-6, 1.0, 1e5]),

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mte_fits import conditional, divergence, fitted
@@ -136,7 +137,7 @@ def test_rounded_values_give_the_density_of_what_was_rounded():
     factor=st.floats(1e-6, 1e6),
     shift=st.floats(-100, 100),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_units_and_origin_do_not_matter(name, factor, shift):
     values = SAMPLES[name]
     shift *= factor
@@ -150,7 +151,7 @@ def test_units_and_origin_do_not_matter(name, factor, shift):
 
 
 @given(st.lists(st.integers(0, 3), min_size=60, max_size=60), st.integers(0, 1000))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_weights_stand_for_repetition_and_nothing(counts, seed):
     values = np.random.default_rng(seed).normal(size=60)
     if np.count_nonzero(counts) < 2:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -43,7 +44,7 @@ def test_other_estimates_by_hand():
     np.testing.assert_allclose(likely, [[2 / 3, 1 / 3, 0], [0, 1, 0], [0.5, 0.5, 0]], rtol=1e-15)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(counts_2d, st.floats(0.01, 50))
 def test_estimates_are_positive_and_sum_to_one(counts, m):
     for estimate in (MEstimate(m), MEstimate(m, uniform=True), Dirichlet(m)):
@@ -52,7 +53,7 @@ def test_estimates_are_positive_and_sum_to_one(counts, m):
         np.testing.assert_allclose(table.sum(axis=-1), 1, rtol=1e-14)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(counts_2d)
 def test_estimates_tend_to_the_frequencies(counts):
     many = 1e9 * (counts + 1)

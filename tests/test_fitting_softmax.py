@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -96,7 +97,7 @@ def test_without_continuous_parents_it_is_the_m_estimate():
             np.testing.assert_allclose(predicted(logistic, **values), counted.table, rtol=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([1e-9, 1e7]), st.sampled_from([-1e3, 50.0]))
 def test_units_do_not_matter(seed, scale, shift):
     data = some_data(seed=seed)

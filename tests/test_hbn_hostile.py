@@ -501,7 +501,7 @@ def test_the_same_array_can_not_be_used_many_times(valid: bytes, tmp_path: Path)
 def test_flipped_and_lost_bytes(valid: bytes, tmp_path: Path) -> None:
     path, wanted, same = tmp_path / "m.hbn", state(example()), 0
     rng = np.random.default_rng(2)
-    for position in np.linspace(0, len(valid) - 1, 300).astype(int).tolist():
+    for position in np.linspace(0, len(valid) - 1, 150).astype(int).tolist():
         damaged = bytearray(valid)
         damaged[position] ^= int(rng.integers(1, 256))
         for data in (bytes(damaged), valid[:position], valid[:position] + valid[position + 1 :]):
@@ -516,7 +516,7 @@ def test_flipped_and_lost_bytes(valid: bytes, tmp_path: Path) -> None:
 def test_every_byte_of_the_zip_directory(valid: bytes, tmp_path: Path) -> None:
     path, wanted = tmp_path / "m.hbn", state(example())
     for position in range(valid.index(b"PK\x01\x02"), len(valid)):
-        for value in (0, 1, 0x7F, 0xFF):
+        for value in (0, 0xFF):
             damaged = bytearray(valid)
             damaged[position] = value
             path.write_bytes(damaged)

@@ -197,7 +197,7 @@ def test_keys_make_equal_rows_independent_of_their_place() -> None:
 
 @pytest.mark.parametrize("which", NETWORKS)
 def test_drawn_cells_follow_their_exact_conditionals(which: str) -> None:
-    model, n = NETWORKS[which](), 4000
+    model, n = NETWORKS[which](), 2000
     complete = model.sample(n, random_state=5)
     rng = np.random.default_rng(6)
     holes = rng.random(complete.shape) < 0.5
@@ -292,9 +292,9 @@ def test_several_draws_differ_by_their_parameters_too() -> None:
     frame = pd.DataFrame({"x": rng.normal(size=30)})
     frame["y"] = frame["x"] + rng.normal(size=30)
     frame.loc[10:, "y"] = np.nan
-    proper = np.var([t["y"].mean() for t in hb.impute(frame, draws=200, random_state=0)])
+    proper = np.var([t["y"].mean() for t in hb.impute(frame, draws=100, random_state=0)])
     fixed = hb.impute(frame, details=True, random_state=0).network
-    plugged = np.var([hb.impute(frame, network=fixed, random_state=seed)["y"].mean() for seed in range(200)])
+    plugged = np.var([hb.impute(frame, network=fixed, random_state=seed)["y"].mean() for seed in range(100)])
     # var(mean) = (20 / 30)^2 (sigma^2 / 20 + sigma^2 / 10 ...) against (20 / 30)^2 sigma^2 / 20
     assert proper > 1.8 * plugged
 

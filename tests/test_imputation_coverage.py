@@ -28,10 +28,10 @@ def z_scores(found: Any) -> Any:
 
 
 def test_estimates_from_imputed_tables_are_not_biased(study: Any) -> None:
-    found = study.study(200, 60, 5, False, seed=1)
+    found = study.study(200, 30, 5, False, seed=1)
     assert z_scores(found).abs().max() < 5
-    # 60 replications can only tell what is far off: less than .8 would happen once in 10,000 tables
-    assert found.groupby("estimand")["covered"].mean().min() > 0.8
+    # 30 replications can only tell what is far off: less than .7 would happen less than once in 100,000 tables
+    assert found.groupby("estimand")["covered"].mean().min() > 0.7
 
 
 @pytest.mark.slow

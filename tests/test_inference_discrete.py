@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import (
@@ -25,7 +26,7 @@ from inference_tools import (
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence, TooWide
 
-SETTINGS = settings(max_examples=80, derandomize=True, deadline=None)
+SETTINGS = settings(max_examples=examples(80), derandomize=True, deadline=None)
 MARGINALS = SHARED / "cases" / "bif_marginals"
 CASES = sorted(path.name.removesuffix(".json.gz") for path in MARGINALS.glob("*.json.gz"))
 SMALL = {"asia", "cancer", "earthquake", "sachs", "survey", "alarm", "child", "insurance"}

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from hybridbn.inference import elimination, products
 from hybridbn.inference.elimination import Factor, compile_program
 from hybridbn.inference.ordering import best_order
 
-SETTINGS = settings(max_examples=120, derandomize=True, deadline=None)
+SETTINGS = settings(max_examples=examples(120), derandomize=True, deadline=None)
 ROWS = 3
 
 

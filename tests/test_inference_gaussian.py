@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import pgmpy_file
@@ -207,7 +208,7 @@ def test_joint_posteriors():
     assert post.log_pdf(**dict(zip(wanted, x, strict=True))) == pytest.approx(expected, rel=1e-9)
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=examples(40), derandomize=True, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(-12, 2))
 def test_tiny_noise(seed, exponent):
     """Regressions whose variance is next to nothing don't lose the digits that the problem has."""

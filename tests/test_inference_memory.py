@@ -171,7 +171,7 @@ def rows_of_kernels(rng, rows):
 
 def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     rng = np.random.default_rng(0)
-    net, frame = kernel_and_class(rng), rows_of_kernels(rng, 600)
+    net, frame = kernel_and_class(rng), rows_of_kernels(rng, 200)
     kept = net.posterior("x", frame)
     monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
     monkeypatch.setattr(piecemeal, "BLOCK_ROWS", 64)
@@ -188,7 +188,7 @@ def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
         lambda post: post.entropy(),
         lambda post: post.sample(2, random_state=0),
         lambda post: post[[5, 3, 5]].quantile(0.3),
-        lambda post: post[np.arange(300)].cdf(0.1),
+        lambda post: post[np.arange(150)].cdf(0.1),
         lambda post: [post[7].mean(), post[7].pdf(0.2), post[7].quantile(0.5)],
         lambda post: post.error,
         lambda post: post[3:9].log_evidence,

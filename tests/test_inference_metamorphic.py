@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from inference_tools import crops, network_of, random_evidence, random_hybrid, widest
@@ -16,7 +17,7 @@ import hybridbn as hb
 
 CLOSE = 1e-9
 SETTINGS = settings(
-    max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(25), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )  # fmt: skip
 
 

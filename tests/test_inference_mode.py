@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import brute, crops, discrete_weights, network_of, random_discrete, random_hybrid
@@ -16,7 +17,7 @@ from scipy import optimize
 import hybridbn as hb
 from hybridbn.errors import TableError
 
-SETTINGS = settings(max_examples=60, derandomize=True, deadline=None)
+SETTINGS = settings(max_examples=examples(60), derandomize=True, deadline=None)
 
 
 def random_findings(net, rng, soft=True):

@@ -145,11 +145,11 @@ class TestDensities:
             post[0]
 
     def test_sampling(self, post):
-        draws = post.sample(20_000, 0)
-        assert draws.shape == (20_000,)
+        draws = post.sample(4000, 0)
+        assert draws.shape == (4000,)
         u = post.cdf(draws)
         assert stats.kstest(u, "uniform").pvalue > 1e-6
-        np.testing.assert_array_equal(draws, post.sample(20_000, 0))
+        np.testing.assert_array_equal(draws, post.sample(4000, 0))
         np.testing.assert_array_equal(draws[:10], post.sample(10, 0))
         assert isinstance(post.sample(random_state=0), float)
         assert post.pdf(draws).min() > 0

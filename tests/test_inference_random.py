@@ -8,6 +8,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from inference_tools import (
@@ -32,7 +33,7 @@ COMMON = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 }
-SETTINGS = settings(max_examples=60, derandomize=True, **COMMON)
+SETTINGS = settings(max_examples=examples(60), derandomize=True, **COMMON)
 # HYBRIDBN_FRESH=1 makes the slow runs look for new cases each time
 SLOW = settings(max_examples=int(os.environ.get("HYBRIDBN_EXAMPLES", "400")),
                 derandomize="HYBRIDBN_FRESH" not in os.environ, **COMMON)  # fmt: skip
@@ -227,7 +228,7 @@ def batches(draw):
     return specs, target, cases
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=examples(25))
 @given(batches())
 def test_batches_of_random_networks(batch):
     check_batch(*batch)
@@ -261,7 +262,7 @@ def check_all(specs, evidence) -> None:
         check_posterior(together[name], found, specs[name].discrete)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=examples(40))
 @given(questions_about_all())
 def test_all_posteriors_at_once(question):
     check_all(*question)
@@ -274,7 +275,7 @@ def test_many_posteriors_at_once(question):
     check_all(*question)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 @given(problems(most_nodes=4))
 def test_log_density_of_complete_rows_is_the_sum_of_the_potentials(problem):
     specs, _, _ = problem

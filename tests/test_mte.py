@@ -14,6 +14,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mte_oracle import random_mte
@@ -220,7 +221,7 @@ def points(rng, f, name, shape):
     st.integers(1, 9),
     st.sampled_from([0, 4096]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_on_is_the_slow_evaluation_whatever_the_axes(seed, per_row, sizes, rows, small):
     rng, f = hybrid(seed)
     axes = {n: points(rng, f, n, (k, rows) if r else (k,)) for n, k, r in zip(f.scope, sizes, per_row, strict=True)}
@@ -291,7 +292,7 @@ def test_every_state_and_the_whole_domain_when_not_mentioned():
 
 
 @given(seeds, st.booleans(), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_masses_and_moments_on_shared_and_per_row_edges(seed, row_edges, row_parents):
     rng, f = hybrid(seed)
     rows = 3
@@ -367,7 +368,7 @@ def test_quantiles_invert_the_distribution_function(name):
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_ppf_of_rows_given_their_parents(seed):
     rng, f = hybrid(seed)
     rows = 200
@@ -422,7 +423,7 @@ def same(one, two, rng):
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_dictionaries_are_exact(seed):
     rng, f = hybrid(seed)
     for g in (f, f * MTE(C, (), [Piece(constant=0.5)]), f.restrict({"z": 10.5, "x": (0.1, 3)})):

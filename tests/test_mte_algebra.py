@@ -9,6 +9,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mte_oracle import exact, random_mte
@@ -56,7 +57,7 @@ def test_endless_exponentials():
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_segments_of_an_exponential(seed):
     rng = np.random.default_rng(seed)
     rate, anchor, low, center = rng.normal() * 10 ** rng.uniform(-6, 1.5), *rng.normal(size=3)
@@ -69,7 +70,7 @@ def test_segments_of_an_exponential(seed):
 
 
 @given(seeds, st.integers(2, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_minimum_of_an_exponential_sum_is_found(seed, count):
     rng = np.random.default_rng(seed)
     rates, coefficients = rng.normal(size=(count, 1)) * 5, rng.normal(size=count)
@@ -122,7 +123,7 @@ def test_joint_of_a_hybrid_network(seed):
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_operations_commute(seed):
     rng = np.random.default_rng(seed)
     f, g = random_mte(rng, X, (Y, C)), random_mte(rng, Y, (Z, C))
@@ -151,7 +152,7 @@ def test_operations_commute(seed):
 
 
 @given(seeds, st.sampled_from([1e-9, 0.5, 1e9]), st.sampled_from([0.0, 1e6, -3.0]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_affine_rescaling(seed, scale, shift):
     rng = np.random.default_rng(seed)
     f = random_mte(rng, X, (), cuts=3).normalize()
@@ -180,7 +181,9 @@ def cobb_shenoy(mean: float, sd: float) -> MTE:
     return MTE.from_gaussian(Continuous("x"), mean, sd**2, method="cobb-shenoy", normalize=None)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize(
+    "count", [1, 2, 3, 4, pytest.param(6, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_products_of_cobb_shenoy_normals_keep_their_digits(count):
     rng = np.random.default_rng(count)
     factors = [cobb_shenoy(float(m), 1.0 + 0.1 * i) for i, m in enumerate(rng.uniform(-1, 1, count))]

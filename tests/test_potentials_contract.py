@@ -4,6 +4,7 @@ import contract
 import numpy as np
 import pytest
 from contract import CHECKS, Example
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -272,7 +273,7 @@ def kernels(draw):
     return Example("kernel", potential, {"z": [draw(numbers) for _ in "ab"], "d": [0, 1]})
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=examples(80), deadline=None, derandomize=True)
 @given(st.one_of(tables(), gaussians(), softmaxes(), kernels()))
 def test_random_potentials_keep_the_promises(example):
     for check in QUICK:

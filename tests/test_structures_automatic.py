@@ -112,6 +112,7 @@ def test_the_first_of_equals_is_taken_for_numbers():
     assert automatic(curve(), "y", "gaussian", candidates=[second, first]).graph["chosen"] == "second, gaussian"
 
 
+@pytest.mark.slow
 def test_trees_of_regressions_are_taken_where_slopes_change():
     rng = np.random.default_rng(0)
     x, z = rng.normal(size=(2, 300))

@@ -5,6 +5,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -30,7 +31,7 @@ def measured(data, target=None, potentials="gaussian", weights=None) -> Dependen
 
 
 @given(tables_of_counts)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_information_of_counts_is_the_sum_over_conditions(counts):
     found = information_of_counts(counts)
     by_state = 0.0
@@ -184,7 +185,7 @@ def test_pairs_never_seen_together_or_constant_tell_nothing():
 
 
 @given(st.integers(2, 7), st.integers(0, 1000), st.sampled_from([0.0, 0.5]))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_branches_are_a_maximum_spanning_forest(size, seed, threshold):
     rng = np.random.default_rng(seed)
     names = [f"n{i}" for i in rng.permutation(size)]

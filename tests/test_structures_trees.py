@@ -128,7 +128,7 @@ def test_a_known_structure_is_found_again(target):
 
 
 @pytest.mark.parametrize("potentials", ["gaussian", "mte", "kernel", "multinomial"])
-@pytest.mark.parametrize("classes", [True, False])
+@pytest.mark.parametrize("classes", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_chains_of_numbers_are_found_in_mixed_tables(potentials, classes):
     frame = numbers(classes=classes)
     net = tan(frame, "y", potentials)

@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -325,7 +326,7 @@ class TestWaysOut:
             max_size=12,
         )
     )
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     def test_every_kind_of_frame_holds_every_table(self, rows: list[tuple[Any, ...]]) -> None:
         x, i, c, b, k = (list(column) for column in zip(*rows, strict=True))
         frame = pd.DataFrame(

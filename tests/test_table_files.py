@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, parquet
@@ -149,7 +150,7 @@ ROWS = st.lists(
 
 @pytest.mark.filterwarnings("ignore:states that look alike")
 @pytest.mark.parametrize("suffix", FORMATS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(rows=ROWS)
 @example(rows=[(None, None, None, None)])
 @example(rows=[(1.0, 2**60, "", True), (None, None, "NA", None), (0.5, 3, " a\r\nb\t", False)])

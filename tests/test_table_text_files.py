@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,7 +128,7 @@ class TestDelimited:
         assert len(table) == 40_000
         assert len(table.variable("c")) == 7  # type: ignore[arg-type]
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(st.text(st.sampled_from('a1.,"\n\r NA+-e'), max_size=24))
     def test_both_engines_agree_on_anything(self, text: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
