@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from numbers import Number
 from typing import Any, Literal, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimator_streaming import is_constant
 from hybridbn.tables import Table
 from hybridbn.tables.columns import state_kind
+from hybridbn.tables.frames import Frame, frame_adapter, open_frame
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "choose_target",
     "column_names",
     "constant_columns",
+    "frame_of",
     "labels_of",
     "number_targets",
     "opened_features",
@@ -57,7 +59,7 @@ def opened_features(X: Any) -> Any:
     """
     if isinstance(X, Table):
         X = X.to_pandas()
-    if nw.dependencies.is_into_dataframe(X):
+    if hasattr(type(X), "columns") and hasattr(X, "__len__"):
         if len(X) == 0:
             raise TableError("X has 0 rows (0 samples); at least 1 is needed")
         return X
@@ -77,14 +79,30 @@ def column_names(X: Any) -> list[str]:
     """
     if isinstance(X, np.ndarray):
         return [f"x{place}" for place in range(X.shape[1])]
-    names = list(nw.from_native(X).columns)
+    names = list(getattr(X, "column_names", X.columns))  # the columns of an Arrow table are no names
     if all(isinstance(name, int | np.integer) for name in names):
         return [f"x{place}" for place in range(len(names))]
     return names
 
 
+def frame_of(X: Any) -> Frame:
+    """Return what `opened_features` returned as a frame whose columns have the names of `column_names`.
+
+    Examples
+    --------
+    >>> list(frame_of(pd.DataFrame({0: [1.5], 1: [2.5]})).columns)
+    ['x0', 'x1']
+    """
+    if isinstance(X, np.ndarray):
+        return frame_adapter("matrix").open(X)
+    names = column_names(X)
+    if isinstance(X, pd.DataFrame) and list(X.columns) != names:
+        return replace(open_frame(X.set_axis(names, axis=1)), data=X)
+    return open_frame(X)
+
+
 def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()) -> Table:
-    """Read what `opened_features` returned by the columns' own types, or as they are declared.
+    """Read what `opened_features` returned, or a frame of it, by the columns' own types, or as they are declared.
 
     Examples
     --------
@@ -93,10 +111,11 @@ def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | 
       x0  continuous            0 missing
       x1  discrete    2 states  0 missing  2, 3
     """
+    frame = X if isinstance(X, Frame) else frame_of(X)
     try:
-        return Table(_named_columns(X), discrete, continuous)
+        return Table(frame, discrete, continuous)
     except TableError as error:
-        _refuse_strange_cells(X, error)
+        _refuse_strange_cells(frame.data, error)
         raise
 
 
@@ -106,7 +125,7 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     A value that is no state is missing, with one warning for all columns, or refused. One of another type (text where the
     states are numbers) is always refused, as is text in a column of numbers.
     """
-    table = Table(_named_columns(X), variables=variables, unknown="missing")
+    table = Table(frame_of(X), variables=variables, unknown="missing")
     messages = []
     for variable in variables:
         # reading is lazy: asking for the cells is what finds the faults
@@ -139,15 +158,6 @@ def constant_columns(table: Table, names: Iterable[str]) -> list[str]:
         if seen.size and is_constant(float(seen.min()), float(seen.max())):
             found.append(name)
     return found
-
-
-def _named_columns(X: Any) -> Any:
-    names = column_names(X)
-    if isinstance(X, np.ndarray):
-        return {name: X[:, place] for place, name in enumerate(names)}
-    if isinstance(X, pd.DataFrame) and list(X.columns) != names:
-        return X.set_axis(names, axis=1)
-    return X
 
 
 def _refuse_strange_cells(X: Any, error: TableError) -> None:

@@ -7,16 +7,15 @@ from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import given_keys, row_keys
-from hybridbn.estimator_input import column_names, opened_features, read_features
+from hybridbn.estimator_input import frame_of, opened_features, read_features
 from hybridbn.fitting.choice import Potentials
-from hybridbn.learning.imputation_frames import Original, holes_of
+from hybridbn.learning.imputation_frames import integer_ranges, leave_out
 from hybridbn.learning.imputation_learning import Settings, fit_imputation
 from hybridbn.learning.imputation_model import Model, rows_of
 from hybridbn.network import Network
@@ -135,24 +134,20 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_options()
         features = opened_features(X)
         validate_data(self, features, reset=True, skip_check_array=True)
-        names = column_names(features)
-        original = Original(_with_text_names(features, names), self.skip)
-        try:
-            table = original.table(self.discrete, self.continuous)
-        except TableError:
-            if isinstance(features, np.ndarray):
-                read_features(features)  # says which cell is neither text nor a number
-            raise
+        frame = leave_out(frame_of(features), self.skip)
+        table = read_features(frame, self.discrete, self.continuous)
         settings = Settings(
             **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)},
             options=Options(tolerance=self.tolerance, max_bytes=self.max_bytes),
         )
-        fitted = fit_imputation(table, settings, original.ranges())
+        fitted = fit_imputation(table, settings, integer_ranges(frame))
         model = self.model_ = fitted.model
         self._seed = fitted.seed
         self.network_ = None if model.filler is None else model.network
         self.history_ = fitted.history
-        self._indicated = tuple(n for n in original.names if n in model.columns.variables and holes_of(table, n).any())
+        self._indicated = tuple(
+            n for n in frame.columns if n in model.columns.variables and table.cells(n).missing.any()
+        )
         return self
 
     def transform(self, X: Any) -> Any:
@@ -164,16 +159,14 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_options()
         features = opened_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
-        names = column_names(features)
-        original = Original(_with_text_names(features, names), self.skip)
+        frame = leave_out(frame_of(features), self.skip)
         unknown = "error" if self.handle_unknown == "error" else "missing"
-        rows = rows_of(original, self.model_, unknown)
-        keys = row_keys(rows.working) if rows.working.names else given_keys(range(original.rows), original.rows)
+        rows = rows_of(frame, self.model_, unknown)
+        keys = row_keys(rows.working) if rows.working.names else given_keys(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)
-        nowhere = np.zeros(original.rows, dtype=bool)
+        nowhere = np.zeros(frame.rows, dtype=bool)
         added = {f"{n}_imputed": rows.holes.get(n, nowhere) for n in self._indicated} if self.indicators else {}
-        completed = original.completed(self.model_.completed(rows, fills), added)
-        return _as_it_came(features, completed, names)
+        return self.model_.complete(rows, fills, added)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` returns."""
@@ -187,24 +180,3 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise TableError(f"strategy must be 'draw', 'mean' or 'most_probable', not {self.strategy!r}")
         if self.handle_unknown not in ("missing", "error"):
             raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
-
-
-def _with_text_names(features: Any, names: list[str]) -> Any:
-    if isinstance(features, np.ndarray):
-        return {name: features[:, place] for place, name in enumerate(names)}
-    if isinstance(features, pd.DataFrame) and list(features.columns) != names:
-        return features.set_axis(names, axis=1)
-    return features
-
-
-def _as_it_came(features: Any, completed: Any, names: list[str]) -> Any:
-    if isinstance(features, pd.DataFrame) and list(features.columns) != names:
-        return completed.set_axis([*features.columns, *completed.columns[len(names) :]], axis=1)
-    if not isinstance(features, np.ndarray):
-        return completed
-    # integers and truth values have no holes, so only indicators can ask for another type
-    dtype = features.dtype if features.dtype.kind in "fO" else np.result_type(*(c.dtype for c in completed.values()))
-    array = np.empty((len(features), len(completed)), dtype=dtype)
-    for place, column in enumerate(completed.values()):
-        array[:, place] = column
-    return array

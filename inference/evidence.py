@@ -21,6 +21,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.network import Network
 from hybridbn.potentials.base import frozen
 from hybridbn.tables import Table
+from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 __all__ = ["Evidence", "EvidenceReader", "Finding", "Interval"]
@@ -173,28 +174,42 @@ class EvidenceReader:
 
     Attributes
     ----------
-    kind : str
-        Of frame that the evidence came in, "pandas" for a mapping.
-    index : pandas.Index or None
+    single : bool
+        Whether it is one case.
+    rows : int
     """
 
     def __init__(self, network: Network, evidence: Any, targets: Sequence[str] = ()) -> None:
         self._read: dict[str, Finding | None] = {}
         self._table: Table | None = None
+        self._frame = Frame("pandas", {}, 1)
         self.single = evidence is None or isinstance(evidence, Mapping)
         self.rows = 1
         self._case: Evidence | None = None
-        self.kind, self.index = "pandas", None
         if self.single:
             self._case = _single_case(network, evidence or {}, targets)
             self._read.update(self._case.findings)
         else:
             skipped = set(targets)
             variables = [network.variable(name) for name in network if name not in skipped]
-            self._table = Table(evidence, variables=variables)
-            self.kind = "table" if isinstance(evidence, Table) else self._table.kind
-            self.index = evidence.index if self.kind == "pandas" else None
+            frame = open_frame(evidence)
+            self._frame = frame.without_columns()
+            self._table = Table(frame, variables=variables)
             self.rows = len(self._table)
+
+    def answer(
+        self, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], *, each: int | None = None
+    ) -> Any:
+        """Return codes and numbers of variables as the kind of frame that the evidence came in, a DataFrame for a mapping.
+
+        Parameters
+        ----------
+        each : int, optional
+            How many rows there are for each row of the evidence; without it one, and the index is that of the evidence.
+        """
+        frame = self._frame
+        rows, index = (self.rows, frame.index) if each is None else (self.rows * each, None)
+        return Table.from_arrays(variables, arrays, Frame(frame.kind, {}, rows, index)).to_native()
 
     @property
     def names(self) -> list[str]:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.presenting import presented
 from hybridbn.inference.problem import Problem, Question, Snapshot
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solving import Solution
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["JointPosterior", "joint_posterior"]
@@ -156,7 +156,7 @@ class JointPosterior:
         probabilities = self.probabilities
         rows = probabilities[None] if self.single else probabilities
         places = np.unravel_index(rows.reshape(len(rows), -1).argmax(axis=1), rows.shape[1:])
-        found = presented(self.variables, dict(zip(self._names, places, strict=True)))
+        found = Table.from_arrays(self.variables, dict(zip(self._names, places, strict=True))).to_dict()
         return {name: values[0] if self.single else values for name, values in found.items()}
 
     def entropy(self) -> Any:
@@ -194,13 +194,11 @@ class JointPosterior:
 
     def sample(self, k: int = 1, random_state: Any = None) -> Any:
         """Draw all variables together; a DataFrame with `k` rows for each row of evidence."""
-        import pandas
-
         rows = np.repeat(np.arange(self._evidence.rows), k)
         uniforms = np.random.default_rng(random_state).random((len(rows), len(self._names))).T
         repeated = Evidence(self._evidence.take(rows, len(rows)).findings, len(rows), single=False)
         drawn = draw_jointly(self._network, self.variables, repeated, uniforms, self._options)
-        return pandas.DataFrame(presented(self.variables, drawn))
+        return Table.from_arrays(self.variables, drawn).to_pandas()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the joint distribution of two variables of a single case with matplotlib; returns the axes."""

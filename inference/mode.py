@@ -22,13 +22,13 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
 from hybridbn.inference.polish import polished
-from hybridbn.inference.presenting import frame_of, presented
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.solving import chunks
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["most_probable"]
@@ -75,9 +75,9 @@ def most_probable(
         found[name] = values if finding is None else np.where(finding.observed, finding.values, values)
     variables = [network.variable(name) for name in shown]
     if read.single:
-        columns = presented(variables, found)
+        columns = Table.from_arrays(variables, found).to_dict()
         return {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
-    return frame_of(reader.kind, variables, found, reader.index)
+    return reader.answer(variables, found)
 
 
 def _closed(network: Network) -> bool:

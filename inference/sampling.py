@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.presenting import frame_of
 from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.relevance import ancestors
@@ -46,7 +45,7 @@ def sample(
         codes = draw(network, repeated, uniforms, options or Options())
     except ImpossibleEvidence as problem:
         raise impossible_evidence(sorted({row // n for row in problem.rows}), read.single) from None
-    return frame_of(reader.kind, network.variables, codes)
+    return reader.answer(network.variables, codes, each=n)
 
 
 def draw_jointly(

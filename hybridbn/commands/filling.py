@@ -17,12 +17,12 @@ from hybridbn.errors import NetworkError
 from hybridbn.estimation.row_uniforms import given_keys, seed_of
 from hybridbn.formats.tables.reading import Wish
 from hybridbn.learning.imputation_columns import Bounds
-from hybridbn.learning.imputation_frames import Original
 from hybridbn.learning.imputation_learning import Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation_model import Model, rows_of
 from hybridbn.learning.imputation_notes import columns_noted, has_note
 from hybridbn.network import Network
 from hybridbn.tables import Table
+from hybridbn.tables.frames import open_frame
 from hybridbn.variables import Continuous, shorten
 
 __all__ = ["Filling", "Fills", "given", "learn", "of_networks", "wishes_of"]
@@ -57,12 +57,12 @@ class Filling:
 
     def fills(self, table: Table, start: int, draw: int) -> Fills:
         """Return what fills the holes of consecutive rows, the first of which has the number `start`."""
-        open_rows = np.flatnonzero(np.any([table._column(name).cells.missing for name in table.names], axis=0))
+        open_rows = np.flatnonzero(np.any([table.cells(name).missing for name in table.names], axis=0))
         model = self.models[draw]
         with warnings.catch_warnings():
             # what there is to say was said of the whole table
             warnings.simplefilter("ignore")
-            rows = rows_of(Original(table.take(open_rows)), model, "missing")
+            rows = rows_of(open_frame(table.take(open_rows)), model, "missing")
             found = model.fill(rows, self.strategy, given_keys(open_rows + start, len(open_rows)), self.seed + draw)
         return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in found.items()}
 
@@ -107,4 +107,4 @@ def given(network: Network, table: Table, settings: Settings, *, strategy: str, 
             raise NetworkError(
                 f"the model completes the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(table.names)}"
             )
-    return _of(use_network(network, Original(table), settings), strategy, draws)
+    return _of(use_network(network, open_frame(table), settings), strategy, draws)

@@ -14,11 +14,13 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import Keys, given_keys, row_keys
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.learning.imputation_frames import Original
+from hybridbn.learning.imputation_frames import integer_ranges, leave_out
 from hybridbn.learning.imputation_learning import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation_model import Rows, rows_of
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
+from hybridbn.tables import Table
+from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import shorten
 
 __all__ = ["Imputation", "impute"]
@@ -166,27 +168,28 @@ def impute(
         options=chosen,
     )
     key_column = keys if isinstance(keys, str) else None
-    original = Original(data, skip)
+    whole = open_frame(data)
+    frame = leave_out(whole, skip)
     if network is not None:
         _refuse_learning(structure, target, rounds)
-        fitted = use_network(network, original, settings)
-        rows = rows_of(original, fitted.model, unknown)
+        fitted = use_network(network, frame, settings)
+        rows = rows_of(frame, fitted.model, unknown)
     else:
-        table = original.table(discrete, continuous)
-        fitted = fit_imputation(table, settings, original.ranges())
-        rows = rows_of(original, fitted.model, "error", declared=table)
-    row = _keys(rows, keys, key_column)
+        table = Table(frame, discrete, continuous)
+        fitted = fit_imputation(table, settings, integer_ranges(frame))
+        rows = rows_of(frame, fitted.model, "error", declared=table)
+    row = _keys(rows, whole, keys, key_column)
     if strategy == "mean" and rows.holes:
         warnings.warn(
             "imputing expected values makes variances too small and correlations too large: fine to predict single cells, "
             "wrong for any estimate computed from the completed table; strategy='draw' with draws=20 and hb.pool are right",
             stacklevel=2,
         )
-    added = _indicators(rows, original) if indicators else {}
+    added = _indicators(rows, whole) if indicators else {}
     tables = []
     for number, model in enumerate(fitted.models(draws)):
         fills = model.fill(rows, strategy, row, fitted.seed + number)
-        tables.append(original.completed(model.completed(rows, fills), added))
+        tables.append(model.complete(rows, fills, added))
     found = Imputation(fitted, rows, tables)
     if details:
         return found
@@ -214,20 +217,19 @@ def _refuse_learning(structure: Any, target: Any, rounds: Any) -> None:
         )
 
 
-def _keys(rows: Rows, keys: Any, column: str | None) -> Keys:
-    original = rows.original
+def _keys(rows: Rows, whole: Frame, keys: Any, column: str | None) -> Keys:
     if keys is None:
-        return row_keys(rows.working) if rows.working.names else given_keys(range(original.rows), original.rows)
+        return row_keys(rows.working) if rows.working.names else given_keys(range(whole.rows), whole.rows)
     if column is not None:
-        if column not in original.all_names:
-            raise TableError(f"keys={column!r}: there is no such column; the columns are {shorten(original.all_names)}")
-        keys = original.column(column).raw(column)
-    return given_keys(keys, original.rows)
+        if column not in whole.columns:
+            raise TableError(f"keys={column!r}: there is no such column; the columns are {shorten(whole.columns)}")
+        keys = Table(whole.select([column])).raw(column)
+    return given_keys(keys, whole.rows)
 
 
-def _indicators(rows: Rows, original: Original) -> dict[str, NDArray[np.bool_]]:
+def _indicators(rows: Rows, whole: Frame) -> dict[str, NDArray[np.bool_]]:
     named = {f"{name}_imputed": holes for name, holes in rows.holes.items()}
-    taken = [name for name in named if name in original.all_names]
+    taken = [name for name in named if name in whole.columns]
     if taken:
         raise TableError(f"indicators: the table already has columns {shorten(taken)}; rename them")
     return named
@@ -315,7 +317,7 @@ class Imputation:
 
     def __repr__(self) -> str:
         cells = sum(int(holes.sum()) for holes in self._rows.holes.values())
-        return f"<Imputation: {len(self.tables)} tables of {self._rows.original.rows} rows, {cells} cells imputed>"
+        return f"<Imputation: {len(self.tables)} tables of {self._rows.frame.rows} rows, {cells} cells imputed>"
 
 
 def _described(posterior: Any, level: float) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import TableError
-from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of, grid_ends
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable, shorten
@@ -106,7 +105,7 @@ def sorted_out(
     variables: dict[str, Variable] = {}
     for name in table.names:
         variable, column = table.variable(name), table.column(name)
-        seen = column[~holes_of(table, name)]
+        seen = column[~table.cells(name).missing]
         if isinstance(variable, Discrete) and variable.cuts is None:
             # a state that never occurs is no candidate for a hole
             occurring = np.unique(seen)
@@ -125,9 +124,11 @@ def sorted_out(
     _warn_of_constants(table, constants)
     _warn_of_marks(variables)
     if identifiers:
-        holes = [name for name in identifiers if holes_of(table, name).any()]
+        holes = [name for name in identifiers if table.cells(name).missing.any()]
         left = (
-            f"; their {sum(int(holes_of(table, n).sum()) for n in holes)} missing cells stay missing" if holes else ""
+            f"; their {sum(int(table.cells(n).missing.sum()) for n in holes)} missing cells stay missing"
+            if holes
+            else ""
         )
         warnings.warn(
             f"columns {shorten(identifiers)} have a different value in each row, as identifiers have, and are left alone{left}; "
@@ -149,7 +150,7 @@ def _refuse_sizes(name: str, seen: Values) -> None:
 
 
 def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
-    holes = [name for name in constants if holes_of(table, name).any()]
+    holes = [name for name in constants if table.cells(name).missing.any()]
     if holes:
         warnings.warn(
             f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name them in "

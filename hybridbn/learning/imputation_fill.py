@@ -22,7 +22,6 @@ from hybridbn.inference.queries import posteriors
 from hybridbn.inference.sampling import draw
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import Matching
-from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -73,7 +72,7 @@ class Filler:
         Each row is filled by itself, so the blocks of rows that bound the memory don't matter.
         """
         table = table.select([name for name in table.names if name in self.network])
-        holes = {name: mask for name in table.names if (mask := holes_of(table, name)).any()}
+        holes = {name: mask for name in table.names if (mask := table.cells(name).missing).any()}
         rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
         cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
         levels = levels_of(keys, list(self.network), seed)
@@ -93,7 +92,7 @@ class Filler:
     def _drawn(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
         """Draw all missing cells of each row together from their joint posterior given the observed ones."""
         cells: Cells = {name: table.column(name) for name in table.names}
-        holes = {name: holes_of(table, name) for name in table.names}
+        holes = {name: table.cells(name).missing for name in table.names}
         found = self._within(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
         binned = any(isinstance(self.network.variable(name), Discrete) for name in self.donors if name in self.network)
         level = levels(-1, rows) if binned else {}
@@ -192,7 +191,7 @@ class Filler:
         self, table: Table, rows: NDArray[np.intp] | None = None
     ) -> dict[str, DiscretePosterior | ContinuousPosterior]:
         """Return the posterior of each column of the network with holes, in every row; `rows` are their places for messages."""
-        wanted = [name for name in table.names if name in self.network and holes_of(table, name).any()]
+        wanted = [name for name in table.names if name in self.network and table.cells(name).missing.any()]
         try:
             return posteriors(self.network, self._evidence(table), None, self.options) if wanted else {}
         except ImpossibleEvidence as problem:
@@ -200,7 +199,7 @@ class Filler:
 
     def _most_probable(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         """Return the most probable completion of each row, all its missing cells taken together."""
-        wanted = [name for name in table.names if holes_of(table, name).any()]
+        wanted = [name for name in table.names if table.cells(name).missing.any()]
         try:
             found = most_probable(self.network, self._evidence(table), None, self.options)
         except ImpossibleEvidence as problem:
@@ -215,7 +214,7 @@ class Filler:
     def _evidence(self, table: Table) -> Any:
         """Return the table, with intervals in the missing cells of bounded columns."""
         names = [name for name in table.names if name in self.network]
-        bounded = [name for name in self.bounds if name in names and holes_of(table, name).any()]
+        bounded = [name for name in self.bounds if name in names and table.cells(name).missing.any()]
         if not bounded:
             return table.select(names)
         import pandas
@@ -224,7 +223,7 @@ class Filler:
         for name in bounded:
             values = np.array(table.column(name), dtype=object)
             interval = Interval(*self.bounds[name])
-            for row in np.flatnonzero(holes_of(table, name)):
+            for row in np.flatnonzero(table.cells(name).missing):
                 values[row] = interval
             columns[name] = values
         return pandas.DataFrame(columns)

@@ -16,7 +16,7 @@ from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.choice import Potentials, checked_spec
 from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
-from hybridbn.learning.imputation_frames import Original, holes_of
+from hybridbn.learning.imputation_frames import integer_ranges
 from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
 from hybridbn.learning.imputation_notes import has_note
 from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe
@@ -24,6 +24,7 @@ from hybridbn.learning.imputation_structure import best_target
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
+from hybridbn.tables.frames import Frame
 from hybridbn.variables import shorten
 
 __all__ = ["DRAW_OPTIONS", "Fitted", "Settings", "fit_imputation", "use_network"]
@@ -116,7 +117,7 @@ def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> Fitted:
     return Fitted(Model(columns, chain.filler(chain.network)), seed, chain)
 
 
-def use_network(network: Network, original: Original, settings: Settings) -> Fitted:
+def use_network(network: Network, frame: Frame, settings: Settings) -> Fitted:
     """Take a network as it is: one with a note as what it was learned for, any other one as what its nodes say."""
     options, integers = settings.options, settings.integers
     if isinstance(network, Network) and has_note(network):
@@ -125,11 +126,11 @@ def use_network(network: Network, original: Original, settings: Settings) -> Fit
                 "the model has bounds of its own, as it was learned by imputation; bounds are for learning"
             )
         named = {integers} if isinstance(integers, str) else set(integers or ())
-        ranges = original.ranges()
+        ranges = integer_ranges(frame)
         model = Model.of_note(network, options, ranges, {*named, *ranges})
     else:
-        model = model_of_network(network, original, settings.bounds, integers, options)
-    refuse_strays(original, model.columns.variables)
+        model = model_of_network(network, frame, settings.bounds, integers, options)
+    refuse_strays(frame, model.columns.variables)
     return Fitted(model, seed_of(settings.random_state))
 
 
@@ -146,7 +147,7 @@ def _recipe(structure: Any, target: str | None, potentials: Potentials, table: T
         raise TableError(f"target={target!r} is no column that can be modeled; these are {shorten(table.names)}")
     if isinstance(structure, str) and structure == "auto":
         if automatic and target is None:
-            return Default({name: float((~holes_of(table, name)).sum()) for name in table.names})
+            return Default({name: float((~table.cells(name).missing).sum()) for name in table.names})
         structure = "chow_liu" if target is None else "tan"
     if isinstance(structure, nx.Graph) or not (callable(structure) or isinstance(structure, str)):
         return Built(lambda filled: fit_available(structure, filled, potentials), potentials)
@@ -189,7 +190,7 @@ def _wants_target(build: Callable[..., Any]) -> bool:
 def _without_holes(table: Table) -> Table:
     """Return the complete rows, or the table with holes filled by the most frequent state and the mean."""
     for name in table.names:
-        holes = holes_of(table, name)
+        holes = table.cells(name).missing
         if holes.any():
             column = np.array(table.column(name))
             seen = column[~holes]

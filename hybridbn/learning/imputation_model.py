@@ -24,13 +24,14 @@ from hybridbn.learning.imputation_columns import (
     refuse_empty_bounds,
 )
 from hybridbn.learning.imputation_fill import Cells, Filler
-from hybridbn.learning.imputation_frames import Original, holes_of
+from hybridbn.learning.imputation_frames import integer_ranges, read_in_own_terms
 from hybridbn.learning.imputation_notes import noted, read_note
 from hybridbn.learning.imputation_rounding import grid_ends, rounded
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.columns import state_kind
+from hybridbn.tables.frames import Frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Fills", "Model", "Rows", "model_of_network", "refuse_strays", "rows_of"]
@@ -45,8 +46,8 @@ class Rows:
 
     Attributes
     ----------
-    original : Original
-    readings : mapping from column to Table
+    frame : Frame
+    readings : Table
         Each column in its own terms.
     working : Table
         The model's columns in the model's terms.
@@ -54,34 +55,10 @@ class Rows:
         Of all columns that the model completes and that have any.
     """
 
-    original: Original
-    readings: Mapping[str, Table]
+    frame: Frame
+    readings: Table
     working: Table
     holes: Mapping[str, NDArray[np.bool_]]
-
-
-def _put(variable: Variable, values: NDArray[Any], reading: Table, holes: NDArray[np.bool_]) -> Table:
-    """Put numbers or states of a variable into the holes of a column as it was read."""
-    name = variable.name
-    own, column = reading.variable(name), np.array(reading.column(name))
-    if not isinstance(variable, Discrete):
-        column[holes] = values
-        return reading.with_array(name, column)
-    if not isinstance(own, Discrete):
-        raise TableError(
-            f"column {name!r} holds numbers, but the model takes it for states: {shorten(variable.states)}"
-        )
-    places = {state: code for code, state in enumerate(own.states)}
-    needed = set(values.tolist())
-    for state in variable.states:
-        if state in needed:
-            places.setdefault(state, len(places))
-    column[holes] = [places[state] for state in values.tolist()]
-    if len(places) == len(own):
-        return reading.with_array(name, column)
-    states = np.empty(len(places), dtype=object)
-    states[:] = list(places)
-    return reading.with_column(name, states[column], Discrete(name, states=tuple(places)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +116,16 @@ class Model:
                 found[name] = self._rounded(name, np.asarray(values, dtype=np.float64))
         return found
 
-    def completed(self, rows: Rows, fills: Fills) -> dict[str, Table]:
-        """Return the columns with holes, filled, each in a table of its own in its own terms."""
-        known = self.columns.variables
-        return {name: _put(known[name], fills[name], rows.readings[name], rows.holes[name]) for name in fills}
+    def complete(self, rows: Rows, fills: Fills, added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        """Return the frame with its holes filled, and columns of truth values added; all else stays as it came in."""
+        for name in fills:
+            variable = self.columns.variables[name]
+            if isinstance(variable, Discrete) and not rows.readings.is_discrete(name):
+                raise TableError(
+                    f"column {name!r} holds numbers, but the model takes it for states: {shorten(variable.states)}"
+                )
+        filled = rows.readings.select(fills).fill({name: (rows.holes[name], values) for name, values in fills.items()})
+        return rows.frame.replace(filled, added)
 
     def _rounded(self, name: str, values: Values) -> Values:
         low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
@@ -154,7 +137,7 @@ class Model:
         return np.clip(values, max(low, least), min(high, most))
 
 
-def rows_of(original: Original, model: Model, unknown: str = "error", declared: Table | None = None) -> Rows:
+def rows_of(frame: Frame, model: Model, unknown: str = "error", declared: Table | None = None) -> Rows:
     """Read rows for a model, refusing what doesn't fit it.
 
     Parameters
@@ -166,32 +149,29 @@ def rows_of(original: Original, model: Model, unknown: str = "error", declared: 
         The columns as they are declared to be; otherwise each is read by its own type.
     """
     known = model.columns.variables
-    absent = [name for name in known if name not in original.names]
+    absent = [name for name in known if name not in frame.columns]
     if absent:
         raise TableError(
-            f"the model has the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(original.all_names)}"
+            f"the model has the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(frame.columns)}"
         )
-    readings = original.readings(known) if declared is None else {name: declared.select([name]) for name in known}
+    readings = read_in_own_terms(frame, known) if declared is None else declared.select(known)
     strange: dict[str, int] = {}
     modeled = [variable for name, variable in known.items() if name in model.columns.modeled]
-    working = (
-        original.read_as(modeled)
-        if declared is None
-        else Table(declared.select([v.name for v in modeled]), variables=modeled)
-        if modeled
-        else declared
-    )
+    if declared is None:
+        working = Table(frame, variables=modeled, unknown="missing")
+    else:
+        working = Table(declared, variables=modeled)
     holes = {}
-    for name, reading in readings.items():
-        mask = holes_of(reading, name)
+    for name in readings.names:
+        mask = readings.cells(name).missing
         if mask.any():
             holes[name] = mask
         if name not in working:
             continue
-        lost = holes_of(working, name) & ~mask
+        lost = working.cells(name).missing & ~mask
         if lost.any():
-            if unknown == "error" or not _same_kinds(reading.variable(name), known[name]):
-                reading.coded(known[name])  # which names column, row, value and states
+            if unknown == "error" or not _same_kinds(readings.variable(name), known[name]):
+                readings.coded(known[name])  # which names column, row, value and states
             strange[name] = int(lost.sum())
     if strange:
         warnings.warn(
@@ -199,8 +179,8 @@ def rows_of(original: Original, model: Model, unknown: str = "error", declared: 
             "are, and count as unknown for the other cells of their rows",
             stacklevel=3,
         )
-    _warn_of_blanks(holes, original.rows, len(readings))
-    return Rows(original, readings, working, holes)
+    _warn_of_blanks(holes, frame.rows, len(readings.names))
+    return Rows(frame, readings, working, holes)
 
 
 def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: int) -> None:
@@ -223,28 +203,28 @@ def _same_kinds(found: Variable, known: Variable) -> bool:
 
 
 def model_of_network(
-    network: Network, original: Original, bounds: Any, integers: str | Iterable[str] | None, options: Options
+    network: Network, frame: Frame, bounds: Any, integers: str | Iterable[str] | None, options: Options
 ) -> Model:
     """Return a model for a network that the user gives, refusing one that doesn't fit the table."""
     if not isinstance(network, Network):
         raise NetworkError(f"network must be a Network, such as hb.load(...) returns, not {network!r:.80}")
     network.check()
-    shared = [name for name in original.names if name in network]
+    shared = [name for name in frame.columns if name in network]
     if not shared:
         raise NetworkError(
-            f"the network and the table have no name in common: {shorten(network)} against {shorten(original.all_names)}"
+            f"the network and the table have no name in common: {shorten(network)} against {shorten(frame.columns)}"
         )
-    readings = original.readings({name: network.variable(name) for name in shared})
+    readings = read_in_own_terms(frame, {name: network.variable(name) for name in shared})
     variables: dict[str, Variable] = {}
     whole = {integers} if isinstance(integers, str) else set(integers or ())
     donors = {}
     for name in shared:
-        variable, reading = network.variable(name), readings[name]
-        numeric = not reading.is_discrete(name)
+        variable = network.variable(name)
+        numeric = not readings.is_discrete(name)
         if isinstance(variable, Discrete) and variable.cuts is not None and numeric:
             variable = Continuous(name)
-            donors[name] = np.sort(reading.column(name)[~holes_of(reading, name)])
-        if isinstance(variable, Continuous) and numeric and integer_type(reading, name):
+            donors[name] = np.sort(readings.column(name)[~readings.cells(name).missing])
+        if isinstance(variable, Continuous) and numeric and integer_type(readings, name):
             whole.add(name)
         variables[name] = variable
     limits: Bounds = checked_bounds(bounds)
@@ -252,20 +232,20 @@ def model_of_network(
         if not isinstance(variables.get(name), Continuous):
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
     decimals = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 0))
-    columns = Columns(variables, tuple(shared), {}, (), decimals, limits, original.ranges())
+    columns = Columns(variables, tuple(shared), {}, (), decimals, limits, integer_ranges(frame))
     return Model(columns, Filler(network, donors, draw_bounds(columns), options))
 
 
-def refuse_strays(original: Original, known: Container[str]) -> None:
+def refuse_strays(frame: Frame, known: Container[str]) -> None:
     """Refuse columns with holes that the network doesn't know; identifiers, dates and the like are left alone."""
     strays: list[str] = []
     left: list[str] = []
-    for name in original.names:
+    for name in frame.columns:
         if name in known:
             continue
         try:
-            table = original.column(name)
-            holes = bool(holes_of(table, name).any())
+            table = Table(frame.select([name]))
+            holes = bool(table.cells(name).missing.any())
             identifier = looks_like_identifier(table, name)
         except TableError:
             left.append(name)

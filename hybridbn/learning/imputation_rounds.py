@@ -23,7 +23,6 @@ from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import matching
 from hybridbn.learning.imputation_fill import Cells, Filler
-from hybridbn.learning.imputation_frames import holes_of
 from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
@@ -144,11 +143,11 @@ class Chain:
     history: list[dict[str, Any]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._holes = {name: mask for name in self.table.names if (mask := holes_of(self.table, name)).any()}
+        self._holes = {name: mask for name in self.table.names if (mask := self.table.cells(name).missing).any()}
         counted = self.table.weights > 0
         self._missing = max((float(mask[counted].mean()) for mask in self._holes.values()), default=0.0)
         self.donors = {
-            name: np.sort(self.table.column(name)[~holes_of(self.table, name)])
+            name: np.sort(self.table.column(name)[~self.table.cells(name).missing])
             for name in self.table.names
             if not self.table.is_discrete(name)
         }

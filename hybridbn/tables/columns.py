@@ -1,4 +1,4 @@
-"""One column of a table: its cells as numbers or as state codes, and how they are read against a variable.
+"""The cells of a column as numbers or as state codes, how they are read against a variable, and what values they stand for.
 
 Cells are either *numbers* (floats, ``NaN`` where one is missing) or *labels* (codes into the column's states, ``-1``
 where one is missing). Everything here is vectorized over the rows; only distinct states are looked at one by one.
@@ -20,8 +20,8 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, is
 
 __all__ = [
     "Cells",
-    "Column",
     "Kind",
+    "Plain",
     "Source",
     "coded_cells",
     "frozen_array",
@@ -31,9 +31,12 @@ __all__ = [
     "look_alikes",
     "numbers",
     "objects",
+    "plain",
     "recoded",
+    "refused_type",
     "revalued",
     "state_kind",
+    "states_of",
 ]
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
@@ -49,7 +52,8 @@ class Source(NamedTuple):
     values: Any
     rows: NDArray[np.intp] | None = None
     current: bool = True
-    """False where the cells were replaced since: then only the dtype of `values` means anything."""
+    """False where the cells were replaced since: then only the dtype of `values` means anything, and the rows `kept`."""
+    kept: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,23 +82,6 @@ class Cells:
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Return the cells of some rows."""
         return Cells(self.array[rows], self.states, self.declared, self.ordered, self.integer)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Column:
-    """A column's cells, the variable they were read against (or None), and the column as it came in."""
-
-    name: str
-    cells: Cells
-    variable: Variable | None = None
-    source: Source | None = None
-
-    def take(self, rows: NDArray[np.intp]) -> Column:
-        """Return the column with some of its rows."""
-        source = self.source
-        if source is not None and source.current:
-            source = source._replace(rows=rows if source.rows is None else source.rows[rows])
-        return Column(self.name, self.cells.take(rows), self.variable, source)
 
 
 def frozen_array(array: NDArray[Any]) -> NDArray[Any]:
@@ -258,6 +245,12 @@ def remedy(kind: str) -> str:
     return "columns must hold text, numbers or truth values: convert or leave out this one"
 
 
+def refused_type(name: str, dtype: Any) -> TableError:
+    """Return the error that says why a column of a type can't be used, and what can be done."""
+    shown = str(getattr(dtype, "name", dtype))  # numpy calls bytes "S1", but names them
+    return TableError(f"column {name!r} is of type {shown}; {remedy(shown)}")
+
+
 def look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
     """Describe the first two states that differ only in spaces or in how Unicode spells an accent."""
     seen: dict[str, str] = {}
@@ -366,3 +359,58 @@ def _check_domain(name: str, array: Values, variable: Continuous) -> None:
 
 def _first(where: NDArray[np.bool_]) -> int | None:
     return int(np.argmax(where)) if where.any() else None
+
+
+# --- what cells stand for ---------------------------------------------------------------------------------------------
+
+
+class Plain(NamedTuple):
+    """Cells as values of one plain type; where `missing` holds, the value is a filler (None for objects)."""
+
+    form: Literal["float", "integer", "bool", "text", "category", "object"]
+    values: NDArray[Any]
+    missing: NDArray[np.bool_]
+
+    @property
+    def fits_integers(self) -> bool:
+        """Whether all values are whole numbers."""
+        if self.form != "float":
+            return self.form == "integer"
+        return bool((self.values == np.floor(self.values))[~self.missing].all())
+
+
+def plain(cells: Cells) -> Plain:
+    """Return cells as values; text and categories stay codes (``values``), their states being in the cells.
+
+    Examples
+    --------
+    >>> plain(Cells(np.array([1.0, np.nan]), integer=True)).values
+    array([1, 0])
+    """
+    missing = cells.missing
+    if cells.states is None:
+        whole = cells.integer and (np.abs(cells.array[~missing]) < EXACT_INTEGERS).all()
+        if whole and (cells.array == np.floor(cells.array))[~missing].all():
+            return Plain("integer", np.where(missing, 0, cells.array).astype(np.int64), missing)
+        return Plain("float", cells.array, missing)
+    types = {type(state) for state in cells.states}
+    if types == {bool}:
+        return Plain("bool", states_of(cells, bool, False), missing)
+    if types == {str}:
+        return Plain("category" if cells.declared else "text", cells.array, missing)
+    if types == {int} and not cells.declared and all(-(2**63) <= int(str(state)) < 2**63 for state in cells.states):
+        return Plain("integer", states_of(cells, np.int64, 0), missing)
+    if types == {float} and not cells.declared:
+        return Plain("float", states_of(cells, np.float64, np.nan), missing)
+    if cells.declared and cells.states:
+        return Plain("category", cells.array, missing)
+    return Plain("object", states_of(cells, object, None), missing)
+
+
+def states_of(cells: Cells, dtype: Any, filler: Any) -> NDArray[Any]:
+    """Return the state of each cell as an array of some type, and the filler where one is missing."""
+    table = np.empty(len(cells.states or ()) + 1, dtype=dtype)
+    table[:-1] = objects(cells.states or ())
+    table[-1] = filler
+    values: NDArray[Any] = table[cells.array]
+    return values

@@ -1,191 +1,179 @@
-"""Take frames apart into columns: pandas, polars, pyarrow, mappings of arrays, records, structured arrays.
+"""Columns and frames of any library, and what an adapter has to know of its library.
 
-No frame library is imported here unless a frame of that library came in.
+All that is known of a library stands in a module of `hybridbn.tables.adapters`: a subclass of `ColumnAdapter` where it has
+columns of its own, and one of `FrameAdapter` for each kind of frame. No library is imported before a frame or a column of
+it came in, or is wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import pkgutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.columns import (
-    Cells,
-    Kind,
-    coded_cells,
-    frozen_array,
-    labels,
-    labels_of_floats,
-    labels_of_objects,
-    numbers,
-    objects,
-    remedy,
-)
-from hybridbn.variables import shorten
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Kind, Source, coded_cells, objects, recoded, state_kind
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
-__all__ = ["Frame", "arrow_codes", "arrow_labels", "cells_of", "opened", "series_kind"]
+if TYPE_CHECKING:
+    from hybridbn.tables.table import Table
 
-
-class Frame(NamedTuple):
-    """A frame taken apart: its columns by name as they came in, and what is needed to put it together again."""
-
-    kind: str
-    columns: dict[str, Any]
-    rows: int
-    index: Any = None
-    labels: Any = None
+__all__ = [
+    "Column",
+    "ColumnAdapter",
+    "Frame",
+    "FrameAdapter",
+    "cells_of",
+    "checked_column_names",
+    "column_adapter",
+    "column_kind",
+    "frame_adapter",
+    "loaded",
+    "open_frame",
+    "read_as_variable",
+    "read_column",
+]
 
 
-def opened(data: Any) -> Frame:
-    """Take a frame of any supported kind apart, without looking at the cells.
+# --- columns ----------------------------------------------------------------------------------------------------------
 
-    Examples
-    --------
-    >>> opened({"x": [1, 2]}).rows, opened([{"x": 1}, {"y": "a"}]).columns["y"].tolist()
-    (2, [None, 'a'])
+
+class Column:
+    """A column of a table: its cells, the variable they are read against (or None), and the column as it came in.
+
+    Without `cells` it is read against its variable when these are first asked for: from `base`, a column that was read
+    otherwise, or from `source`.
     """
-    if nw.dependencies.is_pandas_dataframe(data):
-        return _opened_pandas(data)
-    if nw.dependencies.is_polars_dataframe(data):
-        names = _checked_names(data.columns)
-        return Frame("polars", dict(zip(names, data.clone().get_columns(), strict=True)), data.height)
-    if nw.dependencies.is_pyarrow_table(data):
-        names = _checked_names(data.column_names)
-        return Frame("arrow", dict(zip(names, data.columns, strict=True)), data.num_rows, labels=data.schema)
-    if isinstance(data, Mapping):
-        return _opened_mapping(data)
-    if isinstance(data, np.ndarray):
-        return _opened_array(data)
-    if hasattr(data, "collect") and not isinstance(data, Sequence):
-        raise TableError(f"a {type(data).__name__} is lazy: collect() it first")
-    if hasattr(data, "compute"):
-        raise TableError(f"a {type(data).__name__} is lazy: compute() it first")
-    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
-        return _opened_foreign(data)
-    if isinstance(data, Iterable) and not isinstance(data, str | bytes) and not hasattr(data, "dtype"):
-        return _opened_records(list(data))
-    raise TableError(
-        f"a table can't be made of a {type(data).__name__}; give a DataFrame (pandas, polars), a pyarrow table, "
-        "a mapping of columns, a list of records or a structured array"
-    )
 
+    __slots__ = ("_base", "_cells", "_unknown_missing", "name", "source", "variable")
 
-def _checked_names(names: Iterable[Any]) -> list[str]:
-    listed = list(names)
-    if not listed:
-        raise TableError("the table has no columns")
-    strange = [name for name in listed if not isinstance(name, str) or not name]
-    if strange:
-        raise TableError(
-            f"column names must be non-empty text, not {shorten(strange)}; "
-            "rename them, with pandas for example frame.columns = frame.columns.map(str)"
-        )
-    twice = sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
-    if twice:
-        raise TableError(f"several columns are called {shorten(twice)}; column names must differ: rename or drop them")
-    return [str(name) for name in listed]
+    def __init__(
+        self,
+        name: str,
+        cells: Cells | None,
+        variable: Variable | None = None,
+        source: Source | None = None,
+        *,
+        base: Column | None = None,
+        unknown_missing: bool = False,
+    ) -> None:
+        self.name = name
+        self.variable = variable
+        self.source = source
+        self._cells = cells
+        self._base = base
+        self._unknown_missing = unknown_missing
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the cells are known already."""
+        return self._cells is not None
 
-def _opened_pandas(data: Any) -> Frame:
-    if data.columns.nlevels > 1:
-        raise TableError(
-            f"the frame has a MultiIndex of {data.columns.nlevels} levels as column names; join them to text first, "
-            "for example frame.columns = frame.columns.map('_'.join)"
-        )
-    names = _checked_names(data.columns)
-    import pandas
+    @property
+    def cells(self) -> Cells:
+        """The cells, as numbers or codes of states."""
+        if self._cells is None:
+            self._cells = self._read()
+        return self._cells
 
-    # With copy on write a shallow copy is a snapshot: a later change to the caller's frame does not reach it.
-    lazily = int(pandas.__version__.split(".")[0]) >= 3
-    kept = data.copy(deep=not lazily)
-    columns = {name: kept.iloc[:, place] for place, name in enumerate(names)}
-    return Frame("pandas", columns, len(kept), kept.index, kept.columns)
+    def _read(self) -> Cells:
+        variable, source = self.variable, self.source
+        assert variable is not None
+        if self._base is not None:
+            cells = self._base.cells
+        elif source is None:
+            raise TypeError("a column without cells needs a source or a base")
+        elif isinstance(variable, Discrete) and len({state_kind(state) for state in variable.states}) > 1:
+            # A variable that mixes types of states on purpose: looked up one by one.
+            return Cells(variable.codes(self.raw()), variable.states, declared=True)
+        else:
+            wants_labels = isinstance(variable, Discrete) and variable.cuts is None
+            cells = cells_of(self.name, source.values, "discrete" if wants_labels else None)
+        return recoded(self.name, cells, variable, unknown_missing=self._unknown_missing)
 
+    def take(self, rows: NDArray[np.intp]) -> Column:
+        """Return the column with some of its rows."""
+        source = self.source
+        if source is not None and (source.current or source.kept is not None):
+            taken = rows if source.rows is None else source.rows[rows]
+            source = source._replace(rows=taken, kept=None if source.kept is None else source.kept[rows])
+        return Column(self.name, self.cells.take(rows), self.variable, source)
 
-def _opened_foreign(data: Any) -> Frame:
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise TableError(
-            f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas first"
-        ) from None
-    return opened(pyarrow.table(data))
+    def replace(self, cells: Cells, variable: Variable | None = None, kept: NDArray[np.bool_] | None = None) -> Column:
+        """Return the column with other cells, which go out with its dtype where they fit it.
 
-
-def _opened_mapping(data: Mapping[Any, Any]) -> Frame:
-    names = _checked_names(data)
-    columns, rows = {}, -1
-    for name, values in zip(names, data.values(), strict=True):
-        if isinstance(values, str | bytes | Mapping) or not (
-            hasattr(values, "__len__") or isinstance(values, Iterable)
-        ):
-            raise TableError(f"column {name!r} must be an array or list of values, not {values!r:.60}")
-        column = _owned(name, values)
-        if rows not in (-1, len(column)):
-            raise TableError(
-                f"column {name!r} has {len(column)} values, but {names[0]!r} has {rows}; all columns must be equally long"
+        Parameters
+        ----------
+        variable : by default as before
+        kept : ndarray of bool
+            The rows whose cells are the same as before, and go out as they came in.
+        """
+        source = self.source
+        if source is not None:
+            current = source.current or source.kept is not None
+            if kept is not None and source.kept is not None:
+                kept = kept & source.kept
+            source = (
+                Source(source.kind, source.values, source.rows, False, kept)
+                if current and kept is not None
+                else (Source(source.kind, source.values, current=False))
             )
-        rows = len(column)
-        columns[name] = column
-    return Frame("dict", columns, rows)
+        return Column(self.name, cells, self.variable if variable is None else variable, source)
 
+    def fill(self, rows: NDArray[np.bool_], values: NDArray[Any]) -> Column:
+        """Return the column with numbers or states in some rows; the others stay, and go out, as they came in.
 
-def _owned(name: str, values: Any) -> Any:
-    """Return one column of a mapping in a form that later changes by the caller can't reach."""
-    if type(values).__module__.partition(".")[0] == "pandas":
-        import pandas
+        A state that the column doesn't have yet becomes its last.
+        """
+        cells = self.cells
+        array = np.array(cells.array)
+        if cells.states is None:
+            array[rows] = values
+            filled = replace(cells, array=array)
+            if isinstance(self.variable, Continuous):
+                filled = recoded(self.name, filled, self.variable)
+            return self.replace(filled, kept=~rows)
+        codes = {state: code for code, state in enumerate(cells.states)}
+        listed = values.tolist()
+        for state in dict.fromkeys(listed):
+            codes.setdefault(state, len(codes))
+        array[rows] = [codes[state] for state in listed]
+        known = len(codes) == len(cells.states)
+        variable = None if known else Discrete(self.name, states=tuple(codes))
+        return self.replace(replace(cells, array=array, states=tuple(codes)), variable, ~rows)
 
-        return pandas.Series(values, copy=True)  # of a Series, an Index or a bare extension array
-    if series_kind(values) == "polars":
-        return values.clone()
-    if series_kind(values) == "arrow":
-        return values  # immutable
-    if isinstance(values, np.ma.MaskedArray):
-        holed = np.array(values.data, dtype=object)
-        holed[np.ma.getmaskarray(values)] = None
-        return frozen_array(holed)
-    array = np.array(values) if isinstance(values, np.ndarray) else objects(list(values))
-    if array.ndim != 1:
-        raise TableError(f"column {name!r} has {array.ndim} dimensions {array.shape}; a column must have one")
-    return frozen_array(array)
+    def raw(self) -> NDArray[Any]:
+        """Return the values as Python objects, as they came in; None where a cell is missing."""
+        source = self.source
+        if source is None and self._base is not None:
+            return self._base.raw()
+        if source is None or not source.current:
+            array: NDArray[Any] = column_adapter("numpy").write(self).astype(object)
+            array[self.cells.missing] = None
+            return array
+        from pandas import isna
 
+        array = objects(column_adapter(source.kind).list_values(source.values))
+        array = array if source.rows is None else array[source.rows]
+        array[isna(array)] = None
+        return array
 
-def _opened_array(data: NDArray[Any]) -> Frame:
-    if data.dtype.names is None or data.ndim != 1:
-        raise TableError(
-            f"an array of shape {data.shape} and type {data.dtype} has no column names; "
-            "give a structured array, or a mapping such as {'x': array[:, 0], 'y': array[:, 1]}"
-        )
-    frame = _opened_mapping({name: data[name] for name in data.dtype.names})
-    return frame._replace(kind="structured", labels=data.dtype)
-
-
-def _opened_records(data: list[Any]) -> Frame:
-    names: dict[Any, None] = {}
-    for row, record in enumerate(data):
-        if not isinstance(record, Mapping):
-            raise TableError(f"row {row} is a {type(record).__name__}, not a record such as {{'x': 1.5, 'c': 'a'}}")
-        names.update(dict.fromkeys(record))
-    frame = _opened_mapping({name: [record.get(name) for record in data] for name in names})
-    return frame._replace(kind="records")
-
-
-# --- the cells of one column ------------------------------------------------------------------------------------------
-
-
-def series_kind(values: Any) -> str:
-    """Tell which library a column belongs to: "pandas", "polars", "arrow" or "numpy" (which stands for any sequence)."""
-    if nw.dependencies.is_pandas_series(values) or nw.dependencies.is_pandas_index(values):
-        return "pandas"
-    if nw.dependencies.is_polars_series(values):
-        return "polars"
-    if nw.dependencies.is_pyarrow_chunked_array(values) or (type(values).__module__ == "pyarrow.lib"):
-        return "arrow"
-    return "numpy"
+    def large_integers(self) -> NDArray[Any] | None:
+        """Return integers that floats would round as Python integers, from the column as it came in; else None."""
+        source = self.source
+        if source is None or not source.current or self.cells.states is not None or not self.cells.integer:
+            return None
+        with np.errstate(invalid="ignore"):
+            large = np.abs(self.cells.array) >= EXACT_INTEGERS
+        return self.raw() if large.any() else None
 
 
 def cells_of(name: str, values: Any, kind: Kind | None = None) -> Cells:
@@ -199,154 +187,256 @@ def cells_of(name: str, values: Any, kind: Kind | None = None) -> Cells:
     >>> cells.states, cells.array
     (('a', 'b'), array([ 1, -1,  0]))
     """
-    readers: dict[str, Callable[[str, Any, Kind | None], Cells]] = {
-        "pandas": _pandas_cells,
-        "polars": _polars_cells,
-        "arrow": _arrow_cells,
-        "numpy": _numpy_cells,
-    }
     try:
-        return coded_cells(name, readers[series_kind(values)](name, values, kind), kind)
+        return coded_cells(name, column_adapter(column_kind(values)).read(name, values, kind), kind)
     except TableError as error:
         if kind == "discrete" or f"column {name!r}" in str(error):
             raise
         raise TableError(f"column {name!r}: {error}") from None
 
 
-def _refused(name: str, dtype: Any) -> TableError:
-    shown = str(getattr(dtype, "name", dtype))  # numpy calls bytes "S1", but names them
-    return TableError(f"column {name!r} is of type {shown}; {remedy(shown)}")
+def read_column(name: str, values: Any, kind: Kind | None = None) -> Column:
+    """Read a column of any library, or one that was read before, by its own type or as the kind that is asked for."""
+    if not isinstance(values, Column):
+        return Column(name, cells_of(name, values, kind), None, Source(column_kind(values), values))
+    if kind is None or (kind == "discrete") == (values.cells.states is not None):
+        return values
+    source = values.source
+    if source is not None and source.current and source.rows is None:
+        return Column(name, cells_of(name, source.values, kind), None, source)
+    return Column(name, coded_cells(name, values.cells, kind), None, source)
 
 
-def _numpy_cells(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
-    array = values if isinstance(values, np.ndarray) else objects(list(values))
-    code = array.dtype.kind
-    if code == "b":
-        return labels(name, array.astype(np.intp), (False, True), declared=True)
-    if code in "iuf":
-        return labels_of_floats(name, array) if kind == "discrete" else numbers(name, array, integer=code != "f")
-    if code in "OUT":
-        return labels_of_objects(name, array.astype(object), kind)
-    raise _refused(name, array.dtype)
+def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool = False) -> Column:
+    """Return a column of any library, or one that was read before, as one that is read against a variable when needed.
+
+    Values that are no state of the variable are refused then, or count as missing.
+    """
+    if isinstance(values, Column):
+        return Column(variable.name, None, variable, values.source, base=values, unknown_missing=unknown_missing)
+    source = Source(column_kind(values), values)
+    return Column(variable.name, None, variable, source, unknown_missing=unknown_missing)
 
 
-def _pandas_cells(name: str, values: Any, kind: Kind | None) -> Cells:
-    import pandas
+# --- frames -----------------------------------------------------------------------------------------------------------
 
-    dtype = values.dtype
-    if isinstance(dtype, pandas.SparseDtype):
-        return _numpy_cells(
-            name, np.asarray(values.array.to_dense() if hasattr(values.array, "to_dense") else values), kind
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A frame taken apart: its columns by name as they came in, and what is needed to put it together again.
+
+    Attributes
+    ----------
+    kind : str
+        Of the library's frames.
+    columns : mapping from name to column
+        As they came in; those of a `Table` are `Column`.
+    rows : int
+    index, labels : object
+        What the library keeps of a frame besides its columns.
+    data : object
+        The frame itself.
+    names : tuple of str
+        Of all its columns, those that are left out of `columns` included.
+    """
+
+    kind: str
+    columns: Mapping[str, Any]
+    rows: int
+    index: Any = None
+    labels: Any = None
+    data: Any = None
+    names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names or self.columns))
+
+    def select(self, names: Iterable[str]) -> Frame:
+        """Return the frame with some of its columns; what `replace` returns has all of them all the same."""
+        return replace(self, columns={name: self.columns[name] for name in names}, names=self.names)
+
+    def without_columns(self) -> Frame:
+        """Return what has to be known to build a frame like this one of other columns."""
+        return Frame(self.kind, {}, self.rows, self.index, self.labels)
+
+    def take(self, rows: NDArray[np.intp]) -> Frame:
+        """Return the same as `without_columns`, for some of the rows."""
+        return Frame(self.kind, {}, len(rows), None if self.index is None else self.index.take(rows), self.labels)
+
+    def build(self, columns: Sequence[Column]) -> Any:
+        """Return a new frame of the same kind, with the same index where it has one."""
+        return frame_adapter(self.kind).build(columns, self)
+
+    def replace(self, table: Table, added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        """Return a copy of the frame with the columns of a table in place of its own, and columns of truth values added."""
+        return frame_adapter(self.kind).replace(self, table._columns, added)
+
+
+class ColumnAdapter(ABC):
+    """How the columns of one library are read and written. A subclass with a `kind` is known from then on."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            _COLUMNS[cls.kind] = cls()
+
+    @abstractmethod
+    def owns(self, values: Any) -> bool:
+        """Tell whether a column is one of this library."""
+
+    @abstractmethod
+    def copy(self, name: str, values: Any) -> Any:
+        """Return a column in a form that later changes of the given one can't reach."""
+
+    @abstractmethod
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        """Return the cells of a column; where it has numbers, as states of the kind "discrete" if that costs less here."""
+
+    @abstractmethod
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        """Return some rows of a column."""
+
+    @abstractmethod
+    def list_values(self, values: Any) -> Sequence[Any]:
+        """Return the values of a column as Python objects."""
+
+    def write(self, column: Column) -> Any:
+        """Return a column as one of this library: as it came in, or made of its cells, in the type of what these replaced."""
+        source = column.source
+        old = None
+        if source is not None and source.kind == self.kind:
+            old = source.values if source.rows is None else self.take(source.values, source.rows)
+            if source.current:
+                return old
+        exact = column.large_integers()
+        if exact is not None:
+            return self.make_integers(column.name, exact)
+        made = self.make(column.name, column.cells)
+        if source is None or old is None:
+            return made
+        made = self.restore_type(made, old, column.cells)
+        return made if source.kept is None else self.keep(made, old, source.kept)
+
+    @abstractmethod
+    def make(self, name: str, cells: Cells) -> Any:
+        """Return a new column of cells, in the type that suits them best."""
+
+    @abstractmethod
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        """Return a new column of Python integers and None."""
+
+    @abstractmethod
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        """Return a new column in the type of an old one where that can hold it, else as it is."""
+
+    @abstractmethod
+    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+        """Return a new column with the values of an old one in some rows, where the way through the cells changed them."""
+
+
+class FrameAdapter(ABC):
+    """How one kind of frame is taken apart and put together. A subclass with a `kind` is known from then on."""
+
+    kind: ClassVar[str]
+    """What `Table.kind` says of a table that was made of such a frame."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            _FRAMES[cls.kind] = cls()
+
+    is_fallback: ClassVar[bool] = False
+    """Whether it is asked after all others, because it takes much that may be a frame of another kind."""
+
+    @abstractmethod
+    def owns(self, data: Any) -> bool:
+        """Tell whether something is a frame of this kind."""
+
+    @abstractmethod
+    def open(self, data: Any) -> Frame:
+        """Take a frame apart without looking at the cells; later changes of it must not reach the columns."""
+
+    @abstractmethod
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        """Return a new frame of some columns, with the index and the labels of another of its kind."""
+
+    @abstractmethod
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        """Return a copy of a frame with some columns replaced and others added; all else stays as it is there."""
+
+
+_COLUMNS: dict[str, ColumnAdapter] = {}
+_FRAMES: dict[str, FrameAdapter] = {}
+
+
+@cache
+def _load_adapters() -> None:
+    from hybridbn.tables import adapters
+
+    for module in pkgutil.iter_modules(adapters.__path__, f"{adapters.__name__}."):
+        import_module(module.name)
+
+
+def loaded(name: str) -> Any:
+    """Return a library that has been imported, None for any other: of that nothing can have come in."""
+    return sys.modules.get(name)
+
+
+def column_kind(values: Any) -> str:
+    """Return the name of the library that a column belongs to; "numpy" stands for any sequence."""
+    _load_adapters()
+    return next((kind for kind, adapter in _COLUMNS.items() if adapter.owns(values)), "numpy")
+
+
+def column_adapter(kind: str) -> ColumnAdapter:
+    """Return the adapter of a library's columns by its name, such as "pandas"."""
+    _load_adapters()
+    return _COLUMNS[kind]
+
+
+def frame_adapter(kind: str) -> FrameAdapter:
+    """Return the adapter of a kind of frames by its name, such as "records"."""
+    _load_adapters()
+    return _FRAMES[kind]
+
+
+def open_frame(data: Any) -> Frame:
+    """Take a frame of any supported kind apart, without looking at the cells.
+
+    Examples
+    --------
+    >>> open_frame({"x": [1, 2]}).rows, open_frame([{"x": 1}, {"y": "a"}]).columns["y"].tolist()
+    (2, [None, 'a'])
+    """
+    _load_adapters()
+    for adapter in sorted(_FRAMES.values(), key=lambda adapter: adapter.is_fallback):
+        if adapter.owns(data):
+            return adapter.open(data)
+    for collect in ("collect", "compute"):
+        if hasattr(data, collect):
+            raise TableError(f"a {type(data).__name__} is lazy: {collect}() it first")
+    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
+        return frame_adapter("arrow").open(data)
+    raise TableError(
+        f"a table can't be made of a {type(data).__name__}; give a DataFrame (pandas, polars), a pyarrow table, "
+        "a mapping of columns, a list of records or a structured array"
+    )
+
+
+def checked_column_names(names: Iterable[Any]) -> list[str]:
+    """Return the names of columns as a list; refuse what is no text, and repeated names."""
+    listed = list(names)
+    if not listed:
+        raise TableError("the table has no columns")
+    strange = [name for name in listed if not isinstance(name, str) or not name]
+    if strange:
+        raise TableError(
+            f"column names must be non-empty text, not {shorten(strange)}; "
+            "rename them, with pandas for example frame.columns = frame.columns.map(str)"
         )
-    if isinstance(dtype, pandas.CategoricalDtype):
-        array = values.array if hasattr(values, "array") else values
-        return labels(name, array.codes, list(dtype.categories), declared=True, ordered=bool(dtype.ordered))
-    if isinstance(dtype, pandas.ArrowDtype):
-        return _arrow_cells(name, values.array.__arrow_array__(), kind)
-    if isinstance(dtype, pandas.StringDtype):
-        codes, states = values.factorize()
-        return labels(name, codes, states.tolist())
-    if isinstance(dtype, np.dtype):
-        return _numpy_cells(name, values.to_numpy(), kind)
-    code = getattr(dtype, "kind", "O")
-    if code == "b":
-        return labels(name, values.to_numpy(dtype=np.int8, na_value=-1), (False, True), declared=True)
-    if code not in "iuf":
-        raise _refused(name, dtype)
-    if kind == "discrete" and code != "f":
-        codes, states = values.factorize()
-        return labels(name, codes, states.tolist())
-    return numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
-
-
-def _polars_cells(name: str, values: Any, kind: Kind | None) -> Cells:
-    import polars
-
-    dtype = values.dtype
-    if dtype == polars.Boolean:
-        return labels(name, values.cast(polars.Int8).fill_null(-1).to_numpy(), (False, True), declared=True)
-    if isinstance(dtype, polars.Enum):
-        codes = values.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-        return labels(name, codes, dtype.categories.to_list(), declared=True)
-    if dtype in (polars.String, polars.Categorical):
-        text = values.cast(polars.String)
-        # Only the states that occur: polars shares the levels of a Categorical between unrelated columns.
-        states = text.drop_nulls().unique().sort()
-        codes = text.cast(polars.Enum(states)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-        return labels(name, codes, states.to_list())
-    if dtype.is_integer() and kind == "discrete":
-        states = values.drop_nulls().unique().sort()
-        codes = states.search_sorted(values).cast(polars.Int64)
-        return labels(name, np.where(values.is_null().to_numpy(), -1, codes.to_numpy()), states.to_list())
-    if dtype.is_numeric():
-        return numbers(name, values.cast(polars.Float64).to_numpy(), integer=dtype.is_integer())
-    if dtype in (polars.Null, polars.Object):
-        return labels_of_objects(name, objects(values.to_list()), kind)
-    raise _refused(name, dtype)
-
-
-def _arrow_cells(name: str, values: Any, kind: Kind | None) -> Cells:
-    import pyarrow
-    import pyarrow.compute as compute
-
-    column = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
-    types, dtype = pyarrow.types, column.type
-    if types.is_run_end_encoded(dtype):
-        column, dtype = compute.run_end_decode(column), dtype.value_type
-    if types.is_boolean(dtype):
-        codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
-        return labels(name, codes, (False, True), declared=True)
-    text = types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
-    if text or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
-        found = not types.is_dictionary(dtype)
-        if types.is_string_view(dtype):
-            column = column.cast(pyarrow.large_string())
-        return arrow_labels(name, column.dictionary_encode() if found else column, declared=not found)
-    if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
-        if not types.is_float64(dtype):
-            column = column.cast(pyarrow.float64(), safe=False)
-        return numbers(name, _floats(column), integer=types.is_integer(dtype))
-    if types.is_null(dtype):
-        return labels_of_objects(name, objects([None] * len(column)), kind)
-    raise _refused(name, dtype)
-
-
-def arrow_labels(name: str, column: Any, *, declared: bool) -> Cells:
-    """Return a dictionary-encoded pyarrow column as discrete cells; `declared` where its type names the states."""
-    codes, states = arrow_codes(column)
-    return labels(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
-
-
-def arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]]:
-    """Return a dictionary-encoded pyarrow column as codes (-1: missing) and the values they stand for."""
-    import pyarrow.compute as compute
-
-    merged = _merged(column)
-    codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
-    return codes.to_numpy(), merged.dictionary.to_pylist()
-
-
-def _merged(column: Any) -> Any:
-    """Return a dictionary-encoded column as one array with one dictionary."""
-    import pyarrow
-
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if column.num_chunks == 0:
-        return pyarrow.array([], type=column.type)
-    return pyarrow.concat_arrays(column.unify_dictionaries().chunks)
-
-
-def _floats(column: Any) -> NDArray[np.float64]:
-    """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
-    import pyarrow.compute as compute
-
-    if not column.null_count:
-        whole: NDArray[np.float64] = column.to_numpy()
-        return whole
-    # Chunk by chunk into one array: fresh memory is the dearest part of all this.
-    array, start = np.empty(len(column), dtype=np.float64), 0
-    for chunk in column.chunks:
-        array[start : start + len(chunk)] = compute.fill_null(chunk, np.nan).to_numpy()
-        start += len(chunk)
-    return array
+    twice = sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
+    if twice:
+        raise TableError(f"several columns are called {shorten(twice)}; column names must differ: rename or drop them")
+    return [str(name) for name in listed]

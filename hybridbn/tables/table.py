@@ -11,20 +11,15 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.tables.checks import (
-    Unread,
     checked_kinds,
     checked_states,
     checked_variables,
     checked_weights,
-    outdated_source,
-    read_column,
     row_type,
     warn_of_look_alikes,
 )
-from hybridbn.tables.columns import Cells, Column, Source, frozen_array, recoded
-from hybridbn.tables.frames import Frame, opened, series_kind
-from hybridbn.tables.output import raw_of, raw_values
-from hybridbn.tables.table_output import TableOutput
+from hybridbn.tables.columns import Cells, Source, frozen_array, recoded
+from hybridbn.tables.frames import Column, Frame, open_frame, read_as_variable, read_column
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Table"]
@@ -32,7 +27,7 @@ __all__ = ["Table"]
 Unknown = Literal["error", "missing"]
 
 
-class Table(TableOutput):
+class Table:
     """An immutable table of discrete and continuous columns with missing cells.
 
     Text, categories and truth values are discrete, numbers are continuous, whatever the number of distinct values;
@@ -74,7 +69,9 @@ class Table(TableOutput):
     (array([1.5, nan, 3. ]), array([ 1,  0, -1]))
     """
 
-    _unknown: Unknown
+    _frame: Frame
+    _columns: dict[str, Column]
+    _weights: Values | None
     _coded: dict[int, tuple[Variable, NDArray[Any]]]
 
     def __init__(
@@ -89,33 +86,31 @@ class Table(TableOutput):
     ) -> None:
         if unknown not in ("error", "missing"):
             raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
-        if isinstance(data, Table):
-            frame: Frame = data._frame
-            available: Mapping[str, Any] = data._columns
-            weights = data._weights if weights is None else weights
+        frame = data if isinstance(data, Frame) else open_frame(data)
+        if isinstance(frame.data, Table):
+            weights = frame.data._weights if weights is None else weights
+            self._frame = frame.data._frame
         else:
-            frame = opened(data)
-            available = frame.columns
-        self._unknown = unknown
-        self._frame = frame._replace(columns={})
+            self._frame = frame.without_columns()
         self._coded = {}
         self._columns = {}
-        kinds = checked_kinds(discrete, continuous, available)
+        kinds = checked_kinds(discrete, continuous, frame.columns)
         if variables is None:
-            for name, values in available.items():
-                self._columns[name] = read_column(name, values, kinds.get(name))
+            for name, values in frame.columns.items():
+                column = read_column(name, values, kinds.get(name))
+                self._columns[name] = checked_states(column) if column.is_read else column
             warn_of_look_alikes(self._columns.values())
         else:
             for variable in checked_variables(variables, kinds):
-                if variable.name in available:
-                    values = available[variable.name]
-                    self._columns[variable.name] = Unread(values, variable)
+                if variable.name in frame.columns:
+                    self._columns[variable.name] = read_as_variable(
+                        frame.columns[variable.name], variable, unknown_missing=unknown == "missing"
+                    )
         self._weights = checked_weights(weights, frame.rows)
 
     @classmethod
-    def _of(cls, columns: Iterable[Column | Unread], frame: Frame, weights: Values | None, unknown: Unknown) -> Table:
+    def _of(cls, columns: Iterable[Column], frame: Frame, weights: Values | None) -> Table:
         table = cls.__new__(cls)
-        table._unknown = unknown
         table._frame = frame
         table._coded = {}
         table._columns = {column.name: column for column in columns}
@@ -149,7 +144,33 @@ class Table(TableOutput):
             columns = [checked_states(column) for column in columns]
         rows = len(columns[0].cells.array)
         warn_of_look_alikes(columns, stacklevel=4)
-        return cls._of(columns, Frame("pandas", {}, rows), checked_weights(weights, rows), "error")
+        return cls._of(columns, Frame("pandas", {}, rows), checked_weights(weights, rows))
+
+    @classmethod
+    def from_columns(cls, columns: Iterable[Column], frame: Frame) -> Table:
+        """Return a table of columns that were read from a frame, and goes out as a frame of its kind."""
+        return cls._of(columns, frame.without_columns(), None)
+
+    @classmethod
+    def from_arrays(
+        cls, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], frame: Frame | None = None
+    ) -> Table:
+        """Return a table of the numbers or codes of variables, which goes out as a DataFrame, or a frame like the one given.
+
+        Examples
+        --------
+        >>> c = Discrete("c", states=("a", "b"))
+        >>> Table.from_arrays([c], {"c": np.array([1, 0])}).to_dict()
+        {'c': array(['b', 'a'], dtype=object)}
+        """
+        columns = []
+        for variable in variables:
+            array = arrays[variable.name]
+            states = variable.states if isinstance(variable, Discrete) else None
+            cells = Cells(array.astype(np.float64 if states is None else np.intp), states)
+            columns.append(Column(variable.name, cells, variable))
+        rows = len(columns[0].cells.array) if columns else 0
+        return cls._of(columns, frame or Frame("pandas", {}, rows), None)
 
     # --- what is in it ------------------------------------------------------------------------------------------------
 
@@ -177,8 +198,6 @@ class Table(TableOutput):
         (False, True)
         """
         column = self._named(name)
-        if isinstance(column, Unread):
-            return column.variable
         if column.variable is not None:
             return column.variable
         if column.cells.states is None:
@@ -189,13 +208,13 @@ class Table(TableOutput):
                 f"Table(data, variables=[Discrete({name!r}, states=...), ...])"
             )
         variable = Discrete(name, states=column.cells.states)
-        self._columns[name] = Column(name, column.cells, variable, column.source)
+        column.variable = variable
         return variable
 
     def is_discrete(self, name: str) -> bool:
         """Tell whether a column is discrete, without looking at its cells."""
         column = self._named(name)
-        if isinstance(column, Unread):
+        if column.variable is not None:
             return isinstance(column.variable, Discrete)
         return column.cells.states is not None
 
@@ -211,6 +230,9 @@ class Table(TableOutput):
         """Whether weights were given."""
         return self._weights is not None
 
+    def __len__(self) -> int:
+        return self._frame.rows
+
     @property
     def missing(self) -> dict[str, int]:
         """The number of missing cells of each column.
@@ -220,11 +242,21 @@ class Table(TableOutput):
         >>> Table({"x": [1.5, None], "c": ["a", "b"]}).missing
         {'x': 1, 'c': 0}
         """
-        return {name: int(np.count_nonzero(self._column(name).cells.missing)) for name in self._columns}
+        return {name: int(np.count_nonzero(self.cells(name).missing)) for name in self._columns}
+
+    def cells(self, name: str) -> Cells:
+        """Return a column's cells: their array, which of them are missing, and what its type says of them.
+
+        Examples
+        --------
+        >>> Table({"x": [1.0, None]}).cells("x").missing
+        array([False,  True])
+        """
+        return self._named(name).cells
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column as a read-only array: floats with NaN, or state codes with -1, where a cell is missing."""
-        return self._column(name).cells.array
+        return self.cells(name).array
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
@@ -250,14 +282,7 @@ class Table(TableOutput):
         >>> Table({"c": ["a", None]}).raw("c").tolist()
         ['a', None]
         """
-        column = self._named(name)
-        if isinstance(column, Unread):
-            if isinstance(column.values, Column):
-                return raw_values(column.values)
-            if isinstance(column.values, Unread):
-                return raw_of(Source(series_kind(column.values.values), column.values.values))
-            return raw_of(Source(series_kind(column.values), column.values))
-        return raw_values(column)
+        return self._named(name).raw()
 
     def coded(self, variable: Variable, *, unknown: Unknown = "error") -> NDArray[Any]:
         """Return the column of a variable's name as that variable's codes or values.
@@ -273,7 +298,7 @@ class Table(TableOutput):
         cached = self._coded.get(id(variable)) if unknown == "error" else None
         if cached is not None:
             return cached[1]
-        column = self._column(variable.name)
+        column = self._named(variable.name)
         if column.variable is variable:
             return column.cells.array
         array = recoded(column.name, column.cells, variable, unknown_missing=unknown == "missing").array
@@ -281,16 +306,10 @@ class Table(TableOutput):
             self._coded[id(variable)] = (variable, array)
         return array
 
-    def _named(self, name: str) -> Column | Unread:
+    def _named(self, name: str) -> Column:
         column = self._columns.get(name)
         if column is None:
             raise TableError(f"there is no column {name!r}; the columns are {shorten(self._columns)}")
-        return column
-
-    def _column(self, name: str) -> Column:
-        column = self._named(name)
-        if isinstance(column, Unread):
-            column = self._columns[name] = column.read(unknown_missing=self._unknown == "missing")
         return column
 
     # --- other tables -------------------------------------------------------------------------------------------------
@@ -300,7 +319,7 @@ class Table(TableOutput):
         wanted = [names] if isinstance(names, str) else list(names)
         if len(set(wanted)) < len(wanted):
             raise TableError(f"a column is named twice in {shorten(wanted)}")
-        return Table._of([self._named(name) for name in wanted], self._frame, self._weights, self._unknown)
+        return Table._of([self._named(name) for name in wanted], self._frame, self._weights)
 
     def drop(self, names: str | Iterable[str]) -> Table:
         """Return the table without some of its columns."""
@@ -318,17 +337,14 @@ class Table(TableOutput):
         array([3.5, 1.5])
         """
         try:
-            places = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, dtype=row_type(rows))]
+            numbers = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, dtype=row_type(rows))]
         except IndexError as error:
             raise TableError(f"rows must be a slice, a mask of {len(self)} or row numbers below it: {error}") from None
-        if places.ndim != 1:
+        if numbers.ndim != 1:
             raise TableError("rows must be a slice, a mask or a one-dimensional array; for one row give [row]")
-        places = places.astype(np.intp)
-        frame = self._frame._replace(rows=len(places))
-        if frame.index is not None:
-            frame = frame._replace(index=frame.index.take(places))
-        taken = [self._column(name).take(places) for name in self._columns]
-        return Table._of(taken, frame, None if self._weights is None else self._weights[places], self._unknown)
+        numbers = numbers.astype(np.intp)
+        columns = [column.take(numbers) for column in self._columns.values()]
+        return Table._of(columns, self._frame.take(numbers), None if self._weights is None else self._weights[numbers])
 
     def with_column(self, name: str, values: Any, variable: Variable | None = None) -> Table:
         """Return the table with a column added or replaced.
@@ -346,14 +362,14 @@ class Table(TableOutput):
             variable = self.variable(name)
         elif variable is not None and variable.name != name:
             raise TableError(f"the variable is called {variable.name!r}, the column {name!r}")
-        added = Table({name: values}, variables=None if variable is None else [variable])._column(name)
+        added = Table({name: values}, variables=None if variable is None else [variable])._named(name)
         if len(added.cells.array) != len(self):
             raise TableError(f"column {name!r} has {len(added.cells.array)} values, but the table has {len(self)} rows")
         if old is not None:
-            before, cells = self._column(name), added.cells
-            cells = Cells(cells.array, cells.states, before.cells.declared, before.cells.ordered, cells.integer)
-            added = Column(name, cells, added.variable, outdated_source(before))
-        return Table._of({**self._columns, name: added}.values(), self._frame, self._weights, self._unknown)
+            before, cells = self.cells(name), added.cells
+            cells = Cells(cells.array, cells.states, before.declared, before.ordered, cells.integer)
+            added = old.replace(cells, added.variable)
+        return Table._of({**self._columns, name: added}.values(), self._frame, self._weights)
 
     def with_array(self, name: str, array: NDArray[Any]) -> Table:
         """Return the table with the numbers or codes of one column replaced, its variable kept.
@@ -363,7 +379,7 @@ class Table(TableOutput):
         >>> Table({"c": ["a", None, "b"]}).with_array("c", np.array([0, 0, 1])).to_dict()["c"].tolist()
         ['a', 'a', 'b']
         """
-        column, variable = self._column(name), self.variable(name)
+        column, variable = self._named(name), self.variable(name)
         old = column.cells
         fresh = np.array(array, dtype=old.array.dtype)
         if fresh.shape != old.array.shape:
@@ -374,12 +390,24 @@ class Table(TableOutput):
         if isinstance(variable, Continuous):
             cells = recoded(name, cells, variable)
             variable.values(fresh)
-        fresh_column = Column(name, cells, column.variable, outdated_source(column))
-        return Table._of({**self._columns, name: fresh_column}.values(), self._frame, self._weights, self._unknown)
+        return Table._of({**self._columns, name: column.replace(cells)}.values(), self._frame, self._weights)
+
+    def fill(self, cells: Mapping[str, tuple[NDArray[np.bool_], NDArray[Any]]]) -> Table:
+        """Return the table with numbers or states in some rows of some columns; all other cells go out as they came in.
+
+        States that a column doesn't have yet are added to those that it has.
+
+        Examples
+        --------
+        >>> Table({"c": ["a", None]}).fill({"c": (np.array([False, True]), np.array(["b"]))}).to_dict()["c"].tolist()
+        ['a', 'b']
+        """
+        filled = {name: self._named(name).fill(rows, values) for name, (rows, values) in cells.items()}
+        return Table._of({**self._columns, **filled}.values(), self._frame, self._weights)
 
     def with_weights(self, weights: Any) -> Table:
         """Return the table with other row weights; None takes them away."""
-        return Table._of(self._columns.values(), self._frame, checked_weights(weights, len(self)), self._unknown)
+        return Table._of(self._columns.values(), self._frame, checked_weights(weights, len(self)))
 
     # --- checks that learners call ------------------------------------------------------------------------------------
 
@@ -392,14 +420,14 @@ class Table(TableOutput):
     def require_values(self, names: Iterable[str] | None = None) -> Table:
         """Return the table, or raise `TableError` where a column has no observed value at all."""
         for name in self._columns if names is None else names:
-            if self._column(name).cells.missing.all():
+            if self.cells(name).missing.all():
                 raise TableError(f"column {name!r} has no observed value in {len(self)} rows; leave it out")
         return self
 
     def require_few_states(self, most: int, names: Iterable[str] | None = None) -> Table:
         """Return the table, or raise `TableError` where a discrete column has so many states that it must be an identifier."""
         for name in self._columns if names is None else names:
-            states = self._column(name).cells.states
+            states = self.cells(name).states
             if states is not None and len(states) > most:
                 raise TableError(
                     f"column {name!r} has {len(states)} states in {len(self)} rows and looks like an identifier; "
@@ -412,15 +440,80 @@ class Table(TableOutput):
         if self.names != other.names or len(self) != len(other):
             return False
         for name in self._columns:
-            mine, yours = self._column(name).cells, other._column(name).cells
+            mine, yours = self.cells(name), other.cells(name)
             if mine.states != yours.states or [*map(type, mine.states or ())] != [*map(type, yours.states or ())]:
                 return False
             if not np.array_equal(mine.array, yours.array, equal_nan=mine.states is None):
                 return False
         return np.array_equal(self.weights, other.weights)
 
+    # --- ways out -----------------------------------------------------------------------------------------------------
+
+    def to_native(self) -> Any:
+        """Return the table as the kind of frame that it was made of; files and SQL count as pandas."""
+        return self._frame.build(list(self._columns.values()))
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame; what came as pandas keeps its dtypes, categories and index."""
+        return self._built("pandas")
+
+    def to_polars(self) -> Any:
+        """Return a polars DataFrame."""
+        return self._built("polars")
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow Table."""
+        return self._built("arrow")
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """Return the columns as arrays of values, in the user's terms.
+
+        Examples
+        --------
+        >>> Table({"c": ["a", None], "k": [2, 1]}).to_dict()
+        {'c': array(['a', None], dtype=object), 'k': array([2, 1], dtype=object)}
+        """
+        columns: dict[str, NDArray[Any]] = self._built("dict")
+        return columns
+
+    def _built(self, kind: str) -> Any:
+        frame = self._frame if self._frame.kind == kind else Frame(kind, {}, len(self))
+        return frame.build(list(self._columns.values()))
+
     def write(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the table to a file or database, by the path's suffix: see `hybridbn.formats.tables.write_table`."""
         from hybridbn.formats.tables import write_table
 
         write_table(self, path, **options)
+
+    def __repr__(self) -> str:
+        rows = [
+            f"Table: {len(self):,} rows, {len(self._columns)} columns"
+            + (", weighted" if self._weights is not None else "")
+        ]
+        width = max((len(name) for name in self._columns), default=0)
+        shown = list(self._columns.values())[:60]
+        counts = [self._shown(column) for column in shown]
+        states_width = max((len(states) for states, _, _ in counts), default=0)
+        missing_width = max((len(missing) for _, missing, _ in counts), default=0)
+        for column, (states, missing, examples) in zip(shown, counts, strict=True):
+            kind = "discrete" if states else "continuous"
+            line = (
+                f"  {column.name:{width}}  {kind:10}  {states:>{states_width}}  {missing:>{missing_width}}  {examples}"
+            )
+            rows.append(line.rstrip())
+        if len(shown) < len(self._columns):
+            rows.append(f"  ... ({len(self._columns) - len(shown)} more columns)")
+        return "\n".join(rows)
+
+    def _shown(self, column: Column) -> tuple[str, str, str]:
+        """Return a column's number of states and of holes and its first states, without reading what was not read."""
+        if column.is_read:
+            states = column.cells.states
+            missing = f"{int(np.count_nonzero(column.cells.missing)):,} missing"
+        else:
+            states = column.variable.states if isinstance(column.variable, Discrete) else None
+            missing = "not read"
+        if states is None:
+            return "", missing, ""
+        return f"{len(states):,} states", missing, shorten(states, most=4)

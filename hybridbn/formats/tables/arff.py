@@ -336,7 +336,7 @@ def write(table: Table, file: IO[bytes], suffix: str = ".arff", *, encoding: str
     names_of = {bool: "bool", int: "integer", float: "float"}
     lines, notes, texts = ["@relation table", ""], {}, {}
     for name in table.names:
-        cells = table._column(name).cells
+        cells = table.cells(name)
         if cells.states is None:
             lines.append(f"@attribute {quoted_word(name)} {'integer' if cells.integer else 'numeric'}")
             continue

@@ -12,8 +12,9 @@ import numpy as np
 from hybridbn.errors import FormatError, NetworkError, TableError
 from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.tables import Table
+from hybridbn.tables.adapters.arrow import arrow_labels
 from hybridbn.tables.columns import Cells, Source, coded_cells, recoded
-from hybridbn.tables.frames import arrow_labels, cells_of
+from hybridbn.tables.frames import cells_of
 from hybridbn.variables import Discrete
 
 __all__ = ["PARQUET", "arrow_read", "cells_in", "index_columns", "needed_pyarrow", "noted_columns", "read", "write"]
@@ -165,7 +166,7 @@ def write(table: Table, file: IO[bytes], suffix: str) -> None:
     pyarrow = needed_pyarrow()
     notes = {}
     for name in table.names:
-        cells = table._column(name).cells
+        cells = table.cells(name)
         note: dict[str, Any] = {"kind": "continuous" if cells.states is None else "discrete"}
         if cells.states is not None and _needs_states(cells):
             if not all(isinstance(state, str | int | float) for state in cells.states):

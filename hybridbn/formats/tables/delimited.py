@@ -17,9 +17,9 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.formats.tables.scanning import Scanner, checked_bytes, coded_columns
 from hybridbn.tables import Table
-from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source
-from hybridbn.tables.frames import arrow_codes, cells_of
-from hybridbn.tables.output import plain, raw_values
+from hybridbn.tables.adapters.arrow import arrow_codes
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source, plain
+from hybridbn.tables.frames import cells_of
 from hybridbn.variables import shorten
 
 __all__ = ["MISSING", "checked_delimiter", "other_delimiter", "point_for_comma", "quoted_cell", "read", "write"]
@@ -359,11 +359,11 @@ def _texts(table: Table, name: str, separator: str, missing: str, quoted: set[st
         return list(lookup[cells.array])
     texts = [repr(value) for value in values.tolist()]
     if cells.integer and form == "float":
-        texts = [missing if value is None else repr(value) for value in raw_values(table._column(name)).tolist()]
+        texts = [missing if value is None else repr(value) for value in table.raw(name).tolist()]
     for row in np.flatnonzero(holes).tolist():
         texts[row] = missing
     return texts
 
 
 def _cells(table: Table, name: str) -> Cells:
-    return table._column(name).cells
+    return table.cells(name)

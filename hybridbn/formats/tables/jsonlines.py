@@ -11,7 +11,6 @@ from hybridbn.formats.tables.reading import Read, Wanted, relocated
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells, Source, numbers, objects
 from hybridbn.tables.frames import cells_of
-from hybridbn.tables.output import raw_values
 from hybridbn.variables import shorten
 
 __all__ = ["cell_values", "gather", "no_constant", "read", "typed_objects", "write"]
@@ -105,7 +104,7 @@ def no_constant(text: str) -> None:
 def write(table: Table, file: IO[bytes], suffix: str = ".jsonl") -> None:
     """Write JSON lines; every key is on every line, null where a cell is missing."""
     for name in table.names:
-        for state in table._column(name).cells.states or ():
+        for state in table.cells(name).states or ():
             if not isinstance(state, str | int | float):
                 raise FormatError(f"column {name!r}: states such as {shorten([state])} are no JSON values")
     keys = (json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in table.names)
@@ -121,7 +120,7 @@ def write(table: Table, file: IO[bytes], suffix: str = ".jsonl") -> None:
 
 def _texts(table: Table, name: str) -> list[str]:
     """Return a column as JSON values; each state is turned into text once only."""
-    cells = table._column(name).cells
+    cells = table.cells(name)
     if cells.states is None:
         return ["null" if value is None else repr(value) for value in cell_values(table, name)]
     texts = [json.dumps(state, ensure_ascii=False) for state in cells.states]
@@ -130,15 +129,13 @@ def _texts(table: Table, name: str) -> list[str]:
 
 def cell_values(table: Table, name: str) -> list[Any]:
     """Return a column as text, integers, floats, truth values and None."""
-    column = table._column(name)
-    if column.cells.states is None and not column.cells.integer:
-        array = column.cells.array.astype(object)
-        array[column.cells.missing] = None
+    cells = table.cells(name)
+    if cells.states is None and not cells.integer:
+        array = cells.array.astype(object)
+        array[cells.missing] = None
         return list(array)
-    if column.cells.states is None:
+    if cells.states is None:
         return [
-            None if value is None else int(value) if value == int(value) else float(value)
-            for value in raw_values(column)
+            None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)
         ]
-    values = objects([*column.cells.states, None])
-    return list(values[column.cells.array])
+    return list(objects([*cells.states, None])[cells.array])

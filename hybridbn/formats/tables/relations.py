@@ -227,7 +227,7 @@ def new_columns(table: Table) -> list[NewColumn]:
     >>> [column.kind for column in new_columns(Table({"x": [1.5, None], "k": [1, 2], "c": ["a", "b"]}))]
     ['float', 'integer', 'text']
     """
-    return [NewColumn(name, _kind(name, table._column(name).cells)) for name in table.names]
+    return [NewColumn(name, _kind(name, table.cells(name))) for name in table.names]
 
 
 def _kind(name: str, cells: Cells) -> str:

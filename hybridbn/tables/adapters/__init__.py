@@ -1,0 +1,1 @@
+"""Adapters of frame libraries: one module for each, found by being here."""

@@ -1,0 +1,235 @@
+"""Plain Python and numpy: mappings of arrays or lists, lists of records, structured arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.columns import (
+    Cells,
+    Kind,
+    frozen_array,
+    labels,
+    labels_of_floats,
+    labels_of_objects,
+    numbers,
+    objects,
+    plain,
+    refused_type,
+    states_of,
+)
+from hybridbn.tables.frames import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    checked_column_names,
+    column_adapter,
+    column_kind,
+)
+
+__all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays"]
+
+
+class ArrayColumns(ColumnAdapter):
+    """Arrays of one dimension, and any sequence that no library owns."""
+
+    kind = "numpy"
+
+    def owns(self, values: Any) -> bool:
+        return isinstance(values, np.ndarray)
+
+    def copy(self, name: str, values: Any) -> Any:
+        if isinstance(values, np.ma.MaskedArray):
+            array = np.array(values.data, dtype=object)
+            array[np.ma.getmaskarray(values)] = None
+        else:
+            array = np.array(values) if isinstance(values, np.ndarray) else objects(list(values))
+        if array.ndim != 1:
+            raise TableError(f"column {name!r} has {array.ndim} dimensions {array.shape}; a column must have one")
+        return frozen_array(array)
+
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        array = values if isinstance(values, np.ndarray) else objects(list(values))
+        code = array.dtype.kind
+        if code == "b":
+            return labels(name, array.astype(np.intp), (False, True), declared=True)
+        if code in "iuf":
+            return labels_of_floats(name, array) if kind == "discrete" else numbers(name, array, integer=code != "f")
+        if code in "OUT":
+            return labels_of_objects(name, array.astype(object), kind)
+        raise refused_type(name, array.dtype)
+
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        return values[rows]
+
+    def list_values(self, values: Any) -> Sequence[Any]:
+        listed: list[Any] = values.tolist()
+        return listed
+
+    def make(self, name: str, cells: Cells) -> NDArray[Any]:
+        """Return an array of values: objects with None where states that aren't numbers can be missing."""
+        form, values, missing = plain(cells)
+        if form in {"text", "category"}:
+            return states_of(cells, object, None)
+        if form in {"integer", "bool"} and missing.any():
+            mixed = values.astype(object)
+            mixed[missing] = None
+            return mixed
+        return values.copy()
+
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        return values if any(value is None for value in values) else np.array(values.tolist())
+
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        # arrays of objects hold anything, and arrays of text would cut longer text off
+        if old.dtype == made.dtype or old.dtype.kind not in "iuf" or made.dtype.kind not in "iuf":
+            return made
+        if old.dtype.kind in "iu" and not plain(cells).fits_integers:
+            return made
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = made.astype(old.dtype)
+        lost = np.isfinite(made) & (~np.isfinite(cast) if old.dtype.kind == "f" else cast != made)
+        return made if lost.any() else cast
+
+    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+        return made
+
+
+class Mappings(FrameAdapter):
+    """Mappings of names to columns, of any library each."""
+
+    kind = "dict"
+
+    def owns(self, data: Any) -> bool:
+        return isinstance(data, Mapping)
+
+    def open(self, data: Any) -> Frame:
+        names = checked_column_names(data)
+        columns, rows = {}, -1
+        for name, values in zip(names, data.values(), strict=True):
+            if isinstance(values, str | bytes | Mapping) or not (
+                hasattr(values, "__len__") or isinstance(values, Iterable)
+            ):
+                raise TableError(f"column {name!r} must be an array or list of values, not {values!r:.60}")
+            column = column_adapter(column_kind(values)).copy(name, values)
+            if rows not in (-1, len(column)):
+                raise TableError(
+                    f"column {name!r} has {len(column)} values, but {names[0]!r} has {rows}; all columns must be equally long"
+                )
+            rows = len(column)
+            columns[name] = column
+        return Frame(self.kind, columns, rows, data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        return {column.name: column_adapter("numpy").write(column) for column in columns}
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        return {**frame.data, **self.build(list(columns.values()), frame), **added}
+
+
+class Records(Mappings):
+    """Lists, or any iterables, of mappings from names to values; what a record doesn't name is missing there."""
+
+    kind = "records"
+    is_fallback = True
+
+    def owns(self, data: Any) -> bool:
+        frame_like = any(hasattr(data, name) for name in ("collect", "compute", "__arrow_c_stream__", "dtype"))
+        return isinstance(data, Iterable) and not frame_like and not isinstance(data, str | bytes | Mapping)
+
+    def open(self, data: Any) -> Frame:
+        records = list(data)
+        names: dict[Any, None] = {}
+        for row, record in enumerate(records):
+            if not isinstance(record, Mapping):
+                raise TableError(f"row {row} is a {type(record).__name__}, not a record such as {{'x': 1.5, 'c': 'a'}}")
+            names.update(dict.fromkeys(record))
+        columns = super().open({name: [record.get(name) for record in records] for name in names}).columns
+        return Frame(self.kind, columns, len(records), data=records)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        values = [array.tolist() for array in super().build(columns, like).values()]
+        names = [column.name for column in columns]
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        new = [{} for _ in frame.data] if not columns else self.build(list(columns.values()), frame)
+        flags = {name: values.tolist() for name, values in added.items()}
+        return [
+            {**record, **new[row], **{name: values[row] for name, values in flags.items()}}
+            for row, record in enumerate(frame.data)
+        ]
+
+
+class StructuredArrays(FrameAdapter):
+    """Arrays whose type names their fields."""
+
+    kind = "structured"
+
+    def owns(self, data: Any) -> bool:
+        return isinstance(data, np.ndarray)
+
+    def open(self, data: Any) -> Frame:
+        if data.dtype.names is None or data.ndim != 1:
+            raise TableError(
+                f"an array of shape {data.shape} and type {data.dtype} has no column names; "
+                "give a structured array, or a mapping such as {'x': array[:, 0], 'y': array[:, 1]}"
+            )
+        names = checked_column_names(data.dtype.names)
+        columns = {name: column_adapter("numpy").copy(name, data[name]) for name in names}
+        return Frame(self.kind, columns, len(data), labels=data.dtype, data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        arrays = {column.name: column_adapter("numpy").write(column) for column in columns}
+        kept = {name: like.labels[name] for name in like.labels.names} if like.labels is not None else {}
+        fields = [
+            (name, kept[name] if name in kept and kept[name].kind in (array.dtype.kind, "U") else array.dtype)
+            for name, array in arrays.items()
+        ]
+        return _structured(like.rows, fields, arrays)
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        fields = [(name, frame.labels[name]) for name in frame.labels.names]
+        arrays = {name: frame.data[name] for name in frame.labels.names}
+        arrays |= {name: column_adapter("numpy").write(column) for name, column in columns.items()}
+        return _structured(frame.rows, [*fields, *((name, np.dtype(bool)) for name in added)], {**arrays, **added})
+
+
+class Matrices(FrameAdapter):
+    """Arrays of two dimensions, opened only by those who know that their columns are called x0, x1, ..."""
+
+    kind = "matrix"
+
+    def owns(self, data: Any) -> bool:
+        return False
+
+    def open(self, data: Any) -> Frame:
+        columns = {f"x{number}": column_adapter("numpy").copy("", column) for number, column in enumerate(data.T)}
+        return Frame(self.kind, columns, len(data), data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        return np.column_stack([column_adapter("numpy").write(column) for column in columns])
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        # integers and truth values have no holes, so only indicators can ask for another type
+        kept = frame.data.dtype.kind in "fO" or not added
+        dtype = frame.data.dtype if kept else np.result_type(frame.data.dtype, np.bool_)
+        array = np.empty((frame.rows, frame.data.shape[1] + len(added)), dtype=dtype)
+        array[:, : frame.data.shape[1]] = frame.data
+        for name, column in columns.items():
+            array[:, int(name[1:])] = column_adapter("numpy").write(column)
+        for number, values in enumerate(added.values(), frame.data.shape[1]):
+            array[:, number] = values
+        return array
+
+
+def _structured(rows: int, fields: list[tuple[str, Any]], arrays: Mapping[str, Any]) -> NDArray[Any]:
+    made = np.empty(rows, dtype=fields)
+    for name, array in arrays.items():
+        made[name] = array
+    return made

@@ -1,0 +1,193 @@
+"""pyarrow: Tables, arrays and chunked arrays; by way of them all frames that have an Arrow stream."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.columns import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
+from hybridbn.tables.frames import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    checked_column_names,
+    column_adapter,
+    loaded,
+)
+
+__all__ = ["ArrowColumns", "ArrowFrames", "arrow_codes", "arrow_labels"]
+
+
+class ArrowColumns(ColumnAdapter):
+    """Arrays and chunked arrays, which never change."""
+
+    kind = "arrow"
+
+    def owns(self, values: Any) -> bool:
+        return loaded("pyarrow") is not None and type(values).__module__ == "pyarrow.lib"
+
+    def copy(self, name: str, values: Any) -> Any:
+        return values
+
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        column = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
+        types, dtype = pyarrow.types, column.type
+        if types.is_run_end_encoded(dtype):
+            column, dtype = compute.run_end_decode(column), dtype.value_type
+        if types.is_boolean(dtype):
+            codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
+            return labels(name, codes, (False, True), declared=True)
+        text = types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
+        if text or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
+            declared = types.is_dictionary(dtype)
+            if types.is_string_view(dtype):
+                column = column.cast(pyarrow.large_string())
+            return arrow_labels(name, column if declared else column.dictionary_encode(), declared=declared)
+        if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
+            if not types.is_float64(dtype):
+                column = column.cast(pyarrow.float64(), safe=False)
+            return numbers(name, _floats(column), integer=types.is_integer(dtype))
+        if types.is_null(dtype):
+            return labels_of_objects(name, objects([None] * len(column)), kind)
+        raise refused_type(name, dtype)
+
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        import pyarrow
+
+        return values.take(pyarrow.array(rows))
+
+    def list_values(self, values: Any) -> Sequence[Any]:
+        listed: list[Any] = values.to_pylist()
+        return listed
+
+    def make(self, name: str, cells: Cells) -> Any:
+        import pyarrow
+
+        form, values, missing = plain(cells)
+        if form == "object":
+            try:
+                array = pyarrow.array(values.tolist())
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+                raise TableError(
+                    f"the states of {name!r} are of several types, which an arrow table can't hold; give the evidence as pandas"
+                ) from None
+        elif form in {"text", "category"}:
+            array = pyarrow.DictionaryArray.from_arrays(
+                pyarrow.array(values.astype(np.int32), mask=missing),
+                pyarrow.array(list(cells.states or ())),
+                ordered=cells.ordered,
+            )
+            if form == "text":
+                array = array.cast(pyarrow.string())
+        else:
+            array = pyarrow.array(values, mask=missing)
+        return pyarrow.chunked_array([array])
+
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        import pyarrow
+
+        return pyarrow.chunked_array([pyarrow.array(values.tolist())])
+
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        import pyarrow
+
+        if old.type != made.type:
+            with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+                return made.cast(old.type)
+        return made
+
+    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        if made.type != old.type or not (pyarrow.types.is_integer(made.type) or pyarrow.types.is_decimal(made.type)):
+            return made
+        return compute.if_else(pyarrow.array(kept), old, made)
+
+
+def arrow_labels(name: str, column: Any, *, declared: bool) -> Cells:
+    """Return a dictionary-encoded pyarrow column as discrete cells; `declared` where its type names the states."""
+    codes, states = arrow_codes(column)
+    return labels(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
+
+
+def arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]]:
+    """Return a dictionary-encoded pyarrow column as codes (-1: missing) and the values they stand for."""
+    import pyarrow.compute as compute
+
+    merged = _merged(column)
+    codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
+    return codes.to_numpy(), merged.dictionary.to_pylist()
+
+
+def _merged(column: Any) -> Any:
+    """Return a dictionary-encoded column as one array with one dictionary."""
+    import pyarrow
+
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if column.num_chunks == 0:
+        return pyarrow.array([], type=column.type)
+    return pyarrow.concat_arrays(column.unify_dictionaries().chunks)
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
+    import pyarrow.compute as compute
+
+    if not column.null_count:
+        whole: NDArray[np.float64] = column.to_numpy()
+        return whole
+    # Chunk by chunk into one array: fresh memory is the dearest part of all this.
+    array, start = np.empty(len(column), dtype=np.float64), 0
+    for chunk in column.chunks:
+        array[start : start + len(chunk)] = compute.fill_null(chunk, np.nan).to_numpy()
+        start += len(chunk)
+    return array
+
+
+class ArrowFrames(FrameAdapter):
+    """Tables; the schema's metadata are kept."""
+
+    kind = "arrow"
+
+    def owns(self, data: Any) -> bool:
+        pyarrow = loaded("pyarrow")
+        return pyarrow is not None and isinstance(data, pyarrow.Table)
+
+    def open(self, data: Any) -> Frame:
+        try:
+            import pyarrow
+        except ModuleNotFoundError:
+            raise TableError(
+                f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas first"
+            ) from None
+        data = pyarrow.table(data)
+        names = checked_column_names(data.column_names)
+        columns = dict(zip(names, data.columns, strict=True))
+        return Frame(self.kind, columns, data.num_rows, labels=data.schema, data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        import pyarrow
+
+        made = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
+        return made if like.labels is None else made.replace_schema_metadata(like.labels.metadata)
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        import pyarrow
+
+        made = frame.data
+        for name, column in columns.items():
+            made = made.set_column(made.column_names.index(name), name, column_adapter("arrow").write(column))
+        for name, values in added.items():
+            made = made.append_column(name, pyarrow.array(values))
+        return made

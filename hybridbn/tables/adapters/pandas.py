@@ -1,0 +1,189 @@
+"""pandas: DataFrames, Series, and arrays of its own types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.columns import Cells, Kind, labels, numbers, plain, refused_type
+from hybridbn.tables.frames import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    checked_column_names,
+    column_adapter,
+    loaded,
+)
+
+__all__ = ["PandasColumns", "PandasFrames"]
+
+
+class PandasColumns(ColumnAdapter):
+    """Series, indexes and extension arrays."""
+
+    kind = "pandas"
+
+    def owns(self, values: Any) -> bool:
+        pandas = loaded("pandas")
+        if pandas is None:
+            return False
+        return isinstance(values, pandas.Series | pandas.Index) or type(values).__module__.partition(".")[0] == "pandas"
+
+    def copy(self, name: str, values: Any) -> Any:
+        import pandas
+
+        return pandas.Series(values, copy=True)
+
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        import pandas
+
+        dtype = values.dtype
+        if isinstance(dtype, pandas.SparseDtype):
+            dense = values.array.to_dense() if hasattr(values.array, "to_dense") else values
+            return column_adapter("numpy").read(name, np.asarray(dense), kind)
+        if isinstance(dtype, pandas.CategoricalDtype):
+            array = values.array if hasattr(values, "array") else values
+            return labels(name, array.codes, list(dtype.categories), declared=True, ordered=bool(dtype.ordered))
+        if isinstance(dtype, pandas.ArrowDtype):
+            return column_adapter("arrow").read(name, values.array.__arrow_array__(), kind)
+        if isinstance(dtype, pandas.StringDtype):
+            codes, states = values.factorize()
+            return labels(name, codes, states.tolist())
+        if isinstance(dtype, np.dtype):
+            return column_adapter("numpy").read(name, values.to_numpy(), kind)
+        code = getattr(dtype, "kind", "O")
+        if code == "b":
+            return labels(name, values.to_numpy(dtype=np.int8, na_value=-1), (False, True), declared=True)
+        if code not in "iuf":
+            raise refused_type(name, dtype)
+        if kind == "discrete" and code != "f":
+            codes, states = values.factorize()
+            return labels(name, codes, states.tolist())
+        return numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
+
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        return values.take(rows)
+
+    def list_values(self, values: Any) -> Sequence[Any]:
+        listed: list[Any] = values.tolist()
+        return listed
+
+    def make(self, name: str, cells: Cells) -> Any:
+        import pandas
+
+        return pandas.Series(_new_array(cells))
+
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        import pandas
+
+        return pandas.Series(pandas.array(values, dtype="Int64"))
+
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        import pandas
+
+        dtype = old.dtype
+        if isinstance(dtype, pandas.CategoricalDtype):
+            return pandas.Series(_categorical(cells, dtype))
+        if dtype == made.dtype:
+            return made
+        integers = getattr(dtype, "kind", "O") in "iu"
+        holes = isinstance(dtype, np.dtype) and dtype.kind in "iub" and cells.missing.any()
+        if holes or (integers and not plain(cells).fits_integers):
+            return made
+        try:
+            return made.astype(dtype)
+        except (TypeError, ValueError):
+            return made
+
+    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+        import pandas
+
+        if (
+            made.dtype != old.dtype
+            or getattr(made.dtype, "kind", "O") not in "iufO"
+            or isinstance(made.dtype, pandas.CategoricalDtype | pandas.SparseDtype)
+        ):
+            return made
+        array = old.array.copy()
+        array[~kept] = made.array[~kept]
+        return pandas.Series(array)
+
+
+def _new_array(cells: Cells) -> Any:
+    import pandas
+
+    form, values, missing = plain(cells)
+    if form == "category":
+        return pandas.Categorical.from_codes(
+            cells.array, categories=pandas.Index(list(cells.states or ())), ordered=cells.ordered
+        )
+    if form == "text":
+        # A list, not an object array: pandas then gives its own type for text.
+        states = pandas.Series(list(cells.states or ())).array
+        return states.take(values, allow_fill=True)
+    if missing.any() and form in {"integer", "bool"}:
+        kinds = {"integer": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
+        return kinds[form](values, missing)
+    return values.copy()
+
+
+def _categorical(cells: Cells, dtype: Any) -> Any:
+    """Return cells in the levels of a categorical type, and more of them where states occur that it doesn't have."""
+    import pandas
+
+    cells = cells if cells.states is not None else column_adapter("numpy").read("", cells.array, "discrete")
+    states = cells.states or ()
+    occurring = [states[code] for code in np.unique(cells.array[cells.array >= 0])]
+    new = [state for state in occurring if state not in dtype.categories]
+    levels = pandas.Index([*dtype.categories, *new]) if new else dtype.categories
+    codes = np.append(levels.get_indexer(list(states)), -1)
+    return pandas.Categorical.from_codes(codes[cells.array], categories=levels, ordered=bool(dtype.ordered))
+
+
+class PandasFrames(FrameAdapter):
+    """DataFrames; the index and the name of the columns' index are kept."""
+
+    kind = "pandas"
+
+    def owns(self, data: Any) -> bool:
+        pandas = loaded("pandas")
+        return pandas is not None and isinstance(data, pandas.DataFrame)
+
+    def open(self, data: Any) -> Frame:
+        import pandas
+
+        if data.columns.nlevels > 1:
+            raise TableError(
+                f"the frame has a MultiIndex of {data.columns.nlevels} levels as column names; join them to text first, "
+                "for example frame.columns = frame.columns.map('_'.join)"
+            )
+        names = checked_column_names(data.columns)
+        # With copy on write a shallow copy is a snapshot: a later change to the caller's frame does not reach it.
+        lazily = int(pandas.__version__.split(".")[0]) >= 3
+        kept = data.copy(deep=not lazily)
+        columns = {name: kept.iloc[:, place] for place, name in enumerate(names)}
+        return Frame(self.kind, columns, len(kept), kept.index, kept.columns, data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        import pandas
+
+        index = pandas.RangeIndex(like.rows) if like.index is None else like.index
+        write = column_adapter("pandas").write
+        frame = pandas.DataFrame({column.name: write(column).set_axis(index) for column in columns}, index=index)
+        if like.labels is not None:
+            frame.columns.name = like.labels.name
+        return frame
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        made = frame.data.copy()
+        numbers = {name: number for number, name in enumerate(frame.names)}  # labels of the frame need not be text
+        for name, column in columns.items():
+            made.isetitem(numbers[name], column_adapter("pandas").write(column).array)
+        for name, values in added.items():
+            made[name] = values
+        return made

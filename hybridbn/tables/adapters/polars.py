@@ -1,0 +1,140 @@
+"""polars: DataFrames and Series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.tables.columns import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
+from hybridbn.tables.frames import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    checked_column_names,
+    column_adapter,
+    loaded,
+)
+
+__all__ = ["PolarsColumns", "PolarsFrames"]
+
+
+class PolarsColumns(ColumnAdapter):
+    """Series."""
+
+    kind = "polars"
+
+    def owns(self, values: Any) -> bool:
+        polars = loaded("polars")
+        return polars is not None and isinstance(values, polars.Series)
+
+    def copy(self, name: str, values: Any) -> Any:
+        return values.clone()
+
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        import polars
+
+        dtype = values.dtype
+        if dtype == polars.Boolean:
+            return labels(name, values.cast(polars.Int8).fill_null(-1).to_numpy(), (False, True), declared=True)
+        if isinstance(dtype, polars.Enum):
+            codes = values.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
+            return labels(name, codes, dtype.categories.to_list(), declared=True)
+        if dtype in (polars.String, polars.Categorical):
+            text = values.cast(polars.String)
+            # Only the states that occur: polars shares the levels of a Categorical between unrelated columns.
+            states = text.drop_nulls().unique().sort()
+            codes = text.cast(polars.Enum(states)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
+            return labels(name, codes, states.to_list())
+        if dtype.is_integer() and kind == "discrete":
+            states = values.drop_nulls().unique().sort()
+            codes = states.search_sorted(values).cast(polars.Int64)
+            return labels(name, np.where(values.is_null().to_numpy(), -1, codes.to_numpy()), states.to_list())
+        if dtype.is_numeric():
+            return numbers(name, values.cast(polars.Float64).to_numpy(), integer=dtype.is_integer())
+        if dtype in (polars.Null, polars.Object):
+            return labels_of_objects(name, objects(values.to_list()), kind)
+        raise refused_type(name, dtype)
+
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        return values.gather(rows)
+
+    def list_values(self, values: Any) -> Sequence[Any]:
+        listed: list[Any] = values.to_list()
+        return listed
+
+    def write(self, column: Column) -> Any:
+        return super().write(column).alias(column.name)
+
+    def make(self, name: str, cells: Cells) -> Any:
+        import polars
+
+        form, values, missing = plain(cells)
+        if form == "object":
+            try:
+                return polars.Series(name, values.tolist())
+            except TypeError:
+                return polars.Series(name, values.tolist(), dtype=polars.Object)  # states of several types
+        if form in {"text", "category"}:
+            textual = all(isinstance(state, str) for state in cells.states or ())
+            states = polars.Series(list(cells.states or ()), dtype=polars.String if textual else None)
+            codes = polars.Series(np.where(missing, 0, values)).set(polars.Series(missing), None)
+            series = states.gather(codes).alias(name)
+            return series.cast(polars.Enum(states)) if form == "category" and textual else series
+        series = polars.Series(name, values)
+        return series.set(polars.Series(missing), None) if missing.any() else series
+
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        import polars
+
+        return polars.Series(name, list(values))
+
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        import polars
+
+        dtype = old.dtype
+        if isinstance(dtype, polars.Enum) and cells.states is not None:
+            known = dtype.categories.to_list()
+            occurring = dict.fromkeys(cells.states[code] for code in cells.array[cells.array >= 0].tolist())
+            dtype = polars.Enum([*known, *(state for state in occurring if state not in known)])
+        if dtype == made.dtype or (dtype.is_integer() and not plain(cells).fits_integers):
+            return made
+        try:
+            return made.cast(dtype)
+        except (polars.exceptions.PolarsError, TypeError, ValueError):
+            return made
+
+    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+        import polars
+
+        if made.dtype != old.dtype or not made.dtype.is_numeric():
+            return made
+        return old.zip_with(polars.Series(kept), made)
+
+
+class PolarsFrames(FrameAdapter):
+    """DataFrames."""
+
+    kind = "polars"
+
+    def owns(self, data: Any) -> bool:
+        polars = loaded("polars")
+        return polars is not None and isinstance(data, polars.DataFrame)
+
+    def open(self, data: Any) -> Frame:
+        names = checked_column_names(data.columns)
+        return Frame(self.kind, dict(zip(names, data.clone().get_columns(), strict=True)), data.height, data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        import polars
+
+        return polars.DataFrame([column_adapter("polars").write(column) for column in columns])
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        import polars
+
+        made = [column_adapter("polars").write(column) for column in columns.values()]
+        return frame.data.with_columns(*made, *(polars.Series(name, values) for name, values in added.items()))

@@ -1,0 +1,34 @@
+"""`Table` itself, as a frame whose columns were read before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.tables.frames import Column, Frame, FrameAdapter, read_column
+from hybridbn.tables.table import Table
+
+__all__ = ["Tables"]
+
+
+class Tables(FrameAdapter):
+    """Tables."""
+
+    kind = "table"
+
+    def owns(self, data: Any) -> bool:
+        return isinstance(data, Table)
+
+    def open(self, data: Any) -> Frame:
+        return Frame(self.kind, data._columns, len(data), data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        return Table._of(columns, Frame("dict", {}, like.rows), None)
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        table: Table = frame.data
+        new = {name: read_column(name, values) for name, values in added.items()}
+        return Table._of({**table._columns, **columns, **new}.values(), table._frame, table._weights)
