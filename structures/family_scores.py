@@ -251,7 +251,7 @@ class FamilyScores:
                 statistics = fitter.statistics(self.data.table, variable, above)
                 regressions = fitter.potential(statistics)
                 likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())
-                return likelihood * self.total / weight - self._penalty(free_parameters(regressions))
+                return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
             potential = fitter.fit(self.data.table, variable, above)
         except HybridBNError:
             return -math.inf
@@ -267,8 +267,9 @@ class FamilyScores:
         if not len(rows):
             return -math.inf
         likelihood = float(self.weights[rows] @ _logs(potential, {n: c[rows] for n, c in columns.items()}))
+        likelihood -= potential.optimism()
         scaled = likelihood * self.total / float(self.weights[rows].sum())
-        return scaled - self._penalty(free_parameters(potential))
+        return scaled - self._penalty(potential.free_parameters())
 
 
 def _log_likelihood(potential: LinearGaussian, statistics: GaussianStatistics) -> float:

@@ -16,16 +16,11 @@ from hybridbn.estimation.em import expectation_maximization, is_exact
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.mte import MTE
-from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.potentials.softmax import Softmax
 from hybridbn.structures.building import Learner, learner_of
 from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Values
 
-__all__ = ["Structured", "free_parameters", "structural_em"]
+__all__ = ["Structured", "structural_em"]
 
 
 @dataclass(frozen=True)
@@ -95,8 +90,8 @@ def structural_em(
     -----
     That is Friedman's algorithm with simulated expectations, which lets any builder do the search. Parameters of tables of
     probabilities and linear Gaussians are learned by `expectation_maximization` in each round; those of other
-    families are the builder's, from the completions. For these k is rough: two numbers for each piece of an MTE, and
-    none for the points of a kernel density, so networks of kernels are compared by likelihood alone.
+    families are the builder's, from the completions. Each family tells its own k (`Potential.free_parameters`), which for
+    MTEs is rough: two numbers for each piece. Kernel densities are scored by how well each point is predicted by the others.
 
     References
     ----------
@@ -172,25 +167,6 @@ def _with_parameters(network: Network, table: Table, options: Options, rng: np.r
 
 
 def _score(network: Network, table: Table, options: Options) -> float:
-    penalty = 0.5 * math.log(max(float(table.weights.sum()), 1.0)) * sum(map(free_parameters, network.potentials))
-    return log_likelihood(network, table, options) - penalty
-
-
-def free_parameters(potential: Potential) -> int:
-    """Return how many numbers were learned for a potential; roughly for MTEs, and none for kernels.
-
-    Examples
-    --------
-    >>> import hybridbn as hb
-    >>> free_parameters(hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1))
-    2
-    """
-    sizes = math.prod(len(parent) for parent in potential.parents if isinstance(parent, Discrete))
-    numbers = sum(isinstance(parent, Continuous) for parent in potential.parents)
-    if isinstance(potential, Multinomial | Softmax) and isinstance(potential.child, Discrete):
-        return sizes * (len(potential.child) - 1) * (1 + numbers)
-    if isinstance(potential, LinearGaussian):
-        return sizes * (2 + numbers)
-    if isinstance(potential, MTE):
-        return 2 * len(potential.pieces)
-    return 0
+    half_log = 0.5 * math.log(max(float(table.weights.sum()), 1.0))
+    price = sum(half_log * potential.free_parameters() + potential.optimism() for potential in network.potentials)
+    return log_likelihood(network, table, options) - price

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"errors", "jobs"},
+    {"errors", "jobs", "registry"},
     {"variables", "options"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_html"},

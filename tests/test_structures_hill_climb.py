@@ -184,3 +184,10 @@ def test_recovery_of_a_sampled_network():
 def test_bad_requests(change, message):
     with pytest.raises(hb.HybridBNError, match=message):
         hill_climb(mixed(50), "gaussian", **change)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "kernel", "mte", "multinomial"])
+def test_independent_columns_stay_unconnected(family: str) -> None:
+    rng = np.random.default_rng(0)
+    data = {"a": rng.normal(size=150), "b": rng.random(150), "c": rng.exponential(size=150), "d": rng.normal(size=150)}
+    assert len(hill_climb(data, family).edges) <= 1

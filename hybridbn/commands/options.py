@@ -53,6 +53,15 @@ appears complete or not at all. Exit codes are those of impute.
 """
 
 
+class _FitterNames:
+    """The names of all fitters, which are imported only if the help is printed."""
+
+    def __str__(self) -> str:
+        from hybridbn.fitting.choice import fitter_names
+
+        return ", ".join(fitter_names())
+
+
 def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
     """Return the parser of the command line; `commands` does what the options say and gives the exit code."""
     formatter = argparse.RawDescriptionHelpFormatter
@@ -160,9 +169,10 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         metavar="A",
         help="the target column of a structure that has one; by default the one that tells most about the others",
     )
-    model.add_argument(
-        "--potentials", default="auto", metavar="NAME", help="auto (default), mte, kernel, gaussian or multinomial"
+    potentials = model.add_argument(
+        "--potentials", default="auto", metavar="NAME", help="auto is the default; one of %(known)s"
     )
+    vars(potentials)["known"] = _FitterNames()
     model.add_argument(
         "--no-donors",
         dest="donors",

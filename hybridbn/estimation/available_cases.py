@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
+from hybridbn.fitting.choice import Potentials, Role, fitter_name, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.network_check import cycles
 from hybridbn.potentials.base import Potential
@@ -18,7 +18,6 @@ from hybridbn.variables import Discrete, Variable, shorten
 
 __all__ = ["fit_available", "fit_marginals", "read_as_declared", "structure_of"]
 
-_LEARNED = frozenset({"gaussian", "kernel", "mte", "multinomial", "softmax"})
 
 
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
@@ -122,12 +121,13 @@ def _with_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]
         potential = attributes.get("potential")
         if not isinstance(potential, Potential) or kept[name].fitter != "auto":
             continue
-        if potential.family not in _LEARNED:
+        fitter = fitter_name(potential.family)
+        if fitter is None:
             raise NetworkError(
                 f"{name!r} has a {type(potential).__name__}, which can't be learned from data; say what to put in its "
                 f"place: potentials={{{name!r}: 'mte'}}, for example"
             )
-        kept[name] = Role(kept[name].variable, potential.family)
+        kept[name] = Role(kept[name].variable, fitter)
     return kept
 
 

@@ -15,7 +15,7 @@ from hybridbn.estimation.available_cases import fit_available, fit_marginals, re
 from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.estimation.expected_statistics import expectations
 from hybridbn.fitting.base import Fitter, Statistics
-from hybridbn.fitting.choice import Potentials, fitter_of
+from hybridbn.fitting.choice import Potentials, fitter_name, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
@@ -24,7 +24,6 @@ from hybridbn.inference.repeats import repeats
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.tables import Table
 from hybridbn.variables import Values, Variable, shorten
 
@@ -292,7 +291,7 @@ def _start(structure: Network, table: Table, potentials: Potentials, rng: np.ran
             raise
         alone = fit_marginals(table.select(holes.rows), structure, potentials)
         first = fit_available(structure, holes.filled(holes.marginal(alone, holes.uniforms(rng))), potentials)
-    return Network([_smoothed(first.potential(name)) for name in first])
+    return Network([first.potential(name).smooth(_SMOOTHING) for name in first])
 
 
 def _checked_start(structure: Network, start: Network, table: Table) -> Network:
@@ -306,14 +305,6 @@ def _checked_start(structure: Network, start: Network, table: Table) -> Network:
     return start
 
 
-def _smoothed(potential: Potential) -> Potential:
-    if not isinstance(potential, Multinomial) or (potential.table > 0).all():
-        return potential
-    states = potential.table.shape[-1]
-    mixed = (1 - _SMOOTHING) * potential.table + _SMOOTHING / states
-    return Multinomial(potential.child, potential.parents, table=mixed, normalize=True)
-
-
 def _families(start: Network, structure: Network, potentials: Potentials) -> dict[str, _Family]:
     """Return each node's family; nodes of a network keep their kind of potential where nothing else was asked for."""
     families = {}
@@ -322,7 +313,8 @@ def _families(start: Network, structure: Network, potentials: Potentials) -> dic
         spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
         if isinstance(spec, str) and spec == "auto":
             own = structure.nodes[name].get("potential") if name in structure else None
-            spec = (own if isinstance(own, Potential) else potential).family
+            family = (own if isinstance(own, Potential) else potential).family
+            spec = fitter_name(family) or family
         families[name] = _Family(
             potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
         )

@@ -5,10 +5,10 @@ A fitter is imported when it is first asked for, so that asking for one does not
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from hybridbn.fitting.base import Fitter, Observed, Statistics, observed
+from hybridbn.registry import find_attribute
 
 _HOMES = {
     "Dirichlet": "multinomial",
@@ -35,8 +35,4 @@ __all__ = ["Fitter", "Observed", "Statistics", "observed", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
-    # `fit` knows expectation maximization, too, which is in a higher layer
-    return getattr(import_module(home if "." in home else f"{__name__}.{home}"), name)
+    return find_attribute(__name__, _HOMES, Fitter.fitters, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from numpy.typing import NDArray
 
@@ -63,10 +63,20 @@ class Statistics(ABC):
 class Fitter(ABC):
     """Learns one family of potentials; a subclass is a small frozen dataclass whose fields are its options.
 
+    A subclass with a `name` can be asked for by that name wherever potentials are chosen, as soon as it is defined; then
+    its options need defaults.
+
     Attributes
     ----------
     name : str
-        What the family is called where a name is enough: "multinomial", "gaussian", "softmax", "mte" or "kernel".
+        What the fitter is called where a name is enough, such as "gaussian" or "mte".
+    family : str
+        The family of potentials that it learns, by default of the same name as the fitter.
+    fallbacks : tuple of str
+        The names of the fitters that take its place, the first one that fits, where it doesn't fit itself.
+    sufficient : {"rows", "counts", "moments"}
+        What its statistics are: joint counts of discrete variables, means and products of numbers, or anything else. A
+        subclass that reads its own statistics has "rows" unless it says otherwise.
 
     Examples
     --------
@@ -81,7 +91,35 @@ class Fitter(ABC):
     array([0.6, 0.4])
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+    fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "mte")
+    sufficient: ClassVar[Literal["rows", "counts", "moments"]] = "rows"
+    fitters: ClassVar[dict[str, type[Fitter]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "statistics" in vars(cls) and "sufficient" not in vars(cls):
+            cls.sufficient = "rows"
+        name = vars(cls).get("name")
+        if not name:
+            return
+        if "family" not in vars(cls):
+            cls.family = name
+        other = Fitter.fitters.get(name, cls)
+        if name == "auto" or (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            owner = "a choice among fitters" if name == "auto" else f"{other.__qualname__}"
+            raise TypeError(f"{cls.__qualname__} can't have the name {name!r}, which is {owner}; give it another")
+        Fitter.fitters[name] = cls
+
+    @classmethod
+    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
+        """Tell whether the family is made for such a child given such parents; by default for any.
+
+        Where it is not, one of the `fallbacks` is learned instead: a family of numbers asked for all columns leaves a
+        discrete class to a table of probabilities.
+        """
+        return True
 
     @abstractmethod
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
@@ -157,6 +195,18 @@ def refuse_empty(statistics: Statistics) -> None:
             f"no row has values of all of {_family(statistics.child, statistics.parents)} and a positive weight, so "
             "nothing can be learned; leave out a column or an arc, or fill the missing cells first"
         )
+
+
+def has_numbers(child: Variable, parents: tuple[Variable, ...]) -> bool:
+    """Tell whether a child or one of its parents is continuous.
+
+    Examples
+    --------
+    >>> c, x = Discrete("c", states=("a", "b")), Continuous("x")
+    >>> has_numbers(c, (x,)), has_numbers(c, ())
+    (True, False)
+    """
+    return any(isinstance(variable, Continuous) for variable in (child, *parents))
 
 
 def discrete_and_continuous(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], tuple[Continuous, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.registry import find_registered, import_modules
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 if TYPE_CHECKING:
@@ -24,14 +24,8 @@ Spec: TypeAlias = "str | Fitter"
 Potentials: TypeAlias = "Spec | Mapping[str, Spec]"
 """What builders take as `potentials`: one choice for all columns, or one for each (a column left out: "auto")."""
 
-_HOMES = {
-    "gaussian": "hybridbn.fitting.gaussian:GaussianFitter",
-    "kernel": "hybridbn.fitting.kernel:KernelFitter",
-    "mte": "hybridbn.fitting.mte:MTEFitter",
-    "multinomial": "hybridbn.fitting.multinomial:MultinomialFitter",
-    "softmax": "hybridbn.fitting.softmax:SoftmaxFitter",
-}
-_NAMES = ("auto", *_HOMES)
+_AUTO = ("multinomial", "mte")
+"""What "auto" stands for: the first of them that fits."""
 _IDENTIFIER_ROWS = 20
 """A column of fewer rows may well be all different by chance."""
 
@@ -49,10 +43,10 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     Parameters
     ----------
     spec : "auto", "mte", "kernel", "gaussian", "softmax", "multinomial" or Fitter
-        "auto" is "mte". All of them mean a table of probabilities (`MultinomialFitter`) where child and
-        parents are all discrete. "gaussian" means a logistic regression (`SoftmaxFitter`) for a discrete child of
-        continuous parents. A fitter stands for its name with its options: it is returned unless its name stands for another
-        one here.
+        Or the name of any other fitter that is defined. "auto" is "mte". All of them mean a table of probabilities
+        (`MultinomialFitter`) where child and parents are all discrete. "gaussian" means a logistic regression
+        (`SoftmaxFitter`) for a discrete child of continuous parents. A fitter stands for its name with its options: it is
+        returned unless it doesn't fit here, and then one of its `fallbacks` is.
     child : Variable
     parents : tuple of Variable
 
@@ -65,28 +59,63 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     ['softmax', 'multinomial']
     """
     name = checked_spec(spec, child.name)
-    wanted = _kind(name, child, parents)
-    if isinstance(spec, Fitter) and (wanted == name or name not in _HOMES):
-        return spec
-    module, _, attribute = _HOMES[wanted].partition(":")
-    made: Fitter = getattr(import_module(module), attribute)()
-    return made
+    asked = type(spec) if isinstance(spec, Fitter) else None if spec == "auto" else _named(spec)
+    # tables of probabilities are right for any discrete variables, and don't need what else there is to be imported
+    candidates = _AUTO if asked is None else asked.fallbacks
+    if asked is not None and asked.fits(child, parents):
+        return spec if isinstance(spec, Fitter) else asked()
+    for candidate in candidates:
+        fitter = _named(candidate)
+        if fitter.fits(child, parents):
+            return fitter()
+    raise NetworkError(_unfit(name, child, parents))
 
 
-def _kind(name: str, child: Variable, parents: tuple[Variable, ...]) -> str:
-    """Return the name of the fitter that a name stands for in a family."""
-    continuous = [parent.name for parent in parents if isinstance(parent, Continuous)]
-    if isinstance(child, Discrete) and not continuous:
-        return "multinomial"
-    if name == "multinomial":
-        number = child.name if isinstance(child, Continuous) else continuous[0]
-        raise NetworkError(
-            f"{child.name!r}: a table of probabilities was asked for, but {number!r} is continuous; roles() discretizes the "
-            f"columns for which 'multinomial' is asked: ask it for {number!r} too, or choose another family for {child.name!r}"
-        )
-    if name in ("gaussian", "softmax"):
-        return "gaussian" if isinstance(child, Continuous) else "softmax"
-    return "mte" if name == "auto" else name
+def fitter_name(family: str) -> str | None:
+    """Return the name of the fitter that learns a family of potentials, None where there is none.
+
+    Examples
+    --------
+    >>> fitter_name("kernel"), fitter_name("cases")
+    ('kernel', None)
+    """
+    _find(family)
+    return next((name for name, fitter in Fitter.fitters.items() if fitter.family == family), None)
+
+
+def fitter_names() -> list[str]:
+    """Return the names that potentials are asked for by, "auto" first.
+
+    Examples
+    --------
+    >>> fitter_names()[:3]
+    ['auto', 'gaussian', 'kernel']
+    """
+    import_modules("hybridbn.fitting")
+    return ["auto", *sorted(Fitter.fitters)]
+
+
+def _find(name: str) -> type[Fitter] | None:
+    return find_registered(name, Fitter.fitters, "hybridbn.fitting")
+
+
+def _named(name: str) -> type[Fitter]:
+    fitter = _find(name)
+    if fitter is None:
+        raise NetworkError(f"there is no fitter {name!r}")
+    return fitter
+
+
+def _unfit(name: str, child: Variable, parents: tuple[Variable, ...]) -> str:
+    """Return the message for a family that is asked for where it makes no sense, and has no fallback that does."""
+    if name != "multinomial":
+        given = f" given {shorten([parent.name for parent in parents])}" if parents else ""
+        return f"{child.name!r}: {name!r} can't be learned for it{given}; choose another family for {child.name!r}"
+    number = next(variable.name for variable in (child, *parents) if isinstance(variable, Continuous))
+    return (
+        f"{child.name!r}: a table of probabilities was asked for, but {number!r} is continuous; roles() discretizes the "
+        f"columns for which 'multinomial' is asked: ask it for {number!r} too, or choose another family for {child.name!r}"
+    )
 
 
 def checked_spec(spec: Any, column: str) -> str:
@@ -101,10 +130,11 @@ def checked_spec(spec: Any, column: str) -> str:
     """
     if isinstance(spec, Fitter):
         return spec.name
-    if isinstance(spec, str) and spec in _NAMES:
+    if isinstance(spec, str) and (spec == "auto" or _find(spec) is not None):
         return spec
-    near = difflib.get_close_matches(spec, _NAMES, n=1) if isinstance(spec, str) else []
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {shorten(_NAMES)}, or give a fitter"
+    names = fitter_names()
+    near = difflib.get_close_matches(spec, names, n=1) if isinstance(spec, str) else []
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {shorten(names)}, or give a fitter"
     if isinstance(spec, type) and issubclass(spec, Fitter):
         hint = f"give an object: {spec.__name__}()"
     raise NetworkError(f"{column!r}: potentials={spec!r} is not known; {hint}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -96,6 +96,8 @@ class GaussianFitter(Fitter):
     """
 
     name: ClassVar[str] = "gaussian"
+    fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
+    sufficient: ClassVar[Literal["rows", "counts", "moments"]] = "moments"
 
     ridge: float = 0.0
     floor: float | None = None
@@ -106,6 +108,11 @@ class GaussianFitter(Fitter):
             raise NetworkError(f"ridge must be a non-negative number, not {self.ridge!r}")
         if self.floor is not None and not 0 < self.floor < math.inf:
             raise NetworkError(f"floor must be a positive standard deviation or None, not {self.floor!r}")
+
+    @classmethod
+    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
+        """Numbers, whatever their parents are."""
+        return isinstance(child, Continuous)
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> GaussianStatistics:
         """Return the moments of the rows where child and parents are observed."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
 from hybridbn.fitting.counts import refuse_too_wide
 from hybridbn.fitting.kernel_bandwidths import search_constants
 from hybridbn.fitting.kernel_groups import Points
@@ -125,6 +125,7 @@ class KernelFitter(Fitter):
     """
 
     name: ClassVar[str] = "kernel"
+    fallbacks: ClassVar[tuple[str, ...]] = ("multinomial",)
 
     bandwidths: Literal["extended", "paper"] | float = "extended"
     per_state: bool = False
@@ -138,6 +139,11 @@ class KernelFitter(Fitter):
             raise NetworkError(f"bandwidths must be 'extended', 'paper' or a positive number, not {given!r}")
         if not 0 <= self.unseen < math.inf:
             raise NetworkError(f"unseen must be a number of rows, finite and not negative, not {self.unseen!r}")
+
+    @classmethod
+    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
+        """Any variables, as long as there is a number among them."""
+        return has_numbers(child, parents)
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> KernelStatistics:
         """Collect the points where child and parents are observed."""

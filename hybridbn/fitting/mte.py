@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty
 from hybridbn.fitting.mte_conditional import cell_heights, cell_probabilities
 from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponentials, scale_of, two_sided
 from hybridbn.fitting.mte_splines import Knots
@@ -100,6 +100,7 @@ class MTEFitter(Fitter):
     """
 
     name: ClassVar[str] = "mte"
+    fallbacks: ClassVar[tuple[str, ...]] = ("multinomial",)
 
     max_pieces: int = 10
     max_cells: int = 12
@@ -118,6 +119,11 @@ class MTEFitter(Fitter):
                 continue
             if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
                 raise TableError(f"{option} must be a positive number, not {value!r}")
+
+    @classmethod
+    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
+        """Any variables, as long as there is a number among them."""
+        return has_numbers(child, parents)
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> MTEStatistics:
         """Read what there is to know about the rows of a table; see `Fitter.statistics`."""

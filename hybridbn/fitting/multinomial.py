@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counts import refuse_too_wide
 from hybridbn.potentials.base import checked_parents, frozen
@@ -191,10 +191,17 @@ class MultinomialFitter(Fitter):
     """
 
     name: ClassVar[str] = "multinomial"
+    fallbacks: ClassVar[tuple[str, ...]] = ()
+    sufficient: ClassVar[Literal["rows", "counts", "moments"]] = "counts"
 
     estimate: Callable[[Values], Values] = MEstimate()
     discretizer: Discretizer | None = None
     max_bytes: int = 2**31
+
+    @classmethod
+    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
+        """Discrete variables only."""
+        return not has_numbers(child, parents)
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> MultinomialStatistics:
         """Count the rows where child and parents are observed."""

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, observed, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
 from hybridbn.fitting.counts import configurations, refuse_too_wide
 from hybridbn.potentials.base import frozen
 from hybridbn.potentials.softmax import Softmax
@@ -102,6 +102,7 @@ class SoftmaxFitter(Fitter):
     """
 
     name: ClassVar[str] = "softmax"
+    fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "gaussian")
 
     ridge: float = 1.0
     m: float = 2.0
@@ -114,6 +115,11 @@ class SoftmaxFitter(Fitter):
                     f"{option} must be a positive number, not {getattr(self, option)!r}; a small one such as 1e-6 comes "
                     "close to maximum likelihood"
                 )
+
+    @classmethod
+    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
+        """Discrete variables that have a number among their parents."""
+        return isinstance(child, Discrete) and has_numbers(child, parents)
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> SoftmaxStatistics:
         """Collect the rows where child and parents are observed."""

@@ -5,10 +5,10 @@ A family is imported when it is first asked for, so that asking for one does not
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from hybridbn.potentials.base import Potential
+from hybridbn.registry import find_attribute
 
 __all__ = [
     "MTE",
@@ -39,6 +39,4 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return find_attribute(__name__, _HOMES, Potential.families, name)

@@ -274,6 +274,41 @@ class Potential(ABC):
         rows = size if size is not None else len(next(iter(given.values()))) if given else 1
         return self.ppf(rng.random(rows), given)
 
+    # -- learning -------------------------------------------------------------------------------------------------
+
+    def free_parameters(self) -> int:
+        """Return how many numbers were learned: the k of the Bayesian information criterion.
+
+        By default all the numbers that `to_dict` returns. A family of which some are not free, because they add up to one
+        or are fixed, implements this.
+        """
+        try:
+            return _count_numbers(self.to_dict())
+        except NetworkError:
+            raise NetworkError(
+                f"{type(self).__name__} must implement free_parameters(), so that networks with it can be compared"
+            ) from None
+
+    def optimism(self) -> float:
+        """Return by how much the log-likelihood of the rows that it was learned from is too high, in nats.
+
+        That is the log-likelihood less the cross-validated one. It is zero where `free_parameters` tells the price of
+        learning, and positive for families that keep the rows themselves.
+        """
+        return 0.0
+
+    def smooth(self, share: float) -> Self:
+        """Return the potential with positive density everywhere, for algorithms that can't leave a zero again.
+
+        By default itself.
+
+        Parameters
+        ----------
+        share : float
+            The share of the mass that is spread evenly where there are zeros.
+        """
+        return self
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -365,6 +400,17 @@ def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
 def shape_of(axes: Axes, scope: Sequence[str]) -> tuple[int, ...]:
     """Return the shape of an array over these axes."""
     return np.broadcast_shapes(*(axis.shape for axis in spread(axes, scope)))
+
+
+def _count_numbers(parameters: Any) -> int:
+    """Return how many numbers there are in dictionaries, lists and arrays."""
+    if isinstance(parameters, Mapping):
+        return sum(map(_count_numbers, parameters.values()))
+    if isinstance(parameters, list | tuple):
+        return sum(map(_count_numbers, parameters))
+    if isinstance(parameters, np.ndarray):
+        return parameters.size
+    return int(isinstance(parameters, int | float | np.number) and not isinstance(parameters, bool))
 
 
 def _coded(variable: Variable, values: Any) -> Values | Codes:

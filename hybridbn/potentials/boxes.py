@@ -148,6 +148,16 @@ class Boxes(Potential):
         cumulative = np.cumsum(shares.T, axis=1).reshape(-1)
         return search(cumulative, np.arange(rows) * boxes, boxes, uniforms)
 
+    def free_parameters(self) -> int:
+        """Return the number of cut points between boxes, and of weights that differ from the others."""
+        cuts = sum(
+            len(np.unique(side[np.isfinite(side)]))
+            if isinstance(parent, Continuous)
+            else len(np.unique(side, axis=0)) - 1
+            for parent, side in zip(self.parents, self.sides, strict=True)
+        )
+        return cuts + len(np.unique(self.weights)) - 1
+
     def to_dict(self) -> dict[str, Any]:
         """Return the sides and weights."""
         return {"sides": [np.asarray(side, dtype=np.float64) for side in self.sides], "weights": self.weights}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, checked_parents, spread
+from hybridbn.registry import find_registered
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Case", "Cases"]
@@ -228,6 +229,14 @@ class Cases(Potential):
         object.__setattr__(clone, "cases", cases)
         return clone
 
+    def free_parameters(self) -> int:
+        """Return the sum of those of the cases; a potential that several cases share counts once."""
+        return sum({id(case.potential): case.potential.free_parameters() for case in self.cases}.values())
+
+    def optimism(self) -> float:
+        """Return the sum of those of the cases; a potential that several cases share counts once."""
+        return sum({id(case.potential): case.potential.optimism() for case in self.cases}.values())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the families, parents, parameters and intervals of the cases."""
         return {
@@ -248,7 +257,9 @@ class Cases(Potential):
         known = {parent.name: parent for parent in parents}
         cases = []
         for packed, (low, high) in zip(state["cases"], state["ends"].tolist(), strict=True):
-            family = Potential.families[packed["family"]]
+            family = find_registered(packed["family"], Potential.families, "hybridbn.potentials")
+            if family is None:
+                raise NetworkError(f"there is no family of potentials {packed['family']!r}")
             if not packed.keys() == {"family", "parents", "parameters"}:
                 raise NetworkError(f"a case has the fields {shorten(packed)}")
             inner = family.from_dict(child, tuple(known[name] for name in packed["parents"]), packed["parameters"])

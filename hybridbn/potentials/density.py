@@ -249,6 +249,10 @@ class Density(Potential):
                 f"child and its parents as keywords: {shorten(self._names)} ({error}); name its arguments like that"
             ) from None
 
+    def free_parameters(self) -> int:
+        """Return 0: a given function has nothing that was learned."""
+        return 0
+
     def to_dict(self) -> dict[str, Any]:
         """Refuse: functions are not saved."""
         raise NetworkError(

@@ -246,6 +246,10 @@ class LinearGaussian(Potential):
         """Return the parameters."""
         return Regression(self.intercept, self.coefficients, self.variance)
 
+    def free_parameters(self) -> int:
+        """Return the number of intercepts, coefficients and variances."""
+        return self.intercept.size + self.coefficients.size + self.variance.size
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:

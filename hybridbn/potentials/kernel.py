@@ -27,7 +27,7 @@ from hybridbn.potentials.kernel_mixtures import (
     masses_at,
     parents_at,
 )
-from hybridbn.potentials.kernel_places import log_values
+from hybridbn.potentials.kernel_places import log_factors_without_self, log_values
 from hybridbn.potentials.multinomial import Side, cell_name, number_array, parameter_array, split
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
@@ -313,6 +313,24 @@ class Kernel(Potential):
 
     def _widths(self, name: str) -> Values:
         return np.asarray(self.bandwidths[..., self._column(name)])
+
+    # -- learning -------------------------------------------------------------------------------------------------
+
+    def free_parameters(self) -> int:
+        """Return the number of bandwidths; the price of the points themselves is the `optimism`."""
+        return self.bandwidths.size
+
+    def optimism(self) -> float:
+        r"""Return the points' log-likelihood less the one in which each point is predicted by all the others.
+
+        With :math:`l_i` and :math:`m_i` the shares of point i's own kernel in the sums of the numerator and the denominator at
+        that point, leaving it out multiplies its density by :math:`(1 - l_i) / (1 - m_i)`.
+        """
+        total = 0.0
+        for number in range(len(self._starts) - 1):
+            chosen = self._order[self._starts[number] : self._starts[number + 1]]
+            total -= float(self.weights[chosen] @ log_factors_without_self(self._group(number)))
+        return total
 
     # -- files ----------------------------------------------------------------------------------------------------
 

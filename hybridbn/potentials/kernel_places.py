@@ -16,7 +16,7 @@ from hybridbn.potentials.kernel_nearest import log_sums
 from hybridbn.potentials.kernel_repeats import Distinct, distinct, log_table
 from hybridbn.variables import Values
 
-__all__ = ["at_places", "log_values", "pays"]
+__all__ = ["at_places", "log_factors_without_self", "log_values", "pays"]
 
 BELL, TERM = 6e-9, 2e-10
 """Seconds for a kernel between a point and a value, and for a term of a product of matrices of kernels."""
@@ -142,3 +142,47 @@ def _by_state(group: Mixture, combinations: Values, weights: Any, tops: Values, 
             group.points[own], group.widths[own[0]], group.log_weights[own], combinations, exponents, tops
         )
     return result
+
+
+def log_factors_without_self(group: Mixture) -> Values:
+    """Return the logarithm of the factor by which the conditional at each point changes when its own kernel is left out.
+
+    Examples
+    --------
+    >>> one = Mixture(np.array([[0.0], [0.0]]), np.ones((2, 1)), np.zeros(2), np.zeros(2), np.zeros(2, int), (-9.0, 9.0), 1)
+    >>> log_factors_without_self(one)
+    array([0., 0.])
+    """
+    if group.first:
+        own = group.log_weights - group.log_inside
+        numerator = _sums_at(group.points, group.widths[0], own, group.points)
+        denominator = _sums_at(group.points[:, 1:], group.widths[0, 1:], group.log_weights, group.points[:, 1:])
+        return _log_rest(own - numerator) - _log_rest(group.log_weights - denominator)
+    by_state = np.stack([
+        _sums_at(group.points[mine], group.widths[mine][0], group.log_weights[mine], group.points)
+        for mine in (group.labels == label for label in np.unique(group.labels))
+    ])  # fmt: skip
+    numerator = np.take_along_axis(by_state, np.unique(group.labels, return_inverse=True)[1].reshape(1, -1), axis=0)[0]
+    denominator = np.asarray(logsumexp(by_state, axis=0))
+    return _log_rest(group.log_weights - numerator) - _log_rest(group.log_weights - denominator)
+
+
+def _sums_at(points: Values, widths: Values, log_weights: Values, places: Values) -> Values:
+    """Return the logarithm of the sum of all kernels at each place; without variables that of all weights."""
+    if not points.shape[1]:
+        return np.full(len(places), float(logsumexp(log_weights)))
+
+    def exponents(some: Any, chosen: Any) -> Values:
+        total = log_weights[some] if np.ndim(log_weights[some]) == 2 else log_weights[some][:, None]
+        for column, width, along in zip(points.T, widths, places[chosen].T, strict=True):
+            near = column[some] if np.ndim(column[some]) == 2 else column[some][:, None]
+            with np.errstate(over="ignore"):
+                total = total - 0.5 * ((near - along) / width) ** 2
+        return np.asarray(total)
+
+    return log_sums(points, widths, log_weights, places, exponents, np.zeros(len(places)))
+
+
+def _log_rest(logs: Values) -> Values:
+    """Return log(1 - share) of the logarithms of shares; a share of one leaves a rounding error."""
+    return np.log1p(-np.minimum(np.exp(logs), 1 - np.finfo(float).eps))

@@ -433,6 +433,10 @@ class MTE(Univariate, Potential):
 
     # -- files ----------------------------------------------------------------------------------------------------
 
+    def free_parameters(self) -> int:
+        """Return two numbers for each piece, which is a rough count."""
+        return 2 * len(self.pieces)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the terms as plain lists and float arrays; exact."""
         return mte_state.to_dict(self._blocks, self._mass_error, self.max_error)

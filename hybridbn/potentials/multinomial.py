@@ -115,6 +115,17 @@ class Multinomial(Potential):
             rows = rows * len(parent) + given[parent.name]
         return search(cumulative.reshape(-1), rows * states, states, uniforms)
 
+    def free_parameters(self) -> int:
+        """Return the number of probabilities that are free, as those of a configuration add up to one."""
+        return self.table.size // len(self.child) * (len(self.child) - 1)
+
+    def smooth(self, share: float) -> Self:
+        """Return the table without zeros: mixed with equal probabilities where there are any."""
+        if not self.has_zeros:
+            return self
+        table = (1 - share) * self.table + share / self.table.shape[-1]
+        return type(self)(self.child, self.parents, table=table, normalize=True)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table."""
         return {"table": self.table}

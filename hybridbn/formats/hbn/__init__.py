@@ -21,16 +21,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
-import hybridbn.potentials
 from hybridbn.errors import FormatError, HybridBNError
 from hybridbn.formats.hbn.archive import read_archive, write_archive
 from hybridbn.formats.hbn.values import Packer, Unpacker, brief, fields
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
+from hybridbn.registry import find_registered
 from hybridbn.variables import Discrete, Variable, shorten
 
 __all__ = ["load", "pack_network", "save", "unpack_network"]
@@ -230,16 +228,14 @@ def _unpack_arc(arc: Any, unpacker: Unpacker) -> tuple[Any, ...]:
 
 
 def _family(name: Any, where: str) -> type[Potential]:
-    if isinstance(name, str) and name not in Potential.families:
-        # The library's own families are imported when first needed; nothing is imported by a name from the file.
-        for module in iter_modules(hybridbn.potentials.__path__):
-            import_module(f"hybridbn.potentials.{module.name}")
-    if not isinstance(name, str) or name not in Potential.families:
+    # The name chooses among the library's own modules; nothing else is imported by a name from the file.
+    family = find_registered(name, Potential.families, "hybridbn.potentials") if isinstance(name, str) else None
+    if family is None:
         raise FormatError(
             f"{where}: there is no family of potentials {brief(name)}, only {shorten(sorted(Potential.families), 20)}; "
             "import the module that defines it before loading"
         )
-    return Potential.families[name]
+    return family
 
 
 def _attributes(packed: Any, unpacker: Unpacker) -> dict[Any, Any]:
