@@ -20,7 +20,6 @@ from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.preparing import Prepared
-from hybridbn.structures.structural_em import free_parameters
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["FamilyScores"]

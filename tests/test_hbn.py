@@ -1,10 +1,12 @@
 """What is saved comes back bit for bit, in the same order, and a file is replaced whole or not at all."""
 
 import hashlib
+import importlib
 import json
 import math
 import os
 import random
+import types
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +16,8 @@ import numpy as np
 import pytest
 from costs import assert_linear
 
+from hybridbn import registry
 from hybridbn.errors import FormatError, NetworkError
-from hybridbn.formats import hbn
 from hybridbn.formats.hbn import load, save
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
@@ -427,10 +429,16 @@ def test_families_of_the_library_are_imported_when_needed(
 ) -> None:
     save(net, tmp_path / "m.hbn")
     imported = []
+
+    def note(module: str) -> types.ModuleType:
+        imported.append(module)
+        return importlib.import_module(module)
+
     monkeypatch.setattr(Potential, "families", dict.fromkeys(()))
-    monkeypatch.setattr(hbn, "import_module", imported.append)
+    monkeypatch.setattr(registry, "import_module", note)
     with pytest.raises(FormatError, match="there is no family of potentials 'gaussian', only"):
         load(tmp_path / "m.hbn")
+    assert imported[:2] == ["hybridbn.potentials", "hybridbn.potentials.gaussian"]
     assert "hybridbn.potentials.multinomial" in imported
 
 

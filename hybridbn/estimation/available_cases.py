@@ -19,7 +19,6 @@ from hybridbn.variables import Discrete, Variable, shorten
 __all__ = ["fit_available", "fit_marginals", "read_as_declared", "structure_of"]
 
 
-
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
     """Learn each node's potential from the rows in which it and its parents are observed; the parameters are those of `fit`.
 
