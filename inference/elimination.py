@@ -7,7 +7,7 @@ in logarithms for rows whose numbers span more than a double can hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ __all__ = ["Factor", "Program", "compile_program", "order_of"]
 _ROWS = "Z"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 _BLAS_CELLS = 20_000
+_STEP_BYTES = 2000
+"""About what a compiled step and what belongs to it take in memory, without tables."""
 _FEW = 8
 """Inputs of a step among which the best pair is looked for."""
 
@@ -66,8 +68,12 @@ class Program:
     names: list[tuple[str, ...]] = field(default_factory=list)
     rows: list[bool] = field(default_factory=list)
     folded: dict[int, Values] = field(default_factory=dict)
+    on_growth: Callable[[], None] | None = None
+    """Called after a run that computed tables which are kept."""
     _known: frozenset[int] | None = None
-    _laid: dict[int, Values] = field(default_factory=dict)
+    _matrices: dict[int, Values] = field(default_factory=dict)
+    """By step: a folded table as matrices, in the same memory."""
+    _has_grown: bool = False
 
     def run(self, arrays: Mapping[int, Values]) -> list[Values]:
         """Return the table over each scope, in linear arithmetic.
@@ -88,6 +94,10 @@ class Program:
             slots[step.output] = self._apply(step, slots)
             for slot in step.done_with:
                 slots[slot] = None
+        if self._has_grown:
+            self._has_grown = False
+            if self.on_growth is not None:
+                self.on_growth()
         return [slots[output] for output in self.outputs]  # type: ignore[misc]
 
     def run_log(self, arrays: Mapping[int, Values], combine: str = "sum") -> list[Values]:
@@ -105,6 +115,16 @@ class Program:
     def warm(self) -> bool:
         """Whether static factors were given once; later runs need not repeat them."""
         return self._known is not None
+
+    def held_bytes(self) -> int:
+        """Return about how much memory the steps and the tables that are kept take."""
+        buffers = {}
+        for table in (*self.folded.values(), *self._matrices.values()):
+            while isinstance(table.base, np.ndarray):
+                table = table.base
+            # the tables of potentials are frozen, and not the program's own
+            buffers[id(table)] = table.nbytes if table.flags.writeable else 0
+        return sum(buffers.values()) + _STEP_BYTES * (len(self.steps) + len(self.factors))
 
     def _fold(self, arrays: Mapping[int, Values]) -> None:
         """Compute once what needs no evidence."""
@@ -124,6 +144,7 @@ class Program:
                         slots[slot] = None
         self.folded = {slot: array for slot in static & read if (array := slots[slot]) is not None}
         self._known = frozenset(step.output for step in self.steps if step.output in static)
+        self._has_grown = True
 
     def _apply(self, step: _Step, slots: Sequence[Values | None]) -> Values:
         if step.divide:
@@ -147,13 +168,18 @@ class Program:
             if left.shape[-1] != 1 or right.shape[-1] != 1:
                 return None
             left = left[..., 0]
-        matrix = self._laid.get(step.output)
+        matrix = self._matrices.get(step.output)
         if matrix is None:
-            if product.turned is not None and slot not in self.folded and self.warm:
+            folded = slot in self.folded
+            if product.turned is not None and not folded and self.warm:
                 return None
+            if folded:
+                # the table is held once, in the order that the product needs
+                left = self.folded[slot] = product.lay_out(left)
             matrix = product.matrix(left)
-            if slot in self.folded:
-                self._laid[step.output] = matrix
+            if folded:
+                self._matrices[step.output] = matrix
+                self._has_grown = True
         return product.multiplied(matrix, product.others(left), right)
 
 

@@ -6,12 +6,13 @@ The kind of axis of every variable is decided here, see `hybridbn.inference.axes
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -28,16 +29,18 @@ from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable
 
-__all__ = ["Problem", "Question", "Snapshot", "problem_of", "status_of"]
+if TYPE_CHECKING:
+    from hybridbn.inference.shared import SharedGrid
+
+__all__ = ["CACHE", "Problem", "ProblemCache", "Question", "Snapshot", "problem_of", "status_of"]
 
 NODE_SIZE = 384
 """What a Gauss-Legendre axis is taken to cost when the order is chosen."""
 
-_CACHE: OrderedDict[Any, tuple[Problem, tuple[Potential, ...]]] = OrderedDict()
-_CACHE_SIZE = 128
+_SOURCE_BYTES = 1000
+"""About what a source and what belongs to it take in memory, without tables."""
 _MOST_GROUPS = 32
 """Of rows that are observed in the same variables, of one problem."""
-_CACHE_LOCK = Lock()
 
 
 @dataclass
@@ -68,31 +71,54 @@ class Problem:
     shared: tuple[Source, ...] | None
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
     """Potentials outside the problem that can make evidence impossible, by the names observed."""
-    grids: dict[float, Any] = field(default_factory=dict, repr=False)
-    """Shared grids by tolerance; None where there can be none."""
     partly: tuple[str, ...] = ()
     """Variables with nodes of which some rows have an observed value and others nothing."""
     kinds: _Kinds | None = field(default=None, repr=False)
-    _groups: dict[frozenset[str], Problem] = field(default_factory=dict, repr=False)
-    _machine: Machine | None = field(default=None, repr=False)
-    _placement: Program | None = field(default=None, repr=False)
+    on_growth: Callable[[], None] | None = field(default=None, repr=False)
+    """Called when more tables are kept."""
+    _kept: Tables | None = field(default=None, repr=False)
+    _used: ReferenceType[Tables] | None = field(default=None, repr=False)
+
+    @property
+    def tables(self) -> Tables:
+        """What runs computed that does not depend on the evidence; whoever runs the problem keeps a reference meanwhile."""
+        tables = self._kept
+        if tables is None:
+            tables = None if self._used is None else self._used()
+            if tables is None:
+                tables = self._kept = Tables()
+                self._used = ref(tables)
+        return tables
+
+    def release(self) -> None:
+        """Keep no tables but those of runs that are under way."""
+        self._kept = None
+
+    def held_bytes(self) -> int:
+        """Return about how much memory is held, tables without those of the potentials."""
+        known = sum(len(risk.known) * (200 + 40 * len(names)) for names, risk in list(self.risks.items()))
+        kept = 0 if self._kept is None else self._kept.held_bytes()
+        return _SOURCE_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
 
     @property
     def machine(self) -> Machine:
         """The machine that gives the tables over the scopes; compiled when it is known not to be too wide."""
-        if self._machine is None:
+        tables = self.tables
+        if tables.machine is None:
             sizes = _sizes(self.axes, self.nodes)
             program = compile_program(self.factors, self.scopes or ((),), sizes, self.order)
-            self._machine = Machine(self.sources, program, frozenset(self.nodes))
-        return self._machine
+            program.on_growth = self.on_growth
+            tables.machine = Machine(self.sources, program, frozenset(self.nodes))
+        return tables.machine
 
     @property
     def placement(self) -> Program:
         """The program that gives the marginals of all variables with nodes."""
-        if self._placement is None:
+        tables = self.tables
+        if tables.placement is None:
             scopes = [(name,) for name in self.nodes]
-            self._placement = compile_program(self.factors, scopes, _sizes(self.axes, self.nodes))
-        return self._placement
+            tables.placement = compile_program(self.factors, scopes, _sizes(self.axes, self.nodes))
+        return tables.placement
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -101,14 +127,42 @@ class Problem:
 
     def observing(self, known: frozenset[str]) -> Problem:
         """Return the problem for those rows in which these of the partly observed variables are observed and the others are not."""
-        found = self._groups.get(known)
-        if found is None:
+        groups = self.tables.groups
+        group = groups.get(known)
+        if group is None:
             assert self.kinds is not None
-            if len(self._groups) >= _MOST_GROUPS:
-                self._groups.clear()
-            found = _assembled(self.kinds.observing(known, frozenset(self.partly) - known), self.batched)
-            self._groups[known] = found
-        return found
+            if len(groups) >= _MOST_GROUPS:
+                groups.clear()
+            group = _assembled(self.kinds.observing(known, frozenset(self.partly) - known), self.batched)
+            group.on_growth = self.on_growth
+            groups[known] = group
+        return group
+
+
+@dataclass(eq=False)
+class Tables:
+    """What the runs of a problem computed once and share.
+
+    Attributes
+    ----------
+    grids : shared grids by tolerance; None where there can be none
+    groups : problems of rows that are observed in the same variables
+    """
+
+    machine: Machine | None = None
+    placement: Program | None = None
+    grids: dict[float, SharedGrid | None] = field(default_factory=dict)
+    groups: dict[frozenset[str], Problem] = field(default_factory=dict)
+
+    def held_bytes(self) -> int:
+        """Return about how much memory is held."""
+        machines = [self.machine, *(grid.machine for grid in list(self.grids.values()) if grid is not None)]
+        programs = [machine.program for machine in machines if machine is not None]
+        if self.placement is not None:
+            programs.append(self.placement)
+        return sum(program.held_bytes() for program in programs) + sum(
+            group.held_bytes() for group in list(self.groups.values())
+        )
 
 
 @dataclass(frozen=True)
@@ -179,23 +233,96 @@ class Snapshot:
         return children
 
 
+class ProblemCache:
+    """Compiled problems, as many as fit in some bytes; those that were asked last.
+
+    What grows too large loses its tables first, and stays in the cache as a plan without them: choosing the order is
+    what takes longest, and the tables are computed again.
+
+    Parameters
+    ----------
+    most_bytes : what all problems together may hold
+    """
+
+    def __init__(self, most_bytes: float = 256 * 2**20) -> None:
+        self.most_bytes = most_bytes
+        self.total = 0
+        """Bytes held by all problems together, about."""
+        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Any) -> Problem | None:
+        """Return the problem with a key."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry.problem
+
+    def put(self, key: Any, problem: Problem, potentials: tuple[Potential, ...]) -> Problem:
+        """Return the problem that is kept under a key: this one, unless another thread was faster."""
+        problem.on_growth = partial(self.measure, key)
+        with self._lock:
+            # the potentials are kept with the entry, so that their identities stay theirs
+            kept = self._entries.setdefault(key, _Entry(problem, potentials))
+        self.measure(key)
+        return kept.problem
+
+    def measure(self, key: Any) -> None:
+        """Measure a problem that has grown, and make room for it."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return
+            self._measure(entry)
+            if entry.held > self.most_bytes:
+                self._release(entry)
+            for other in list(self._entries.values()):
+                if self.total <= self.most_bytes:
+                    return
+                self._release(other)
+            while self.total > self.most_bytes and self._entries:
+                self.total -= self._entries.popitem(last=False)[1].held
+
+    def clear(self) -> None:
+        """Forget all problems."""
+        with self._lock:
+            self._entries.clear()
+            self.total = 0
+
+    def _release(self, entry: _Entry) -> None:
+        entry.problem.release()
+        self._measure(entry)
+
+    def _measure(self, entry: _Entry) -> None:
+        held = entry.problem.held_bytes() + _SOURCE_BYTES + 8 * len(entry.potentials)
+        self.total += held - entry.held
+        entry.held = held
+
+
+@dataclass
+class _Entry:
+    problem: Problem
+    potentials: tuple[Potential, ...]
+    held: int = 0
+
+
+CACHE = ProblemCache()
+
+
 def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
     """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
     potentials = Snapshot.of(network).by_name
     pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
     key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
-    with _CACHE_LOCK:
-        found = _CACHE.get(key)
-        if found is not None:
-            _CACHE.move_to_end(key)
-            return found[0]
-    problem = _compile(potentials, question, evidence)
-    with _CACHE_LOCK:
-        # the potentials are kept with the entry, so that their identities stay theirs
-        kept, _ = _CACHE.setdefault(key, (problem, tuple(potentials.values())))
-        while len(_CACHE) > _CACHE_SIZE:
-            _CACHE.popitem(last=False)
-    return kept
+    problem = CACHE.get(key)
+    if problem is None:
+        problem = CACHE.put(key, _compile(potentials, question, evidence), tuple(potentials.values()))
+    return problem
 
 
 def status_of(finding: Finding | None) -> Status:

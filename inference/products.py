@@ -42,8 +42,15 @@ class MatrixProduct(NamedTuple):
     right: tuple[int, ...]
     out: tuple[int, ...]
 
+    def lay_out(self, table: Values) -> Values:
+        """Return the left table with its numbers in memory as `matrix` wants them, so that this is a view of it."""
+        if self.turned is None:
+            return table
+        turned = np.ascontiguousarray(table.transpose(self.turned))
+        return turned.transpose(sorted(range(table.ndim), key=self.turned.__getitem__))
+
     def matrix(self, table: Values) -> Values:
-        """Return the left table as matrices (..., others, summed); a view if it has not to be turned."""
+        """Return the left table as matrices (..., others, summed); a view if it need not be turned."""
         if self.turned is not None:
             table = np.ascontiguousarray(table.transpose(self.turned))
         if self.first:

@@ -41,6 +41,8 @@ __all__ = [
 
 MOST_KNOWN = 4096
 """Single cases of which it is remembered whether they contradict themselves."""
+GROWN = 256
+"""After so many of them the cache measures them."""
 
 
 def posterior(
@@ -165,6 +167,8 @@ def contradicted(
             result |= np.isneginf(log_evidence_of(network, reader.evidence(), options))
     if key is not None and len(risk.known) < MOST_KNOWN:
         risk.known[key] = bool(result[0])
+        if len(risk.known) % GROWN == 0 and problem.on_growth is not None:
+            problem.on_growth()
     return result
 
 

@@ -156,6 +156,7 @@ def _made(
     scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, scopes, sizes)
+    program.on_growth = problem.on_growth
     return SharedGrid(axes, open_ends, cells, Machine(problem.shared, program, frozenset(problem.nodes)), made_finer)
 
 

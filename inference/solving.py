@@ -68,6 +68,7 @@ def chunks(problem: Problem, evidence: Evidence, max_bytes: float) -> Iterator[t
 
 def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk; take what is wanted of a solution before the next one is asked for."""
+    kept = problem.tables  # this reference keeps them for all chunks
     for members, mine, group in _groups(problem, evidence):
         for rows, part in chunks(mine, group, max_bytes):
             if mine.nodes:
@@ -75,6 +76,7 @@ def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes:
                     yield _with_observed(problem, found)
             else:
                 yield _with_observed(problem, _solve(mine, part, members[rows], {}, np.zeros(len(rows))))
+    del kept
 
 
 def _groups(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
@@ -120,14 +122,15 @@ def _solve_with_nodes(
         return
     left = np.arange(evidence.rows)
     stricter = tolerance / (STRICTER * len(problem.nodes))
-    if tolerance not in problem.grids:
-        problem.grids[tolerance] = shared_grid(problem, stricter)
-    grid = problem.grids[tolerance]
+    grids = problem.tables.grids
+    if tolerance not in grids:
+        grids[tolerance] = shared_grid(problem, stricter)
+    grid = grids[tolerance]
     rough: Solution | None = None
     if grid is not None:
         solution, fine, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
         while not fine.all() and (grid := finer(problem, grid, splits)) is not None:
-            problem.grids[tolerance] = grid
+            grids[tolerance] = grid
             solution, fine, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
         left = np.flatnonzero(~fine)
         if fine.any():

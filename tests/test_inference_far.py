@@ -165,9 +165,9 @@ def test_own_nodes_agree_with_shared_ones(monkeypatch):
     net = ladder(np.random.default_rng(0), 8)
     evidence = {"v7": 0.4, "v5": "a"}
     shared = net.posterior("v0", evidence)
-    problem._CACHE.clear()
+    problem.CACHE.clear()
     monkeypatch.setattr(solving, "shared_grid", lambda *_: None)
     own = net.posterior("v0", evidence)
     assert own.mean() == pytest.approx(shared.mean(), rel=1e-9)
     assert own.log_evidence == pytest.approx(shared.log_evidence, rel=1e-9)
-    problem._CACHE.clear()
+    problem.CACHE.clear()
