@@ -26,6 +26,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 _BLAS_CELLS = 20_000
 _STEP_BYTES = 2000
 """About what a compiled step and what belongs to it take in memory, without tables."""
+_MOST_FOLDED = 2**22
+"""Cells of a product that needs no evidence beyond which it is not made early for that alone."""
 _FEW = 8
 """Inputs of a step among which the best pair is looked for."""
 
@@ -316,7 +318,8 @@ class _Compiler:
                 kept = set(out).union(*(names[i] for i in inputs if i not in (one, other)))
                 result = tuple(n for n in dict.fromkeys(names[one] + names[other]) if n in kept)
                 static = self.static[one] and self.static[other]
-                rank = (not static, self.cells(result), one, other)
+                cells = self.cells(result)
+                rank = (not static or cells > _MOST_FOLDED, cells, one, other)
                 if not best or rank < best[0]:
                     best = rank, one, other, result
             _, one, other, result = best

@@ -1,8 +1,8 @@
 """Measure the memory that queries of large networks take: python examples/benchmarks/memory.py [--limit 6] [--minutes 5].
 
 Each case runs in a process of its own, whose address space is limited (in GiB) and which stops after some CPU-minutes: all
-nodes of munin1 and of munin one after the other, and all posteriors of munin at once. Shown are how many queries were answered, the peak of
-the resident memory, and the CPU-seconds. With ``--case`` the work is done in this process. Unix only.
+nodes of munin1 and of munin one after the other, munin1 with other findings for each question, and all posteriors of
+munin at once. Shown are how many queries were answered, the peak of the resident memory, and the CPU-seconds. With ``--case`` the work is done in this process. Unix only.
 """
 
 from __future__ import annotations
@@ -79,6 +79,23 @@ def ask_one_by_one(name: str, limit: float) -> tuple[int, int]:
     return answered, len(targets)
 
 
+def ask_in_turn(name: str, limit: float) -> tuple[int, int]:
+    """Return how many questions were answered in which both the findings and the targets change, and how many there are."""
+    network = hb.read_network(shipped(name))
+    nodes, rng = list(network), np.random.default_rng(0)
+    cases = network.sample(100, random_state=0).to_dict("records")
+    for number, case in enumerate(cases):
+        if time.process_time() > limit:
+            return number, len(cases)
+        chosen = rng.choice(nodes, 11, replace=False).tolist()
+        try:
+            network.posterior(chosen[0], {node: case[node] for node in chosen[1:]})
+        except (MemoryError, hb.TooWide) as error:
+            print(f"stopped: {error!r}"[:200], file=sys.stderr)
+            return number, len(cases)
+    return len(cases), len(cases)
+
+
 def ask_at_once(name: str, limit: float) -> tuple[int, int]:
     network = hb.read_network(shipped(name))
     try:
@@ -91,6 +108,7 @@ def ask_at_once(name: str, limit: float) -> tuple[int, int]:
 
 CASES = {
     "munin1, 30 findings, each other node": partial(ask_one_by_one, "munin1"),
+    "munin1, 10 of many findings": partial(ask_in_turn, "munin1"),
     "munin, 10 findings, each other node": partial(ask_one_by_one, "munin"),
     "munin, 10 findings, all posteriors": partial(ask_at_once, "munin"),
 }
