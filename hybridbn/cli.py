@@ -75,7 +75,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 def raise_usage(text: str) -> NoReturn:
     """Raise an error of usage."""
-    from hybridbn.commands.places import UsageFault
+    from hybridbn.commands.locations import UsageFault
 
     raise UsageFault(text)
 
@@ -118,7 +118,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    from hybridbn.commands.places import Taken
+    from hybridbn.commands.locations import Taken
     from hybridbn.commands.workspace import OtherRun
 
     if isinstance(error, Taken):
@@ -148,7 +148,7 @@ def _said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return f"{where}{error.strerror}"
-    from hybridbn.commands.wording import in_options
+    from hybridbn.commands.terminal import in_options
 
     return in_options(str(error))
 

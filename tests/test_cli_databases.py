@@ -19,7 +19,7 @@ from databases import opened, postgresql, tables
 
 import hybridbn as hb
 from hybridbn.cli import run
-from hybridbn.commands.places import place_of
+from hybridbn.commands.locations import locate
 
 ROOT = Path(__file__).resolve().parents[1]
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (pip install 'hybridbn[sql]')")
@@ -221,10 +221,10 @@ def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
 
 
 def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.commands.assembling as assembling
+    import hybridbn.formats.tables.relations as relations
 
     source, calls = given(base), []
-    whole = assembling.decoded
+    whole = relations.decoded
 
     def breaking(data: bytes) -> list[list[Any]]:
         calls.append(data)
@@ -232,7 +232,7 @@ def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: 
             raise OSError(28, "No space left on device")
         return whole(data)
 
-    monkeypatch.setattr(assembling, "decoded", breaking)
+    monkeypatch.setattr(relations, "decoded", breaking)
     assert run(["impute", source, f"{base}?table=out", "--chunk", "50"]) == 74
     assert tables(sqlalchemy, base) == ["My t"]
     monkeypatch.undo()
@@ -240,16 +240,16 @@ def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: 
 
 
 def test_a_run_into_a_server_has_a_place_for_its_parts_if_it_is_told(tmp_path: Path) -> None:
-    place = place_of("postgresql://me:one@host/b?table=t", None, None, "OUTPUT")
+    place = locate("postgresql://me:one@host/b?table=t", None, None, "OUTPUT")
     assert place.shown == "postgresql://me:***@host/b?table=t"
     assert place.beside() is None
     beside = place.beside(str(tmp_path))
     assert beside is not None
     assert beside.parent == tmp_path
     assert "one" not in beside.name
-    other = place_of("postgresql://me:two@host/b?table=t", None, None, "OUTPUT")
+    other = locate("postgresql://me:two@host/b?table=t", None, None, "OUTPUT")
     assert other.beside(str(tmp_path)) == beside
-    assert place_of("postgresql://me@host/b?table=u", None, None, "OUTPUT").beside(str(tmp_path)) != beside
+    assert locate("postgresql://me@host/b?table=u", None, None, "OUTPUT").beside(str(tmp_path)) != beside
 
 
 def test_a_column_of_bytes_is_refused_unless_it_is_kept(capsys: pytest.CaptureFixture[str]) -> None:

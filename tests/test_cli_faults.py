@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hybridbn.cli import run
-from hybridbn.commands.places import place_of
+from hybridbn.commands.locations import locate
 from hybridbn.commands.terminal import keep_interrupts
 from hybridbn.commands.workspace import locked
 
@@ -130,12 +130,12 @@ def contents(path: str) -> list[str]:
 
 
 def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.commands.completing as command
+    from hybridbn.commands.output import Output
 
-    goal, whole = "sqlite:///out.db?table=t", command.assembled
+    goal = "sqlite:///out.db?table=t"
 
-    def ended(*arguments: object) -> None:
-        arguments[4]()  # type: ignore[operator]
+    def ended(output: Output, parts: object, overwrite: bool, before: Callable[[], None]) -> None:
+        before()
         raise KeyboardInterrupt
 
     def made(rows: int) -> None:
@@ -145,9 +145,9 @@ def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch
         connection.close()
 
     for rows, code in ((2000, 0), (3, 73)):
-        monkeypatch.setattr(command, "assembled", ended)
-        assert run(["impute", "t.csv", goal]) == 130
-        monkeypatch.setattr(command, "assembled", whole)
+        with monkeypatch.context() as patch:
+            patch.setattr(Output, "assemble", ended)
+            assert run(["impute", "t.csv", goal]) == 130
         made(rows)
         assert run(["impute", "t.csv", goal]) == code
         Path("out.db").unlink()
@@ -256,7 +256,7 @@ def test_interrupted_into_a_pipe_nothing_is_promised(folder: Path, monkeypatch: 
 
 
 def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    place = place_of("out.csv", None, None, "OUTPUT")
+    place = locate("out.csv", None, None, "OUTPUT")
     with locked(place.beside(), "out.csv"):
         assert run(["impute", "t.csv", "out.csv"]) == 73
         assert "another run is writing it" in capsys.readouterr().err
@@ -296,14 +296,14 @@ def test_full_disk_leaves_nothing(goal: str) -> None:
 
 
 def test_a_failure_keeps_the_file_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.commands.assembling as assembling
+    from hybridbn.formats import atomic
 
     Path("out.csv").write_text("old")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(assembling.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     assert run(["impute", "t.csv", "out.csv"]) == 74
     assert Path("out.csv").read_text() == "old"
     assert sorted(os.listdir()) == ["out.csv", "t.csv"]

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import hybridbn
-from hybridbn.commands.assembling import assembled, rehearsed
 from hybridbn.commands.checking import modeled, refuse_unknown
 from hybridbn.commands.filling import given, learn, of_networks, wishes_of
-from hybridbn.commands.impute import Run, named
+from hybridbn.commands.output import Output
 from hybridbn.commands.profile import profiled
+from hybridbn.commands.report import counted, joined, page, preview
 from hybridbn.commands.request import refuse_contradictions, refuse_strangers
-from hybridbn.commands.shown import preview
-from hybridbn.commands.tallies import counted, joined
+from hybridbn.commands.run import Run, named
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import OtherRun
-from hybridbn.commands.writing import Writer
 from hybridbn.errors import TableError
 from hybridbn.formats.atomic import write_atomically
 from hybridbn.formats.hbn import load, save
@@ -42,15 +40,15 @@ def complete(run: Run) -> None:
     request = run.request
     model = None if request.model is None else load(request.model)
     _look(run, model)
-    writer = _writer(run)
-    rehearsed(run.goal, writer)
+    output = _output(run)
+    output.rehearse()
     _learn(run, model)
-    parts = _fill(run, writer)
+    parts = _fill(run, output)
     if not run.source.unchanged():
-        raise OtherRun(f"{run.source_place.shown} was changed while it was read; run the command again")
+        raise OtherRun(f"{run.origin.shown} was changed while it was read; run the command again")
     if not run.goal.pipe:  # which may be the same terminal
         run.terminal.step("writing")
-    assembled(run.goal, parts, writer, not request.no_clobber, lambda: _finishing(run), request.encoding)
+    output.assemble(parts, not request.no_clobber, lambda: _finishing(run))
     run.terminal.done()
     _tell(run)
 
@@ -67,9 +65,9 @@ def _look(run: Run, model: Network | None) -> None:
         kinds = wishes_of(model) | kinds
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
     # columns that number the rows, unless they are asked for
-    index = frozenset(getattr(run.source, "index", ())) - {*kinds, *request.include}
+    index = run.source.index - {*kinds, *request.include}
     if run.source.names and {*run.source.names} <= keep | index:
-        raise TableError(f"{run.source_place.shown}: no column is left to complete: all of them are kept as they are")
+        raise TableError(f"{run.origin.shown}: no column is left to complete: all of them are kept as they are")
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as told, named(run):
@@ -105,7 +103,7 @@ def _learn(run: Run, model: Network | None) -> None:
             run.filling = of_networks(networks, settings, strategy=request.strategy, history=history)
             return
         run.terminal.step("learning")
-        ranges = getattr(run.source, "ranges", {})
+        ranges = {name: field.limits for name, field in run.source.fields.items() if field.limits is not None}
         run.filling = learn(table, settings, ranges, strategy=request.strategy, draws=request.draws)
     for draw in range(count):
         save(run.filling.models[draw].network, work.path(f"model-{draw}.hbn"))
@@ -155,20 +153,15 @@ def _remark_on_strategy(run: Run) -> None:
         )
 
 
-def _writer(run: Run) -> Writer:
-    goal, request = run.goal, run.request
-    return Writer(
-        run.source,
-        run.profile,
-        goal.family,
-        goal.suffix,
-        _delimiter(run),
-        request.draws is not None,
-        request.draw_column,
-    )
+def _output(run: Run) -> Output:
+    request, delimiter = run.request, run.request.output_delimiter
+    if delimiter is None and (run.goal.form, run.goal.suffix) == (run.origin.form, run.origin.suffix):
+        delimiter = request.delimiter  # the same suffix has the same delimiter
+    counter = request.draw_column if request.draws is not None else None
+    return Output(run.goal, run.source, run.profile, counter, request.encoding, {"delimiter": delimiter})
 
 
-def _fill(run: Run, writer: Writer) -> list[Path]:
+def _fill(run: Run, output: Output) -> list[Path]:
     """Write the parts that are not there yet; return all of them in the order of the output."""
     request, work, profile = run.request, run.work, run.profile
     rows, draws = _rows_of(run), request.draws or 1
@@ -186,19 +179,11 @@ def _fill(run: Run, writer: Writer) -> list[Path]:
                 if request.report:
                     work.put_json(f"tally-{number}.json", counted(profile, cells, fills))
                 for draw, filled in enumerate(fills):
-                    work.put(f"part-{draw}-{number}", writer.part(block, filled, draw))
+                    work.put(f"part-{draw}-{number}", output.part(block, filled, draw))
                 told(block.start + block.rows)
     if request.report:
         run.tally = joined(work.json(f"tally-{number}.json") for number in range(count))
     return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
-
-
-def _delimiter(run: Run) -> str | None:
-    if run.request.output_delimiter is not None:
-        return run.request.output_delimiter
-    # the same suffix has the same delimiter
-    same = run.goal.family == run.source_place.family == "delimited" and run.goal.suffix == run.source_place.suffix
-    return run.request.delimiter if same else None
 
 
 def _second_kinds(run: Run) -> dict[str, Any]:
@@ -227,11 +212,9 @@ def _finishing(run: Run) -> None:
     if request.save_model is not None:
         save(run.filling.models[0].network, request.save_model)
     if request.report is not None:
-        from hybridbn.commands.report import page
-
         facts, remarks = _facts(run), run.terminal.warned
         text = page(
-            f"Imputation of {run.source_place.shown}",
+            f"Imputation of {run.origin.shown}",
             facts,
             run.profile,
             run.tally,

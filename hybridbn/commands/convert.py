@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.places import Taken, UsageFault
+from hybridbn.commands.locations import Taken, UsageFault
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.formats.networks import FORMATS, is_network, read_network, write_network
-from hybridbn.formats.packing import is_packed
-from hybridbn.formats.tables import SUFFIXES, read_table, shown_place, write_table
-from hybridbn.formats.tables.delimited import other_delimiter
+from hybridbn.formats.tables import read_table, shown_location, suffix_of, write_table
+from hybridbn.formats.tables.base import suffixes
+from hybridbn.formats.tables.delimited import Delimited, other_delimiter
 
 __all__ = ["convert"]
 
@@ -57,33 +57,29 @@ def convert(
             keep_interrupts()
             table = read_table(source, **(reading or {}))
             hint = other_delimiter(table.names, "")
-            if hint and "delimiter" not in (reading or {}) and _suffix(source) in (".csv", ".tsv", ".tab"):
+            if hint and "delimiter" not in (reading or {}) and isinstance(suffixes().get(suffix_of(source)), Delimited):
                 raise UsageFault(f"{source}: the only column is called {table.names[0]!r}{hint}")
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         terminal.warn(text)
 
 
-def _suffix(place: str) -> str:
-    return Path(place[:-3] if is_packed(place) else place).suffix.lower()
-
-
 def _same_kind(source: str, target: str) -> bool:
     """Tell whether both are networks; refuse what is neither, and one of each."""
     kinds = []
-    for place in (source, target):
-        if place == "-":
+    for text in (source, target):
+        if text == "-":
             raise UsageFault("files are converted, not pipes; name a file with a suffix")
-        known = is_network(place) or "://" in place or place.startswith("sqlite:") or _suffix(place) in SUFFIXES
-        if not known and not place.lower().endswith(".hbn.gz"):
+        known = is_network(text) or "://" in text or text.startswith("sqlite:") or suffix_of(text) in suffixes()
+        if not known and not text.lower().endswith(".hbn.gz"):
             raise UsageFault(
-                f"{place}: the suffix tells no known format; known are {', '.join(sorted({*FORMATS, *SUFFIXES}))} and databases "
+                f"{text}: the suffix tells no known format; known are {', '.join(sorted({*FORMATS, *suffixes()}))} and databases "
                 "such as sqlite:///file.db?table=t"
             )
-        kinds.append("a network" if is_network(place) or place.lower().endswith(".hbn.gz") else "a table")
+        kinds.append("a network" if is_network(text) or text.lower().endswith(".hbn.gz") else "a table")
     if kinds[0] != kinds[1]:
         raise UsageFault(
-            f"{shown_place(source)} is {kinds[0]} by its suffix, and {shown_place(target)} {kinds[1]}; both must be of one kind"
+            f"{shown_location(source)} is {kinds[0]} by its suffix, and {shown_location(target)} {kinds[1]}; both must be of one kind"
         )
     return kinds[0] == "a network"
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.commands.sources import Block, Kinds, Source
 from hybridbn.errors import TableError
+from hybridbn.formats.tables.base import Block, Kinds, Source
 from hybridbn.formats.tables.reading import Wish, relocated, typed
 from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of
 from hybridbn.tables import Table

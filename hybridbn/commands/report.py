@@ -1,17 +1,25 @@
-"""The report of an imputation: one page without anything from elsewhere."""
+"""What an imputation did: counts of observed and imputed values, a page that shows them, and a look at the first rows."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.commands.drawing import bars, course, histogram, patterns, short, shortened, span
+from hybridbn.commands.filling import Filling
 from hybridbn.commands.profile import ColumnProfile, Profile
-from hybridbn.commands.tallies import Tally, bins_of
+from hybridbn.formats.tables.base import Fills, Kinds, Source
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells
 
-__all__ = ["page"]
+__all__ = ["Tally", "counted", "joined", "page", "preview"]
 
 _MOST_PATTERNS = 20
 _MOST_STATES = 12
@@ -32,6 +40,91 @@ svg{max-width:100%;height:auto;display:block}.wide svg{max-width:none}svg text{f
 .axis{fill:none;stroke:var(--line)}.dash{fill:none;stroke:var(--dim);stroke-dasharray:4 4}.band{fill:var(--i);opacity:.16}.dot{fill:var(--i)}.hole{fill:var(--i)}.full{fill:var(--full)}
 .key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}.warn{border-left:3px solid var(--i);padding-left:10px}
 """
+_BINS = 32
+_WIDTH = 118
+_CELL = 16
+_ROWS = 200
+
+Tally: TypeAlias = dict[str, dict[str, list[float]]]
+"""Counts of columns, by name and by what is counted."""
+
+
+# -- counts --------------------------------------------------------------------------------------------------------------
+
+
+def _bins_of(column: ColumnProfile) -> NDArray[Any]:
+    """Return the ends of the intervals that a column of numbers is counted in, where nearly all of them lie.
+
+    Examples
+    --------
+    >>> _bins_of(ColumnProfile("x", kind="number", low=1.0, high=3.0)).tolist()
+    [0.5, 1.5, 2.5, 3.5]
+    """
+    low, high = column.body or (column.low, column.high)
+    if column.whole:
+        low, high = math.floor(low), math.ceil(high)
+    if column.whole and high - low < _BINS:
+        return np.asarray(np.arange(low, high + 2) - 0.5)
+    if column.whole:
+        width = np.ceil((high - low + 1) / _BINS)
+        return np.asarray(low - 0.5 + width * np.arange(np.ceil((high - low + 1) / width) + 1))
+    spread = high - low if high > low else abs(low) or 1.0
+    ends = np.linspace(low, low + spread, _BINS + 1)
+    ends[-1] = np.nextafter(ends[-1], np.inf)  # the greatest number lies in the last one
+    return ends
+
+
+def counted(profile: Profile, cells: dict[str, Cells], fills: Sequence[Fills]) -> Tally:
+    """Return the counts of a block: of observed cells, and of the imputed ones of all draws.
+
+    Of numbers there are the counts below, in and above the bins, and number, sum and sum of squares; of states, their counts.
+    """
+    tally: Tally = {}
+    for name, found in cells.items():
+        column = profile.columns[name]
+        values = [value for fill in fills if name in fill for value in fill[name][1]]
+        if column.kind == "number":
+            seen = found.array[~found.missing]
+            imputed = np.array(values, dtype=float)
+            ends = np.concatenate([[-np.inf], _bins_of(column), [np.inf]])
+            center = (column.low + column.high) / 2
+            tally[name] = {
+                what: [*np.histogram(part, ends)[0].tolist(), len(part), *_sums(part - center)]
+                for what, part in (("observed", seen), ("imputed", imputed))
+            }
+        else:
+            codes = {state: code for code, state in enumerate(column.states)}
+            size = len(column.states)
+            tally[name] = {
+                "observed": np.bincount(found.array[~found.missing], minlength=size).tolist(),
+                "imputed": np.bincount([codes[v] for v in values if v in codes], minlength=size).tolist(),
+            }
+    return tally
+
+
+def _sums(values: NDArray[Any]) -> tuple[float, float]:
+    return float(values.sum()), float((values * values).sum())
+
+
+def joined(tallies: Iterable[Tally]) -> Tally:
+    """Add up the counts of blocks.
+
+    Examples
+    --------
+    >>> joined([{"x": {"observed": [1, 2]}}, {"x": {"observed": [0, 3]}}])
+    {'x': {'observed': [1.0, 5.0]}}
+    """
+    total: dict[str, dict[str, NDArray[Any]]] = {}
+    for tally in tallies:
+        for name, kinds in tally.items():
+            held = total.setdefault(name, {})
+            for what, counts in kinds.items():
+                added = np.array(counts, dtype=float)
+                held[what] = held[what] + added if what in held else added
+    return {name: {what: counts.tolist() for what, counts in kinds.items()} for name, kinds in total.items()}
+
+
+# -- the page ------------------------------------------------------------------------------------------------------------
 
 
 def page(
@@ -146,7 +239,7 @@ def _missingness(profile: Profile) -> str:
 def _card(column: ColumnProfile, counts: Mapping[str, Sequence[float]], history: Sequence[Mapping[str, Any]]) -> str:
     observed, imputed = counts["observed"], counts["imputed"]
     if column.kind == "number":
-        ends = bins_of(column).tolist()
+        ends = _bins_of(column).tolist()
         picture = histogram(ends, observed[1:-4], imputed[1:-4], (observed[0], observed[-4]), (imputed[0], imputed[-4]))
         beyond = int(imputed[0] + imputed[-4])
         note = f"; {beyond:,} imputed beyond the observed numbers" if beyond else ""
@@ -188,3 +281,57 @@ def _shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[
         seen.append(sum(observed[code] for code in rest))
         filled.append(sum(imputed[code] for code in rest))
     return bars(labels, seen, filled), ""
+
+
+# -- the first rows ------------------------------------------------------------------------------------------------------
+
+
+def preview(source: Source, profile: Profile, filling: Filling, kinds: Kinds, most: int) -> str:
+    """Return some rows as text, what was imputed with a star."""
+    lines: list[list[str]] = []
+    names = [name for name in source.names if name in profile.columns]
+    for block in itertools.islice(source.blocks(_ROWS), 50):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = block.cells(filling.names, kinds)
+        cells = {name: profile.aligned(name, found.get(name), block.rows) for name in filling.names}
+        fills = filling.fills(Table.from_cells(cells, stateless=True), block.start, 0)
+        given = {
+            (int(row), name): v for name, (rows, values) in fills.items() for row, v in zip(rows, values, strict=True)
+        }
+        values = block.values(names)
+        for row in np.unique([row for row, _ in given]).tolist():
+            line = [str(block.start + row + 1)]
+            for name in names:
+                value, star = values[name][row], ""
+                if (row, name) in given:
+                    value, star = given[row, name], "*"
+                line.append(_short(value, profile.columns[name].whole) + star)
+            lines.append(line)
+            if len(lines) >= most:
+                return _laid_out(["row", *names], lines)
+    return _laid_out(["row", *names], lines) if lines else "no cell was missing"
+
+
+def _short(value: Any, whole: bool) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, float):
+        value = int(value) if whole and value == int(value) else f"{value:.4g}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+def _laid_out(names: list[str], lines: list[list[str]]) -> str:
+    heads = [_short(name, False) for name in names]
+    columns = [[head, *(line[place] for line in lines)] for place, head in enumerate(heads)]
+    widths = [max(map(len, column)) for column in columns]
+    count = len(widths)
+    while count > 1 and sum(widths[:count]) + 2 * (count - 1) > _WIDTH:
+        count -= 1
+    rows = [
+        "  ".join(text.rjust(width) for text, width in zip(row, widths[:count], strict=False)).rstrip()
+        for row in zip(*columns[:count], strict=True)
+    ]
+    more = f" ({len(names) - count} more columns)" if count < len(names) else ""
+    return "\n".join([*rows, f"* imputed{more}"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.places import Place, Taken, UsageFault, refuse_folders, refuse_taken
+from hybridbn.commands.locations import Location, Taken, UsageFault, refuse_folders, refuse_taken
 from hybridbn.errors import TableError
 from hybridbn.variables import shorten
 
@@ -56,7 +56,7 @@ class Request:
     show: int = 0
 
 
-def refuse_clashes(request: Request, source: Place, goal: Place) -> None:
+def refuse_clashes(request: Request, source: Location, goal: Location) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
     if not goal.pipe and (source.path or source.url, source.table) == (goal.path or goal.url, goal.table):
         raise UsageFault(f"the output {goal.shown} is the input; choose another name")
@@ -69,18 +69,18 @@ def refuse_clashes(request: Request, source: Place, goal: Place) -> None:
     for option, path in (("--save-model", request.save_model), ("--report", request.report)):
         if path is None:
             continue
-        place = Path(os.path.realpath(path))
-        clash = next((other for other, taken in named.items() if taken == place), None)
+        target = Path(os.path.realpath(path))
+        clash = next((other for other, taken in named.items() if taken == target), None)
         if clash:
             raise UsageFault(f"{option} {path} is {clash}, too; choose another name")
-        if place.is_dir() or not place.parent.is_dir():
+        if target.is_dir() or not target.parent.is_dir():
             raise UsageFault(
-                f"{option} {path}: {'a folder' if place.is_dir() else f'there is no folder {place.parent}'}"
+                f"{option} {path}: {'a folder' if target.is_dir() else f'there is no folder {target.parent}'}"
             )
-        named[option] = place
+        named[option] = target
 
 
-def refuse_present(request: Request, goal: Place) -> None:
+def refuse_present(request: Request, goal: Location) -> None:
     """Refuse outputs that must not be replaced."""
     refuse_taken(goal, request.no_clobber)
     for option, path in (("--save-model", request.save_model), ("--report", request.report)):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.places import Taken
+from hybridbn.commands.locations import Taken
 
 __all__ = ["OtherRun", "Workspace", "locked"]
 

@@ -29,7 +29,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -37,27 +36,13 @@ from urllib.parse import unquote, urlsplit
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.atomic import NameTaken, replacing
 from hybridbn.formats.packing import is_packed, unpacked
-from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.base import FileFormat, suffixes
+from hybridbn.formats.tables.reading import Wanted
 from hybridbn.formats.tables.relations import OutputExists, database_of
 from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
-__all__ = ["SUFFIXES", "WEB", "OutputExists", "read_table", "shown_place", "write_table"]
-
-SUFFIXES = {
-    ".csv": "delimited",
-    ".tsv": "delimited",
-    ".tab": "delimited",
-    ".arff": "arff",
-    ".parquet": "columnar",
-    ".pq": "columnar",
-    ".feather": "columnar",
-    ".arrow": "columnar",
-    ".jsonl": "jsonlines",
-    ".ndjson": "jsonlines",
-    ".dbc": "dbc",
-}
-"""The modules by suffix."""
+__all__ = ["WEB", "OutputExists", "format_of", "read_table", "shown_location", "suffix_of", "write_table"]
 
 WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
 """Addresses that are neither files nor databases."""
@@ -114,23 +99,26 @@ def read_table(
     """
     listed = None if variables is None else list(variables)
     wanted = Wanted.of(discrete, continuous, columns, weights, listed)
-    place = _place(path)
-    module = _module(place)
+    location = _located(path)
     try:
-        file = unpacked(place) if isinstance(place, Path) and is_packed(place) else place
-        read: Read = module.read(file, wanted, _format_of(place), **options)
+        if isinstance(location, str):
+            read = database_of(location).read(location, wanted, **options)
+        else:
+            form, suffix = format_of(location)
+            file = unpacked(location) if is_packed(location) else location
+            read = form.read(file, wanted, suffix, **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
-        if shown_place(place) in str(error):
+        if shown_location(location) in str(error):
             raise
-        raise type(error)(f"{shown_place(place)}: {error}") from error.__cause__
+        raise type(error)(f"{shown_location(location)}: {error}") from error.__cause__
     if weights is not None:
         held = table.select([weights])
         table = table.drop(weights)
         try:
             table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
         except TableError as error:
-            raise TableError(f"{shown_place(place)}, column {weights!r}: {error}") from None
+            raise TableError(f"{shown_location(location)}, column {weights!r}: {error}") from None
     return table if listed is None else Table(table, variables=listed, unknown=unknown)
 
 
@@ -165,17 +153,17 @@ def write_table(
         if weights in table:
             raise TableError(f"the column for the weights, {weights!r}, is in the table already; choose another name")
         table = table.with_weights(None).with_column(weights, table.weights)
-    place = _place(path)
-    module = _module(place)
-    if isinstance(place, str):
-        module.write(table, place, overwrite=overwrite, **options)
+    location = _located(path)
+    if isinstance(location, str):
+        database_of(location).write(table, location, overwrite=overwrite, **options)
         return
-    with _replacing(place, overwrite) as file:
-        module.write(table, file, _format_of(place), **options)
+    form, suffix = format_of(location)
+    with _replacing(location, overwrite) as file:
+        form.write(table, file, suffix, **options)
 
 
-def _place(path: str | os.PathLike[str]) -> Path | str:
-    """Return a path, or the text of an SQLite URL."""
+def _located(path: str | os.PathLike[str]) -> Path | str:
+    """Return the path of a file, or the address of a table of a database."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TableError(f"a path must be text, not {text!r}")
@@ -183,56 +171,59 @@ def _place(path: str | os.PathLike[str]) -> Path | str:
         return text
     if text.startswith("file://"):
         return Path(unquote(urlsplit(text).path))
-    if found := re.match(r"([a-zA-Z][a-zA-Z0-9+._-]+)://", text):
-        if found[1].lower() in WEB:
+    if match := re.match(r"([a-zA-Z][a-zA-Z0-9+._-]+)://", text):
+        if match[1].lower() in WEB:
             raise FormatError(f"{text!r}: only files and sqlite:///file.db?table=t can be read; download it first")
         return text
     return Path(text)
 
 
-def shown_place(place: Path | str) -> str:
-    """Return what messages call a place: an address without its password.
+def shown_location(location: Path | str) -> str:
+    """Return what messages call a file or a table: an address without its password.
 
     Examples
     --------
-    >>> shown_place("postgresql://me:secret@host/base?table=t")
+    >>> shown_location("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
-    if isinstance(place, Path) or "://" not in place or place.startswith("sqlite:"):
-        return str(place)
+    if isinstance(location, Path) or "://" not in location or location.startswith("sqlite:"):
+        return str(location)
     from hybridbn.formats.tables.database import shown
 
-    return shown(place)
+    return shown(location)
 
 
-def _format_of(place: Path | str) -> str:
-    suffixes = [] if isinstance(place, str) else [suffix.lower() for suffix in place.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-        if suffixes and SUFFIXES.get(suffixes[-1]) not in ("delimited", "arff", "jsonlines", "dbc"):
-            return ""
-    return suffixes[-1] if suffixes else ""
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return the suffix that tells a file's format, in lower case and without that of gzip.
+
+    Examples
+    --------
+    >>> suffix_of("data.CSV.gz"), suffix_of("data")
+    ('.csv', '')
+    """
+    name = os.fspath(path)
+    return Path(name[:-3] if is_packed(name) else name).suffix.lower()
 
 
-def _module(place: Path | str) -> Any:
-    if isinstance(place, str):
-        return database_of(place)
-    name = SUFFIXES.get(_format_of(place))
-    if name is None:
-        known = ", ".join(SUFFIXES)
-        raise FormatError(f"{place}: the suffix tells no known format; known are {known} and sqlite:///file.db?table=t")
-    return import_module(f"hybridbn.formats.tables.{name}")
+def format_of(path: Path) -> tuple[FileFormat, str]:
+    """Return a file's format and suffix; refuse a suffix that tells none, and packed files that are never packed."""
+    suffix, known = suffix_of(path), suffixes()
+    form = known.get(suffix)
+    if form is None or (is_packed(path) and not form.packable):
+        listed = ", ".join(known)
+        raise FormatError(f"{path}: the suffix tells no known format; known are {listed} and sqlite:///file.db?table=t")
+    return form, suffix
 
 
 @contextlib.contextmanager
-def _replacing(place: Path, overwrite: bool) -> Iterator[IO[bytes]]:
+def _replacing(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a file that takes its name in the end, or refuse to replace the one that has it."""
-    target = Path(os.path.realpath(place))
-    taken = OutputExists(f"{place} exists already; overwrite=True would replace it")
+    target = Path(os.path.realpath(location))
+    taken = OutputExists(f"{location} exists already; overwrite=True would replace it")
     if target.exists() and not overwrite:
         raise taken
     try:
-        with replacing(target, overwrite=overwrite, packed=is_packed(place)) as file:
+        with replacing(target, overwrite=overwrite, packed=is_packed(location)) as file:
             yield file
     except NameTaken:
         raise taken from None

@@ -7,19 +7,92 @@ statement, and written in one transaction: all of it arrives, or nothing changes
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.tables.columnar import arrow_read
+from hybridbn.formats.tables.base import Field, Source
+from hybridbn.formats.tables.columnar import NEEDS, ArrowSource, ArrowWriter, Feather, arrow_read, batches_in
 from hybridbn.formats.tables.database import Address, address_of, refuse_statements
 from hybridbn.formats.tables.reading import Read, Wanted
-from hybridbn.formats.tables.relations import NotWritten, OutputExists, Relation
+from hybridbn.formats.tables.relations import Database, DatabaseWriter, Located, NotWritten, OutputExists, Relation
 from hybridbn.tables import Table
 
-__all__ = ["ingest", "opened", "read", "refuse_present", "spool", "write"]
+__all__ = ["Adbc", "ingest"]
+
+
+class Adbc(Database):
+    """Databases with an ADBC driver."""
+
+    schemes = ("adbc+",)
+    part_form = "arrow"
+    keeps_index = True
+    needs = NEEDS
+
+    def locate(self, url: str) -> Located:
+        """Take an address apart."""
+        address = address_of(url)
+        return Located(address.shown, None, address.name if address.what == "table" else "")
+
+    def read(self, url: str, wanted: Wanted) -> Read:
+        """Read a table or the result of one query; nothing is committed."""
+        import pyarrow
+
+        with _connected(url, reading=True) as opened:
+            schema, batches = _fetched(opened, wanted)
+            return arrow_read(pyarrow.Table.from_batches(batches, schema), wanted)
+
+    @contextlib.contextmanager
+    def opened(self, url: str, wanted: Wanted) -> Iterator[Relation]:
+        """Open a table or the result of one query, as rows."""
+        with _connected(url, reading=True) as opened:
+            schema, batches = _fetched(opened, wanted)
+            rows: Iterator[list[Any]] = (
+                list(zip(*(column.to_pylist() for column in batch.columns), strict=True)) for batch in batches
+            )
+            yield Relation(schema.names, rows)
+
+    def source(self, url: str, folder: Path, shown: str) -> Source:
+        """Open a table or the result of one query that is read in blocks, from a copy in a folder."""
+        import pyarrow
+
+        path = folder / "input.feather"
+        with _connected(url, reading=True) as opened:
+            schema, batches = _fetched(opened, Wanted())
+            with pyarrow.OSFile(str(path), "wb") as raw, pyarrow.ipc.new_file(raw, schema) as file:
+                for batch in batches:
+                    file.write_batch(batch)
+        return ArrowSource(Feather(), path, shown)
+
+    def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
+        """Write a new table in one transaction."""
+        made = table.to_arrow()
+        ingest(url, made.schema, made.to_batches(), overwrite=overwrite)
+
+    def writer(
+        self, fields: Sequence[Field], url: str, *, origin: Source | None = None, counter: str | None = None
+    ) -> AdbcWriter:
+        """Return what writes a new table with these columns."""
+        return AdbcWriter(fields, counter, origin, url)
+
+    def refuse_present(self, url: str) -> None:
+        """Refuse an address where something has the table's name, or that can't be reached."""
+        with _connected(url, lambda text: NotWritten(text, begun=False)) as opened:
+            _refuse_present(opened)
+
+
+class AdbcWriter(ArrowWriter, DatabaseWriter):
+    """Writes a new table from Arrow batches."""
+
+    def __init__(self, fields: Sequence[Field], counter: str | None, origin: Source | None, url: str) -> None:
+        super().__init__(fields, counter, origin)
+        self.url = url
+
+    def insert(self, parts: Iterable[bytes]) -> None:
+        """Make the table with the rows of all parts."""
+        ingest(self.url, self.schema, batches_in(parts))
 
 
 class _Opened(NamedTuple):
@@ -53,34 +126,6 @@ def _connected(
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
-    """Read a table or the result of one query; nothing is committed."""
-    import pyarrow
-
-    with _connected(url, reading=True) as opened:
-        schema, batches = _fetched(opened, wanted)
-        return arrow_read(pyarrow.Table.from_batches(batches, schema), wanted)
-
-
-@contextlib.contextmanager
-def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
-    """Open a table or the result of one query, as rows."""
-    with _connected(url, reading=True) as found:
-        schema, batches = _fetched(found, wanted)
-        yield Relation(schema.names, (list(zip(*(c.to_pylist() for c in b.columns), strict=True)) for b in batches))
-
-
-def spool(url: str, path: Path) -> None:
-    """Write a table, or the result of one query, to an Arrow file, a batch at a time."""
-    import pyarrow
-
-    with _connected(url, reading=True) as opened:
-        schema, batches = _fetched(opened, Wanted())
-        with pyarrow.OSFile(str(path), "wb") as raw, pyarrow.ipc.new_file(raw, schema) as file:
-            for batch in batches:
-                file.write_batch(batch)
 
 
 def _fetched(opened: _Opened, wanted: Wanted) -> tuple[Any, Iterator[Any]]:
@@ -133,18 +178,6 @@ def _quoted(name: str) -> str:
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
-
-
-def write(table: Table, url: str, *, overwrite: bool = False) -> None:
-    """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
-    made = table.to_arrow()
-    ingest(url, made.schema, made.to_batches(), overwrite=overwrite)
-
-
-def refuse_present(url: str) -> None:
-    """Refuse an address where something has the table's name already, or that can't be reached."""
-    with _connected(url, lambda text: NotWritten(text, begun=False)) as opened:
-        _refuse_present(opened)
 
 
 def _refuse_present(opened: _Opened) -> None:

@@ -6,10 +6,11 @@ integer or truth states, a comment in the header says so, and reading gives them
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,41 +19,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.jsonlines import cell_values
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
+from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.tables import Table
+from hybridbn.formats.tables.records import Piece, lines
+from hybridbn.formats.tables.text_blocks import Change, Memo, TextBlock, TextSource, TextWriter, located, plain_text
 from hybridbn.tables.columns import Cells, Source, coded_cells, labels, numbers
 from hybridbn.variables import shorten
 
-__all__ = [
-    "NOTE",
-    "SPARSE",
-    "TABBED",
-    "VALUE",
-    "Attribute",
-    "Header",
-    "header_of",
-    "quoted_word",
-    "read",
-    "rows_of",
-    "write",
-]
+__all__ = ["Arff"]
 
-_CHUNK = 20_000
-NOTE = "% hybridbn: "
+_NOTE = "% hybridbn: "
 """Starts the comment that keeps the types of states that are not text."""
 _WORD = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
 _ATTRIBUTE = re.compile(rf"@attribute\s+({_WORD}|[^\s{{]+)\s*(.*)", re.IGNORECASE | re.DOTALL)
-VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
-TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
-SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
+_VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
+_TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
+_SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
 """Values in a dense row, in one with tabs, and in a sparse one: each with the sign behind it."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
 _NUMERIC = ("numeric", "real", "integer")
 
 
 @dataclass(frozen=True)
-class Attribute:
+class _Attribute:
     """A declared column; `values` are the states of a nominal one."""
 
     name: str
@@ -62,16 +52,48 @@ class Attribute:
 
 
 @dataclass
-class Header:
+class _Header:
     """What stands before the data, which start on the line of this number; `types` are those of noted states."""
 
-    attributes: list[Attribute]
+    attributes: list[_Attribute]
     types: dict[str, str]
     data: int
 
 
-def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".arff", *, encoding: str = "utf-8") -> Read:
-    """Read a dense or sparse ARFF file; string, date and relational attributes are refused."""
+class Arff(FileFormat):
+    """Dense and sparse ARFF files; string, date and relational attributes are refused."""
+
+    title = "ARFF"
+    position = 2
+    suffixes = (".arff",)
+    names = ("arff",)
+    part_form = "arff"
+    packable = True
+    text = True
+    mixed = False
+
+    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str, *, encoding: str = "utf-8") -> Read:
+        """Read a file."""
+        return _read(file, wanted, encoding)
+
+    def source(self, path: Path, shown: str, suffix: str) -> ArffSource:  # type: ignore[override]
+        """Open a file that is read in blocks."""
+        return ArffSource(path, shown)
+
+    def writer(  # type: ignore[override]
+        self,
+        fields: Sequence[Field],
+        suffix: str,
+        *,
+        origin: TableSource | None = None,
+        counter: str | None = None,
+        encoding: str = "utf-8",
+    ) -> ArffWriter:
+        """Return what writes a dense file; the order of states is kept, their types are noted in a comment."""
+        return ArffWriter(fields, counter, encoding, origin if isinstance(origin, ArffSource) else None)
+
+
+def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str = "utf-8") -> Read:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
     try:
         text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding)
@@ -80,13 +102,13 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".arff", *, encod
         raise TableError(f"line {line}: not text in {encoding}; give another encoding, such as 'latin-1'") from None
     except LookupError:
         raise TableError(f"there is no encoding {encoding!r}") from None
-    lines = re.split(r"\r\n|\n|\r", text)
+    split = re.split(r"\r\n|\n|\r", text)
     if "\0" in text:
-        number = next(i for i, line in enumerate(lines, start=1) if "\0" in line)
+        number = next(i for i, line in enumerate(split, start=1) if "\0" in line)
         raise FormatError(f"line {number}: a NUL character; the file is damaged, or no ARFF file")
-    header = header_of(lines)
+    header = _header_of(split)
     names = wanted.names([attribute.name for attribute in header.attributes])
-    rows, where, weights = rows_of(lines, header)
+    rows, where, weights = _rows_of(split, header)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
@@ -105,20 +127,20 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".arff", *, encod
 # --- the header -------------------------------------------------------------------------------------------------------
 
 
-def header_of(lines: Sequence[str]) -> Header:
+def _header_of(lines: Sequence[str]) -> _Header:
     """Return the header that some lines begin with.
 
     Examples
     --------
-    >>> header_of(["@relation r", "@attribute c {a,b}", "@data"]).attributes[0].values
+    >>> _header_of(["@relation r", "@attribute c {a,b}", "@data"]).attributes[0].values
     ('a', 'b')
     """
-    attributes: list[Attribute] = []
+    attributes: list[_Attribute] = []
     types: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         text = line.strip()
-        if text.startswith(NOTE):
-            types = _noted(text.removeprefix(NOTE), number)
+        if text.startswith(_NOTE):
+            types = _noted(text.removeprefix(_NOTE), number)
         if not text or text.startswith("%"):
             continue
         word = text.split(maxsplit=1)[0].lower()
@@ -126,7 +148,7 @@ def header_of(lines: Sequence[str]) -> Header:
             if not attributes:
                 raise FormatError(f"line {number}: @data without any @attribute before it")
             _refuse_repeats(attributes)
-            return Header(attributes, types, number)
+            return _Header(attributes, types, number)
         if word == "@attribute":
             attributes.append(_attribute(text, number))
         elif word != "@relation":
@@ -136,7 +158,7 @@ def header_of(lines: Sequence[str]) -> Header:
     raise FormatError("there is no @data line; the file is no ARFF file, or cut short")
 
 
-def _attribute(text: str, number: int) -> Attribute:
+def _attribute(text: str, number: int) -> _Attribute:
     found = _ATTRIBUTE.match(text)
     if found is None:
         raise FormatError(f"line {number}: {text[:60]!r} names no attribute")
@@ -144,10 +166,10 @@ def _attribute(text: str, number: int) -> Attribute:
     if not name:
         raise FormatError(f"line {number}: the attribute's name is empty")
     if declared.startswith("{"):
-        return Attribute(name, _nominal(declared, name, number), number)
+        return _Attribute(name, _nominal(declared, name, number), number)
     kind = re.split(r"[\s%\[]", declared, maxsplit=1)[0].lower()
     if kind in _NUMERIC:
-        return Attribute(name, None, number, kind == "integer")
+        return _Attribute(name, None, number, kind == "integer")
     advice = {
         "string": "turn it into a nominal attribute {value, ...} or leave it out",
         "date": "turn it into a number (days since a date) or a nominal attribute",
@@ -176,7 +198,7 @@ def _nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _refuse_repeats(attributes: Sequence[Attribute]) -> None:
+def _refuse_repeats(attributes: Sequence[_Attribute]) -> None:
     seen: dict[str, int] = {}
     for attribute in attributes:
         first = seen.setdefault(attribute.name, attribute.line)
@@ -208,7 +230,7 @@ def _plain(word: str) -> str:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def rows_of(lines: Sequence[str], header: Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
+def _rows_of(lines: Sequence[str], header: _Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
     """Return the rows as texts (None: missing), their lines, and the weights if rows have any."""
     width = len(header.attributes)
     rows: list[list[str | None]] = []
@@ -243,7 +265,7 @@ def rows_of(lines: Sequence[str], header: Header) -> tuple[list[list[str | None]
 
 
 def _dense(line: str, number: int) -> list[str | None]:
-    pattern = TABBED if "," not in line else VALUE
+    pattern = _TABBED if "," not in line else _VALUE
     row: list[str | None] = []
     place = 0
     while True:
@@ -258,7 +280,7 @@ def _dense(line: str, number: int) -> list[str | None]:
             return row
 
 
-def _sparse(line: str, header: Header, number: int) -> list[str | None]:
+def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
     # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
     row: list[str | None] = ["0" if a.values is None else a.values[0] for a in header.attributes]
     inner = line[1:-1].strip()
@@ -266,7 +288,7 @@ def _sparse(line: str, header: Header, number: int) -> list[str | None]:
         raise TableError(f"line {number}: a sparse row must end with a brace")
     place, last = 0, -1
     while place < len(inner):
-        found = SPARSE.match(inner, place)
+        found = _SPARSE.match(inner, place)
         if found is None:
             raise TableError(
                 f"line {number}: {inner[place : place + 40]!r} is no pair of an attribute's number and a value"
@@ -282,7 +304,7 @@ def _sparse(line: str, header: Header, number: int) -> list[str | None]:
 
 
 def _cells(
-    attribute: Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
+    attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
 ) -> tuple[Cells, Source | None]:
     name = attribute.name
     known: dict[str | None, int] = {value: code for code, value in enumerate(attribute.values or ())}
@@ -328,54 +350,168 @@ def _states(name: str, texts: list[str], noted: str | None) -> list[Any]:
     return list(texts)
 
 
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+_MOST_HEAD = 1 << 28
+
+
+class ArffSource(TextSource):
+    """An ARFF file that is read in blocks."""
+
+    textual = True
+
+    def __init__(self, path: Path, shown: str) -> None:
+        super().__init__(path, shown, lines(b"%"))
+        with self._open() as stream:
+            head = list(_until_data(stream))
+        self.header = b"".join(head)
+        self.header_lines = len(head)
+        try:
+            text = self.header.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise TableError("the header is not text in UTF-8; give another encoding, such as latin-1") from None
+        self.names = Wanted().names([attribute.name for attribute in _header_of(text.splitlines()).attributes])
+
+    def _block(self, start: int, piece: Piece) -> ArffBlock:
+        return ArffBlock(self, start, piece)
+
+
+def _until_data(stream: IO[bytes]) -> Iterator[bytes]:
+    size = 0
+    for line in stream:
+        yield line
+        size += len(line)
+        if line.strip().lower().startswith(b"@data") or size > _MOST_HEAD:
+            return
+
+
+class ArffBlock(TextBlock):
+    """Some rows of an ARFF file."""
+
+    def __init__(self, source: ArffSource, start: int, piece: Piece) -> None:
+        super().__init__(start, piece)
+        self.source = source
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        source = self.source
+        wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
+        with located(source.header_lines, self.piece.line - 1 - source.header_lines):
+            read = _read(io.BytesIO(source.header + self.piece.data), wanted)
+            if read.weights is not None:
+                raise TableError("rows have weights, which the command does not know; hybridbn.impute in Python does")
+            return read.cells
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as their texts."""
+        text = (self.source.header + self.piece.data).decode("utf-8-sig").splitlines()
+        rows, _, _ = _rows_of(text, _header_of(text))
+        columns = [self.source.names.index(name) for name in names]
+        return {name: [row[column] for row in rows] for name, column in zip(names, columns, strict=True)}
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(table: Table, file: IO[bytes], suffix: str = ".arff", *, encoding: str = "utf-8") -> None:
-    """Write a dense ARFF file; the order of states is kept, their types are noted in a comment."""
-    names_of = {bool: "bool", int: "integer", float: "float"}
-    lines, notes, texts = ["@relation table", ""], {}, {}
-    for name in table.names:
-        cells = table.cells(name)
-        if cells.states is None:
-            lines.append(f"@attribute {quoted_word(name)} {'integer' if cells.integer else 'numeric'}")
-            continue
-        types = {type(state) for state in cells.states}
-        if not cells.states:
-            raise FormatError(f"column {name!r} has no states, which an ARFF attribute must have")
-        if len(types) > 1 or not types <= {str, *names_of}:
-            raise FormatError(f"column {name!r}: states such as {shorten(cells.states, most=2)} can't be held by ARFF")
-        if types != {str}:
-            notes[name] = names_of[types.pop()]
-        shown = [quoted_word(state if isinstance(state, str) else repr(state)) for state in cells.states]
-        texts[name] = np.array([*shown, "?"], dtype=object)
-        lines.append(f"@attribute {quoted_word(name)} {{{','.join(shown)}}}")
-    if notes:
-        lines.insert(1, NOTE + json.dumps(notes))
-    try:
-        file.write("\n".join([*lines, "", "@data", ""]).encode(encoding))
-        for start in range(0, len(table), _CHUNK):
-            part = table[start : start + _CHUNK]
-            columns = []
-            for name in part.names:
-                if name in texts:
-                    columns.append(list(texts[name][part[name]]))
-                else:
-                    columns.append(["?" if value is None else repr(value) for value in cell_values(part, name)])
-            rows = "\n".join(map(",".join, zip(*columns, strict=True)))
-            file.write(f"{rows}\n".encode(encoding))
-    except UnicodeEncodeError as error:
-        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in {encoding}") from None
-    except LookupError:
-        raise TableError(f"there is no encoding {encoding!r}") from None
+class ArffWriter(TextWriter):
+    """Writes dense ARFF files."""
+
+    def __init__(self, fields: Sequence[Field], counter: str | None, encoding: str, origin: ArffSource | None) -> None:
+        super().__init__(fields, counter, encoding)
+        for field in fields:
+            if field.states == ():
+                raise FormatError(f"column {field.name!r} has no states, which an ARFF attribute must have")
+        # the header of the source has no attribute for the counter
+        self.origin = origin if counter is None else None
+        self.splices = self.origin is not None
+
+    def header(self) -> bytes:
+        """Return what stands before the rows."""
+        if self.origin is not None:
+            header = self.origin.header
+            return header if header.endswith(b"\n") else header + b"\n"
+        lines, notes = ["@relation table", ""], dict[str, str]()
+        kinds = {"integer": "integer", "float": "numeric"}
+        for field in self.fields:
+            kind = kinds.get(field.kind, "string")
+            if field.states is not None:
+                kind = f"{{{','.join(_quoted_word(plain_text(state)) for state in field.states)}}}"
+                if field.kind in ("integer", "float", "bool"):
+                    notes[field.name] = field.kind
+            lines.append(f"@attribute {_quoted_word(field.name)} {kind}")
+        if notes:
+            lines.insert(1, _NOTE + json.dumps(notes))
+        return "\n".join([*lines, "", "@data", ""]).encode()
+
+    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+        """Give a line for each row."""
+        words = Memo(_quoted_word)
+        texts = [
+            ["?" if value is None else words[value if type(value) is str else plain_text(value)] for value in values]
+            for values in columns.values()
+        ]
+        return map(",".join, zip(*texts, strict=True))
+
+    def splice(self, block: ArffBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
+        """Return the rows with the question marks filled, dense and sparse ones."""
+        piece, names = block.piece, block.source.names
+        wanted: dict[int, dict[int, bytes]] = {}
+        for name, (rows, values) in fills.items():
+            column = names.index(name)
+            for row, value in zip(rows.tolist(), values, strict=True):
+                wanted.setdefault(row, {})[column] = _quoted_word(spell(name, value)).encode()
+        changes: list[Change] = []
+        for row, filled in wanted.items():
+            start = int(piece.starts[row])
+            spans = _spans(piece.data[start : int(piece.ends[row])].decode("latin-1"))
+            changes += [(start + spans[column][0], start + spans[column][1], text) for column, text in filled.items()]
+        return block.changed(changes)
 
 
-def quoted_word(text: str) -> str:
+def _spans(line: str) -> Mapping[int, tuple[int, int]]:
+    """Return where the values of a row start and end."""
+    spans: dict[int, tuple[int, int]] = {}
+    begin = len(line) - len(line.lstrip())
+    end = len(line.rstrip())
+    if line[begin] == "{":
+        start, end = begin + 1, line.rindex("}", 0, _unweighted(line, end))
+        while start < end and line[start:end].strip():
+            match = _SPARSE.match(line, start, end)
+            if match is None:
+                break
+            spans[int(match.group(1))] = match.span(2)
+            start = match.end()
+        return spans
+    end = _unweighted(line, end)
+    pattern = _TABBED if "," not in line else _VALUE
+    start = begin
+    while True:
+        match = pattern.match(line, start, end)
+        if match is None:
+            return spans
+        spans[len(spans)] = match.span(1)
+        start = match.end()
+        if not match.group(2):
+            return spans
+
+
+def _unweighted(line: str, end: int) -> int:
+    """Return the end of a row without the weight in braces that may follow it."""
+    text = line[:end]
+    if text.endswith("}"):
+        cut = text.rindex("{")
+        before = text[:cut].rstrip()
+        if before and before[-1] in ",}" and np.char.isnumeric(text[cut + 1 : -1].strip().replace(".", "", 1) or "x"):
+            return len(before[:-1].rstrip()) if before[-1] == "," else len(before)
+    return end
+
+
+def _quoted_word(text: str) -> str:
     r"""Return a name or state as ARFF writes it.
 
     Examples
     --------
-    >>> print(quoted_word("a"), quoted_word("it's"))
+    >>> print(_quoted_word("a"), _quoted_word("it's"))
     a 'it\'s'
     """
     if re.fullmatch(r"[A-Za-z0-9_.+<>=:/&*-]+", text):

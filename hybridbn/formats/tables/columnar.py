@@ -2,106 +2,252 @@
 
 from __future__ import annotations
 
+import contextlib
+import decimal
+import io
 import json
-from collections.abc import Mapping
+import math
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
+from hybridbn.formats.tables.base import Block, Field, FileFormat, FileSource, FileWriter, Fills, Kinds, Spell
+from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.text_blocks import located, plain_text
 from hybridbn.tables import Table
 from hybridbn.tables.adapters.arrow import arrow_labels
 from hybridbn.tables.columns import Cells, Source, coded_cells, recoded
 from hybridbn.tables.frames import cells_of
 from hybridbn.variables import Discrete
 
-__all__ = ["PARQUET", "arrow_read", "cells_in", "index_columns", "needed_pyarrow", "noted_columns", "read", "write"]
+__all__ = ["NEEDS", "ArrowBlock", "ArrowSource", "ArrowWriter", "Feather", "Parquet", "arrow_read", "batches_in"]
 
 _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
-PARQUET = (".parquet", ".pq")
-"""The suffixes of Parquet; the others are those of Feather."""
+_GROUP = 1 << 20
+_GROUP_BYTES = 1 << 26
+NEEDS = ("pyarrow", "Parquet and Feather need pyarrow: pip install 'hybridbn[io]'")
 
 
-def read(file: Path, wanted: Wanted, suffix: str) -> Read:
-    """Read a Parquet or Feather file. pandas' index columns are left out unless they are asked for by name."""
-    pyarrow = needed_pyarrow()
-    # A missing file is reported as one, before pyarrow wraps it.
-    with open(file, "rb"):
-        pass
-    try:
-        with (
-            pyarrow.memory_map(str(file)) if suffix not in PARQUET and file.stat().st_size else open(file, "rb") as data
-        ):
-            table, original = (_parquet if suffix in PARQUET else _feather)(pyarrow, data, wanted)
-    except (pyarrow.ArrowException, OSError) as error:
-        if isinstance(error, TableError):
-            raise
-        raise FormatError(f"not a whole {'Parquet' if suffix in PARQUET else 'Feather'} file: {error}") from error
-    return _typed(pyarrow, table, original, wanted, noted_columns(original.metadata))
+class _Columnar(FileFormat):
+    """What Parquet and Feather share."""
+
+    part_form = "arrow"
+    keeps_index = True
+    needs = NEEDS
+
+    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+        """Read a file. pandas' index columns are left out unless they are asked for by name."""
+        pyarrow = _needed_pyarrow()
+        # a missing file is reported as one, before pyarrow wraps it
+        with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data:
+            try:
+                table, original = self._table(pyarrow, data, wanted)
+            except (pyarrow.ArrowException, OSError) as error:
+                if isinstance(error, TableError):
+                    raise
+                raise FormatError(f"not a whole {self.title} file: {error}") from error
+        return _typed(pyarrow, table, original, wanted, _noted_columns(original.metadata))
+
+    @abstractmethod
+    def _table(self, pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
+        """Return the wanted columns as an Arrow table, and the schema of the file."""
+
+    @abstractmethod
+    def opened(self, path: Path) -> AbstractContextManager[Any]:
+        """Open a file for reading a part at a time."""
+
+    @abstractmethod
+    def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
+        """Give the batches of an opened file, of at most `rows` rows where it matters, without the first rows."""
+
+    def source(self, path: Path, shown: str, suffix: str) -> ArrowSource:  # type: ignore[override]
+        """Open a file that is read in blocks."""
+        return ArrowSource(self, path, shown)
+
+    def writer(  # type: ignore[override]
+        self, fields: Sequence[Field], suffix: str, *, origin: TableSource | None = None, counter: str | None = None
+    ) -> ArrowWriter:
+        """Return what writes a file with these columns."""
+        return ArrowWriter(fields, counter, origin, self)
+
+    @abstractmethod
+    def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
+        """Write parts into one file."""
+
+    def write(self, table: Table, file: IO[bytes], suffix: str) -> None:  # type: ignore[override]
+        """Write a table, and note what its columns are."""
+        pyarrow = _needed_pyarrow()
+        notes = {}
+        for name in table.names:
+            cells = table.cells(name)
+            note: dict[str, Any] = {"kind": "continuous" if cells.states is None else "discrete"}
+            if cells.states is not None and _needs_states(cells):
+                if not all(isinstance(state, str | int | float) for state in cells.states):
+                    raise FormatError(f"column {name!r}: only text, numbers and truth values can be states in a file")
+                note |= {"states": list(cells.states), "declared": cells.declared, "ordered": cells.ordered}
+            notes[name] = note
+        try:
+            made = table.to_arrow()
+            metadata = {
+                **(made.schema.metadata or {}),
+                _KEY: json.dumps({"version": 1, "columns": notes}).encode(),
+            }
+            self._write(made.replace_schema_metadata(metadata), file)
+        except (pyarrow.ArrowException, UnicodeEncodeError) as error:
+            raise FormatError(f"this table can't be written as {suffix}: {error}") from error
+
+    @abstractmethod
+    def _write(self, table: Any, file: IO[bytes]) -> None:
+        """Write an Arrow table."""
+
+
+class Parquet(_Columnar):
+    """Parquet files."""
+
+    title = "Parquet"
+    position = 3
+    suffixes = (".parquet", ".pq")
+    names = ("parquet",)
+
+    def _table(self, pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
+        from pyarrow import parquet
+
+        schema = parquet.ParquetFile(data).schema_arrow
+        names = _chosen(schema, wanted)
+        types = pyarrow.types
+        texts = [
+            n for n in names if types.is_string(schema.field(n).type) or types.is_large_string(schema.field(n).type)
+        ]
+        data.seek(0)
+        # Text that the file holds as a dictionary is taken as one: building strings would cost more than all the rest.
+        opened = parquet.ParquetFile(data, read_dictionary=texts)
+        if opened.metadata.num_columns == len(names):
+            return opened.read().select(names), schema
+        return opened.read(columns=names).select(names), schema
+
+    @contextlib.contextmanager
+    def opened(self, path: Path) -> Iterator[Any]:
+        """Open a file."""
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            yield file
+
+    def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
+        """Give the batches of row groups; groups that are skipped as a whole are not read."""
+        group = 0
+        while group < file.num_row_groups and skip >= file.metadata.row_group(group).num_rows:
+            skip -= file.metadata.row_group(group).num_rows
+            group += 1
+        yield from _without(file.iter_batches(rows, row_groups=list(range(group, file.num_row_groups))), skip)
+
+    def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
+        """Write the parts in row groups that are not too small."""
+        from pyarrow import parquet
+
+        with parquet.ParquetWriter(file, schema) as out:
+            for table in _grouped(pyarrow, parts):
+                out.write_table(table, row_group_size=max(table.num_rows, 1))
+
+    def _write(self, table: Any, file: IO[bytes]) -> None:
+        from pyarrow import parquet
+
+        parquet.write_table(table, file)
+
+
+class Feather(_Columnar):
+    """Feather files, which are Arrow's own."""
+
+    title = "Feather"
+    position = 4
+    suffixes = (".feather", ".arrow")
+    names = ("feather",)
+
+    def _table(self, pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
+        from pyarrow import feather
+
+        name = getattr(data, "name", None)
+        if isinstance(name, str | Path) and os.path.getsize(name):
+            data = pyarrow.memory_map(os.fspath(name))
+        table = feather.read_table(data)
+        return table.select(_chosen(table.schema, wanted)), table.schema
+
+    @contextlib.contextmanager
+    def opened(self, path: Path) -> Iterator[Any]:
+        """Open a file."""
+        import pyarrow
+
+        with pyarrow.OSFile(os.fspath(path)) as raw, pyarrow.ipc.open_file(raw) as file:
+            yield file
+
+    def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
+        """Give the file's own batches."""
+        yield from _without((file.get_batch(number) for number in range(file.num_record_batches)), skip)
+
+    def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
+        """Write the batches of all parts."""
+        with pyarrow.ipc.new_file(file, schema, options=_compressed(pyarrow)) as out:
+            for batch in batches_in(parts):
+                out.write_batch(batch)
+
+    def _write(self, table: Any, file: IO[bytes]) -> None:
+        from pyarrow import feather
+
+        feather.write_feather(table, file)
+
+
+def _without(batches: Iterable[Any], skip: int) -> Iterator[Any]:
+    for batch in batches:
+        if skip < batch.num_rows:
+            yield batch.slice(skip)
+        skip = max(skip - batch.num_rows, 0)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def arrow_read(table: Any, wanted: Wanted) -> Read:
     """Return the wanted columns of an Arrow table from anywhere."""
-    return _typed(needed_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
+    return _typed(_needed_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
 
 
 def _typed(pyarrow: Any, table: Any, original: Any, wanted: Wanted, noted: Mapping[str, Mapping[str, Any]]) -> Read:
     cells: dict[str, Cells] = {}
     sources: dict[str, Source] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        cells[name], source = cells_in(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
+        cells[name], source = _cells_in(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
         if source is not None:
             sources[name] = source
     return Read(cells, sources)
 
 
-def needed_pyarrow() -> Any:
+def _needed_pyarrow() -> Any:
     """Return pyarrow, or say how to get it."""
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise FormatError("Parquet and Feather need pyarrow: pip install 'hybridbn[io]'") from None
+        raise FormatError(NEEDS[1]) from None
     return pyarrow
-
-
-def _parquet(pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
-    from pyarrow import parquet
-
-    schema = parquet.ParquetFile(data).schema_arrow
-    names = _chosen(schema, wanted)
-    texts = [
-        name
-        for name in names
-        if pyarrow.types.is_string(schema.field(name).type) or pyarrow.types.is_large_string(schema.field(name).type)
-    ]
-    data.seek(0)
-    # Text that the file holds as a dictionary is taken as one: building strings would cost more than all the rest.
-    opened = parquet.ParquetFile(data, read_dictionary=texts)
-    if opened.metadata.num_columns == len(names):
-        return opened.read().select(names), schema
-    return opened.read(columns=names).select(names), schema
-
-
-def _feather(pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
-    from pyarrow import feather
-
-    table = feather.read_table(data)
-    schema = table.schema
-    return table.select(_chosen(schema, wanted)), schema
 
 
 def _chosen(schema: Any, wanted: Wanted) -> list[str]:
     names = list(schema.names)
     if wanted.columns is None:
-        index = index_columns(schema.metadata)
+        index = _index_columns(schema.metadata)
         names = [name for name in names if name not in index]
     return wanted.names(names)
 
 
-def index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
+def _index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
     """Return the columns that pandas wrote for a frame's index."""
     try:
         noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
@@ -110,7 +256,7 @@ def index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
         return set()  # someone else's note; the data does not depend on it
 
 
-def cells_in(
+def _cells_in(
     pyarrow: Any, name: str, column: Any, original: Any, wanted: Wanted, noted: Mapping[str, Any] | None
 ) -> tuple[Cells, Source | None]:
     """Return a column of Arrow as typed cells, and what keeps integers that no float holds.
@@ -141,7 +287,7 @@ def cells_in(
     return found, Source("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
 
 
-def noted_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
+def _noted_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
     """Return what `write` noted about the columns; refuse a note that it can't have written."""
     text = (metadata or {}).get(_KEY)
     if text is None:
@@ -161,37 +307,6 @@ def noted_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str,
     return columns
 
 
-def write(table: Table, file: IO[bytes], suffix: str) -> None:
-    """Write a Parquet or Feather file."""
-    pyarrow = needed_pyarrow()
-    notes = {}
-    for name in table.names:
-        cells = table.cells(name)
-        note: dict[str, Any] = {"kind": "continuous" if cells.states is None else "discrete"}
-        if cells.states is not None and _needs_states(cells):
-            if not all(isinstance(state, str | int | float) for state in cells.states):
-                raise FormatError(f"column {name!r}: only text, numbers and truth values can be states in a file")
-            note |= {"states": list(cells.states), "declared": cells.declared, "ordered": cells.ordered}
-        notes[name] = note
-    try:
-        made = table.to_arrow()
-        metadata = {
-            **(made.schema.metadata or {}),
-            _KEY: json.dumps({"version": 1, "columns": notes}).encode(),
-        }
-        made = made.replace_schema_metadata(metadata)
-        if suffix in PARQUET:
-            from pyarrow import parquet
-
-            parquet.write_table(made, file)
-        else:
-            from pyarrow import feather
-
-            feather.write_feather(made, file)
-    except (pyarrow.ArrowException, UnicodeEncodeError) as error:
-        raise FormatError(f"this table can't be written as {suffix}: {error}") from error
-
-
 def _needs_states(cells: Cells) -> bool:
     """Tell whether states can't be found again from the values: unused ones, or an order of their own."""
     states = list(cells.states or ())
@@ -205,3 +320,254 @@ def _needs_states(cells: Cells) -> bool:
         return states != sorted(states)  # type: ignore[type-var]
     except TypeError:
         return True
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+class ArrowSource(FileSource):
+    """A Parquet or Feather file that is read in blocks of the same size wherever its own parts end.
+
+    Attributes
+    ----------
+    schema : Arrow schema
+    noted : dict
+        What was noted about columns when hybridbn wrote the file.
+    """
+
+    def __init__(self, form: _Columnar, path: Path, shown: str) -> None:
+        super().__init__(path, shown)
+        self.form, self.pyarrow = form, _needed_pyarrow()
+        with self._opened() as file:
+            self.schema = file.schema_arrow if isinstance(form, Parquet) else file.schema
+        self.names = Wanted().names(list(self.schema.names))
+        # pandas' index stands beside the data
+        self.index = self.frame_index = frozenset(_index_columns(self.schema.metadata))
+        self.noted = _noted_columns(self.schema.metadata)
+        types = self.pyarrow.types
+        self.fields = {f.name: Field(f.name, _kind(types, f.type), limits=_limits(f.type)) for f in self.schema}
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        try:
+            with self.form.opened(self.path) as file:
+                yield file
+        except (self.pyarrow.ArrowException, OSError) as error:
+            if isinstance(error, TableError) or (isinstance(error, OSError) and error.errno):
+                raise
+            raise FormatError(f"not a whole {self.form.title} file: {error}") from error
+
+    def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
+        """Give blocks of so many rows."""
+        start, count, held = first * rows, 0, list[Any]()
+        with self._opened() as file:
+            for batch in self.form.batches(file, start, rows):
+                begin = 0
+                while begin < batch.num_rows:
+                    part = batch.slice(begin, rows - count)
+                    held.append(part)
+                    count += part.num_rows
+                    begin += part.num_rows
+                    if count == rows:
+                        yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
+                        start, count, held = start + rows, 0, []
+        if count:
+            yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
+
+
+class ArrowBlock(Block):
+    """Some rows of an Arrow table, wherever it comes from."""
+
+    def __init__(self, table: Any, start: int = 0, noted: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.table, self.start, self.noted = table, start, noted or {}
+        self.rows = int(table.num_rows)
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        cells, wanted, pyarrow = {}, Wanted(dict(kinds)), _needed_pyarrow()
+        with located(-1, self.start, "row"):
+            for name in names:
+                column = self.table.column(name)
+                note = self.noted.get(name) if name not in kinds else None
+                cells[name], _ = _cells_in(pyarrow, name, column, column.type, wanted, note)
+        return cells
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as Python values."""
+        columns = {name: self.table.column(name).to_pylist() for name in names}
+        return {
+            name: [None if value is None or value != value else value for value in values]
+            for name, values in columns.items()
+        }
+
+
+def _kind(types: Any, held: Any) -> str:
+    """Return what a type holds, in the words of `Field`."""
+    if types.is_dictionary(held):
+        held = held.value_type
+    tests = {
+        "integer": types.is_integer,
+        "float": types.is_floating,
+        "bool": types.is_boolean,
+        "text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        "decimal": types.is_decimal,
+        "date": types.is_date,
+        "time": types.is_time,
+        "interval": types.is_duration,
+        "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
+    }
+    if types.is_nested(held):
+        return "json"
+    if types.is_timestamp(held):
+        return "datetime" if held.tz is None else "instant"
+    return next((kind for kind, test in tests.items() if test(held)), "other")
+
+
+def _limits(held: Any) -> tuple[float, float] | None:
+    """Return the least and the greatest number that a type of integers holds."""
+    match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
+    if match is None:
+        return None
+    bits = int(match[2]) - (not match[1])
+    # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
+    high = float(2**bits - 1) if bits < 63 else math.inf
+    return (0.0 if match[1] else -high - 1, high)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class ArrowWriter(FileWriter):
+    """Makes parts that are Arrow files; blocks of an Arrow source keep the types of their columns."""
+
+    def __init__(
+        self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar | None = None
+    ) -> None:
+        super().__init__(fields, counter)
+        self.form, self.pyarrow = form, _needed_pyarrow()
+        self.origin = origin if isinstance(origin, ArrowSource) else None
+        self.splices = self.origin is not None
+        self._states = {field.name: field.states for field in fields if field.states is not None}
+        schema = self._plain_schema(fields) if self.origin is None else self._own_schema(self.origin.schema, fields)
+        if counter is not None:
+            schema = schema.insert(0, self.pyarrow.field(counter, self.pyarrow.int32()))
+        self.schema = schema
+
+    def _plain_schema(self, fields: Sequence[Field]) -> Any:
+        pyarrow = self.pyarrow
+        types = {
+            "integer": pyarrow.int64(),
+            "float": pyarrow.float64(),
+            "bool": pyarrow.bool_(),
+            "date": pyarrow.date32(),
+            "datetime": pyarrow.timestamp("us"),
+            "instant": pyarrow.timestamp("us", "UTC"),
+            "time": pyarrow.time64("us"),
+            "interval": pyarrow.duration("us"),
+            "bytes": pyarrow.binary(),
+        }
+        return pyarrow.schema([(field.name, types.get(field.kind, pyarrow.string())) for field in fields])
+
+    def _own_schema(self, schema: Any, fields: Sequence[Field]) -> Any:
+        """Return a schema with one dictionary for all parts, whose codes may need more bits."""
+        pyarrow, typed = self.pyarrow, {field.name for field in fields if field.states is not None}
+        for number, field in enumerate(schema):
+            if pyarrow.types.is_dictionary(field.type):
+                text = pyarrow.dictionary(pyarrow.int32(), field.type.value_type, ordered=field.type.ordered)
+                # columns that are left alone are plain ones
+                schema = schema.set(number, field.with_type(text if field.name in typed else field.type.value_type))
+        return schema
+
+    def render(self, columns: dict[str, list[Any]]) -> bytes:
+        """Return rows as an Arrow file."""
+        pyarrow, arrays = self.pyarrow, []
+        for field in self.schema:
+            values = columns[field.name]
+            if pyarrow.types.is_string(field.type):
+                values = [v if v is None or isinstance(v, str) else plain_text(v) for v in values]
+            elif pyarrow.types.is_floating(field.type):
+                values = [v if v is None else float(v) for v in values]
+            arrays.append(pyarrow.array(values, field.type))
+        return self._packed(pyarrow.table(arrays, schema=self.schema))
+
+    def splice(self, block: ArrowBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
+        """Return the block's own table, holes filled in its own types."""
+        table = block.table
+        for name, (rows, values) in fills.items():
+            table = self._filled(table, name, rows, values)
+        if self.counter is not None:
+            count = self.pyarrow.array(np.full(table.num_rows, draw + 1, dtype=np.int32))
+            table = table.add_column(0, self.counter, count)
+        return self._packed(self._coded(table))
+
+    def _filled(self, table: Any, name: str, rows: Any, values: list[Any]) -> Any:
+        from pyarrow import compute
+
+        pyarrow, number = self.pyarrow, table.column_names.index(name)
+        column = table.column(number).combine_chunks()
+        kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+        if pyarrow.types.is_integer(kind):
+            low, high = _limits(kind) or (-math.inf, math.inf)
+            values = [int(min(max(value, low), high)) for value in values]
+        elif pyarrow.types.is_decimal(kind):
+            values = [decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-kind.scale)) for value in values]
+        mask = np.zeros(table.num_rows, dtype=bool)
+        mask[rows] = True
+        dense = column.cast(kind) if kind is not column.type else column
+        order = np.argsort(rows, kind="stable")
+        fill = pyarrow.array([values[i] for i in order.tolist()], kind)
+        done = compute.replace_with_mask(dense, pyarrow.array(mask), fill)
+        return table.set_column(number, table.schema.field(number).with_type(done.type), done)
+
+    def _coded(self, table: Any) -> Any:
+        """Give columns of states, where the file has them so, the dictionary of the whole table."""
+        from pyarrow import compute
+
+        for number, field in enumerate(self.schema):
+            if self.pyarrow.types.is_dictionary(field.type):
+                dictionary = self.pyarrow.array(self._states[field.name], field.type.value_type)
+                dense = table.column(number).cast(field.type.value_type).combine_chunks()
+                codes = compute.index_in(dense, value_set=dictionary).cast(self.pyarrow.int32())
+                coded = self.pyarrow.DictionaryArray.from_arrays(codes, dictionary, ordered=field.type.ordered)
+                table = table.set_column(number, field, coded)
+        return table
+
+    def _packed(self, table: Any) -> bytes:
+        table = table.cast(self.schema)
+        sink = io.BytesIO()
+        with self.pyarrow.ipc.new_file(sink, table.schema, options=_compressed(self.pyarrow)) as file:
+            file.write_table(table)
+        return sink.getvalue()
+
+    def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
+        """Write the whole file."""
+        if self.form is None:
+            raise FormatError("Arrow batches for a database are no file")
+        self.form.join(self.pyarrow, self.schema, parts, file)
+
+
+def _compressed(pyarrow: Any) -> Any:
+    return pyarrow.ipc.IpcWriteOptions(compression="lz4" if pyarrow.Codec.is_available("lz4") else None)
+
+
+def batches_in(parts: Iterable[bytes]) -> Iterator[Any]:
+    """Give the batches of parts that are Arrow files."""
+    import pyarrow
+
+    for part in parts:
+        with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
+            for number in range(opened.num_record_batches):
+                yield opened.get_batch(number)
+
+
+def _grouped(pyarrow: Any, parts: Iterable[bytes]) -> Iterator[Any]:
+    """Give tables of many parts each: row groups that are not too small."""
+    held: list[Any] = []
+    for part in parts:
+        with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
+            held.append(opened.read_all())
+        if sum(t.num_rows for t in held) >= _GROUP or sum(t.nbytes for t in held) >= _GROUP_BYTES:
+            yield pyarrow.concat_tables(held)
+            held = []
+    if held:
+        yield pyarrow.concat_tables(held)

@@ -9,43 +9,57 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.formats.tables.base import Declared, Field
 from hybridbn.formats.tables.database_types import bound, ranges_of, type_of
-from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.reading import Wanted
 from hybridbn.formats.tables.relations import (
     BATCH,
-    Declared,
     Insert,
-    NewColumn,
+    Located,
     NotWritten,
     OutputExists,
     Relation,
+    RowDatabase,
     as_held,
-    gathered,
     no_table,
-    write_rows,
 )
-from hybridbn.tables import Table
 
-__all__ = [
-    "Address",
-    "address_of",
-    "creating",
-    "opened",
-    "read",
-    "refuse_present",
-    "refuse_statements",
-    "shown",
-    "write",
-]
+__all__ = ["Address", "SqlAlchemy", "address_of", "refuse_statements", "shown"]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
 _SECRET = re.compile(r"(://[^/@:\s]*:)\S*@|([?&](?:password|passwd|pwd)=)[^&\s]*")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*/")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
+
+
+class SqlAlchemy(RowDatabase):
+    """All databases that SQLAlchemy knows."""
+
+    schemes = ("",)
+
+    def locate(self, url: str) -> Located:
+        """Take an address apart."""
+        address = address_of(url)
+        return Located(address.shown, None, address.name if address.what == "table" else "")
+
+    def opened(self, url: str, wanted: Wanted) -> AbstractContextManager[Relation]:
+        """Open a table or the result of one query; rows come as they are fetched."""
+        return _opened(url, wanted)
+
+    def creating(
+        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
+    ) -> AbstractContextManager[Insert]:
+        """Make a table whose rows are sent inside of the context, in one transaction."""
+        return _creating(url, columns, overwrite=overwrite)
+
+    def refuse_present(self, url: str) -> None:
+        """Refuse an address where a table or view is already, or where none can be made."""
+        _refuse_present(url)
 
 
 class Address(NamedTuple):
@@ -164,14 +178,8 @@ def _begin_by_hand(sqlalchemy: Any, engine: Any) -> None:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
-    """Read a table or the result of one query."""
-    with opened(url, wanted) as relation:
-        return gathered(relation, wanted)
-
-
 @contextlib.contextmanager
-def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
+def _opened(url: str, wanted: Wanted) -> Iterator[Relation]:
     """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a time."""
     address = address_of(url)
     if address.what == "query":
@@ -193,7 +201,7 @@ def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
         # Keyed by number, as names may be anything.
         columns = [
             sqlalchemy.Column(
-                name, bound(sqlalchemy, NewColumn(name, "", declared[name]), types[name], dialect), key=f"c{i}"
+                name, bound(sqlalchemy, Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
             )
             for i, name in enumerate(names)
         ]
@@ -247,11 +255,6 @@ def _columns_of(sqlalchemy: Any, connection: Any, address: Address) -> dict[str,
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(table: Table, url: str, *, overwrite: bool = False) -> None:
-    """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
-    write_rows(table, url, overwrite=overwrite)
-
-
 def _goal(url: str) -> Address:
     address = address_of(url)
     if address.what != "table":
@@ -259,11 +262,11 @@ def _goal(url: str) -> Address:
     return address
 
 
-def refuse_present(url: str) -> None:
+def _refuse_present(url: str) -> None:
     """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
     address = _goal(url)
     with _connected(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
-        target = _target(sqlalchemy, connection, address, [NewColumn("x", "integer")])
+        target = _target(sqlalchemy, connection, address, [Field("x", "integer")])
         transactional = connection.dialect.name in _TRANSACTIONAL
         _make_room(sqlalchemy, connection, target, address, overwrite=False, transactional=transactional)
         if transactional:
@@ -272,7 +275,7 @@ def refuse_present(url: str) -> None:
 
 
 @contextlib.contextmanager
-def creating(url: str, columns: Sequence[NewColumn], *, overwrite: bool = False) -> Iterator[Insert]:
+def _creating(url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
     """Make a table whose rows are sent inside of the context, in one transaction."""
     address = _goal(url)
     begun = False
@@ -293,7 +296,7 @@ def creating(url: str, columns: Sequence[NewColumn], *, overwrite: bool = False)
             raise
 
 
-def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequence[NewColumn]) -> Any:
+def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequence[Field]) -> Any:
     dialect = connection.dialect.name
     made = [
         sqlalchemy.Column(
@@ -304,7 +307,7 @@ def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequenc
     return sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *made, schema=address.schema)
 
 
-def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[NewColumn]) -> Insert:
+def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[Field]) -> Insert:
     keys = [f"c{i}" for i in range(len(columns))]
     dialect = connection.dialect.name
     sent = [
@@ -329,7 +332,7 @@ def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[N
     return insert
 
 
-def _is_text(sqlalchemy: Any, column: NewColumn, made: Any) -> bool:
+def _is_text(sqlalchemy: Any, column: Field, made: Any) -> bool:
     return column.kind == "other" and isinstance(made.type, sqlalchemy.Text)
 
 

@@ -6,20 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hybridbn.formats.tables.relations import NewColumn
+from hybridbn.formats.tables.base import Field
 
 __all__ = ["bound", "ranges_of", "type_of"]
 
 _BYTES = {"TINYINT": 1, "SMALLINT": 2, "SMALLSERIAL": 2, "MEDIUMINT": 3, "INTEGER": 4, "SERIAL": 4, "BIGINT": 8}
 
 
-def type_of(sqlalchemy: Any, column: NewColumn, dialect: str) -> Any:
+def type_of(sqlalchemy: Any, column: Field, dialect: str) -> Any:
     """Return the type of a new column: the one it comes from, in the same kind of database; else one for its kind.
 
     Examples
     --------
     >>> import sqlalchemy
-    >>> type_of(sqlalchemy, NewColumn("x", "decimal"), "postgresql")
+    >>> type_of(sqlalchemy, Field("x", "decimal"), "postgresql")
     Numeric()
     """
     declared = column.declared
@@ -56,7 +56,7 @@ def _unbound(sqlalchemy: Any, found: Any) -> Any:
     return found
 
 
-def bound(sqlalchemy: Any, column: NewColumn, found: Any, dialect: str) -> Any:
+def bound(sqlalchemy: Any, column: Field, found: Any, dialect: str) -> Any:
     """Return the type by which values are read and sent: the driver's own, unless it needs to be told or comes from elsewhere."""
     own = column.declared is not None and column.declared.dialect == dialect
     return found if not own or isinstance(found, _told(sqlalchemy)) else None

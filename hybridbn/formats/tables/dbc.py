@@ -11,23 +11,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.networks.elvira import discrete_of
 from hybridbn.formats.networks.elvira_text import Node, parse_head, unquoted
+from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.formats.text import NUMBER, decoded
 from hybridbn.formats.text import Source as Text
-from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells, Source, labels, numbers
 from hybridbn.variables import shorten
 
-__all__ = ["read", "write"]
+__all__ = ["ElviraCases"]
 
 _ROW = re.compile(r"\s*\[([^\[\]]*)\]\s*,?")
 _CELL = re.compile(r'"[^"]*"|[^,\s]+')
 
 
-def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".dbc", *, encoding: str | None = None) -> Read:
-    """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their indices."""
+class ElviraCases(FileFormat):
+    """Elvira's data bases, which are only read: Elvira reads comma-separated files, too."""
+
+    title = "Elvira's data bases"
+    position = 6
+    suffixes = (".dbc",)
+    packable = True
+    unwritable = "tables are not written as .dbc; write .csv, which Elvira imports, or .arff"
+
+    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str, *, encoding: str | None = None) -> Read:
+        """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their indices."""
+        return _read(file, wanted, encoding)
+
+
+def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str | None) -> Read:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
     text = decoded(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
     syntax, start = parse_head(text)
@@ -73,6 +85,8 @@ def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".dbc", *, encodi
 def _states(
     node: Node, column: tuple[str, ...], text: Text, default: list[str] | None, fail: Callable[[int, str], NoReturn]
 ) -> Cells:
+    from hybridbn.formats.networks.elvira import discrete_of  # which imports all potentials
+
     variable = discrete_of(node, text, default)
     codes_of = {str(code): code for code in range(len(variable))}
     codes_of |= {unquoted(label): code for code, label in enumerate(node.states or default or ())}
@@ -106,8 +120,3 @@ def _rows(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int
             min(at, len(text.text.rstrip())), f"expected a case [ ... ] or `)`, found {found!r}; is the file truncated?"
         )
     return rows, places
-
-
-def write(table: Table, file: IO[bytes], suffix: str = ".dbc") -> None:
-    """Refuse to write: Elvira reads comma-separated files too."""
-    raise FormatError("tables are not written as .dbc; write .csv, which Elvira imports, or .arff")

@@ -5,8 +5,9 @@ The scanner also finds the line to blame when something is wrong, and types the 
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -14,39 +15,109 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
+from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
+from hybridbn.formats.tables.records import Piece, delimited_records
 from hybridbn.formats.tables.scanning import Scanner, checked_bytes, coded_columns
-from hybridbn.tables import Table
+from hybridbn.formats.tables.text_blocks import (
+    Change,
+    Memo,
+    TextBlock,
+    TextSource,
+    TextWriter,
+    located,
+    plain_text,
+    refused_gzip,
+)
 from hybridbn.tables.adapters.arrow import arrow_codes
-from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source, plain
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source
 from hybridbn.tables.frames import cells_of
-from hybridbn.variables import shorten
 
-__all__ = ["MISSING", "checked_delimiter", "other_delimiter", "point_for_comma", "quoted_cell", "read", "write"]
+__all__ = ["MISSING", "Delimited", "other_delimiter", "point_for_comma"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
 _SAMPLE = 1 << 16
 _COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
-_CHUNK = 50_000
+_HEAD = 1 << 16
+_MOST_HEAD = 1 << 28
 
 
-def read(
+class Delimited(FileFormat):
+    """Cells between commas or tabs."""
+
+    title = "CSV"
+    position = 1
+    suffixes = (".csv", ".tsv", ".tab")
+    names = (
+        "csv",
+        "tsv",
+    )
+    part_form = "delimited"
+    packable = True
+    text = True
+    exact = True
+    options = ("delimiter", "missing", "decimal")
+
+    def read(
+        self,
+        file: Path | IO[bytes],
+        wanted: Wanted,
+        suffix: str,
+        *,
+        delimiter: str | None = None,
+        missing: str | Iterable[str] = MISSING,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+        engine: str | None = None,
+    ) -> Read:
+        """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
+        return _read(file, wanted, _checked_delimiter(delimiter, suffix), missing, encoding, decimal, engine)
+
+    def source(  # type: ignore[override]
+        self,
+        path: Path,
+        shown: str,
+        suffix: str,
+        *,
+        delimiter: str | None = None,
+        missing: Iterable[str] = MISSING,
+        decimal: str = ".",
+    ) -> DelimitedSource:
+        """Open a file that is read in blocks."""
+        return DelimitedSource(path, shown, suffix, delimiter, missing, decimal)
+
+    def writer(  # type: ignore[override]
+        self,
+        fields: Sequence[Field],
+        suffix: str,
+        *,
+        origin: TableSource | None = None,
+        counter: str | None = None,
+        delimiter: str | None = None,
+        missing: str = "",
+        encoding: str = "utf-8",
+    ) -> DelimitedWriter:
+        """Return what writes a file with these columns; text that would read as a missing cell is put in quotes."""
+        return DelimitedWriter(fields, counter, encoding, _checked_delimiter(delimiter, suffix), missing, origin)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(
     file: Path | IO[bytes],
     wanted: Wanted,
-    suffix: str = ".csv",
-    *,
-    delimiter: str | None = None,
-    missing: str | Iterable[str] = MISSING,
+    separator: str,
+    missing: str | Iterable[str],
     encoding: str = "utf-8",
     decimal: str = ".",
     engine: str | None = None,
 ) -> Read:
-    """Read a delimited file. `engine` None takes pyarrow if it is there; "scanner" never does."""
     if decimal not in (".", ","):
         raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
-    separator = checked_delimiter(delimiter, suffix)
     markers = frozenset([missing] if isinstance(missing, str) else missing)
     data = checked_bytes(file, encoding)
     scanner = Scanner(data, separator)
@@ -76,12 +147,12 @@ class _Rules(NamedTuple):
     decimal: str
 
 
-def checked_delimiter(delimiter: str | None, suffix: str) -> str:
+def _checked_delimiter(delimiter: str | None, suffix: str) -> str:
     r"""Return the delimiter of a file, given or by its suffix; refuse what can't be one.
 
     Examples
     --------
-    >>> checked_delimiter(None, ".tsv")
+    >>> _checked_delimiter(None, ".tsv")
     '\t'
     """
     separator = delimiter if delimiter is not None else "\t" if suffix in (".tsv", ".tab") else ","
@@ -295,45 +366,212 @@ def _widened(pyarrow: Any, message: str, header: Sequence[str], types: dict[str,
     return True
 
 
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+class DelimitedSource(TextSource):
+    """A CSV or TSV file that is read in blocks."""
+
+    textual = True
+    spelled = True
+
+    def __init__(
+        self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str
+    ) -> None:
+        self.delimiter = _checked_delimiter(delimiter, suffix)
+        super().__init__(path, shown, delimited_records(self.delimiter))
+        self.decimal = decimal
+        self.missing = tuple(missing)
+        with refused_gzip(), self._open() as stream:
+            self.header = self._head(stream)
+        self.header_lines = self.header.count(b"\n") or self.header.count(b"\r")
+        scanner = Scanner(checked_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
+        names = scanner.beginning(_HEAD)[0]
+        hint = other_delimiter(names, self.delimiter)
+        try:
+            self.names = Wanted().names(names)
+        except TableError as error:
+            raise TableError(f"{error}{hint}") from None
+        if delimiter is None and hint:
+            raise TableError(f"the only column is called {names[0]!r}{hint}")
+
+    def _head(self, stream: IO[bytes]) -> bytes:
+        head, size = b"", _HEAD
+        while True:
+            more = stream.read(size)
+            head += more
+            starts, ends = self.split(head, not more)
+            if len(starts):
+                return head[: int(ends[0])]
+            if not more or len(head) > _MOST_HEAD:
+                # an empty file, or a quote that is never closed: the scanner says which
+                scanner = Scanner(checked_bytes(io.BytesIO(head), "utf-8"), self.delimiter)
+                next(scanner.records(scanner.text()), None)
+                raise TableError("the file is empty; a header with the columns' names is needed")
+            size = len(head)
+
+    def _block(self, start: int, piece: Piece) -> DelimitedBlock:
+        return DelimitedBlock(self, start, piece)
+
+    def lined_header(self) -> bytes:
+        """Return the header with a line end."""
+        return self.header if self.header[-1:] in (b"\n", b"\r") else self.header + b"\n"
+
+
+class DelimitedBlock(TextBlock):
+    """Some records of a CSV or TSV file."""
+
+    def __init__(self, source: DelimitedSource, start: int, piece: Piece) -> None:
+        super().__init__(start, piece)
+        self.source = source
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        source = self.source
+        wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
+        data = io.BytesIO(source.lined_header() + self.piece.data)
+        with located(source.header_lines, self.piece.line - 1 - source.header_lines):
+            return _read(data, wanted, source.delimiter, source.missing, decimal=source.decimal).cells
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as their texts; markers of missing cells without quotes are None."""
+        columns = [self.source.names.index(name) for name in names]
+        markers = frozenset(self.source.missing)
+        scanner = Scanner(b"x", self.source.delimiter)
+        text = self.piece.data.decode("utf-8-sig" if not self.start else "utf-8")
+        rows = [record.cells for record in scanner.records(text)]
+        return {
+            name: [_unquoted(row[column], markers) for row in rows] for name, column in zip(names, columns, strict=True)
+        }
+
+    def quoted_spans(self, row: int) -> list[tuple[int, int]]:
+        """Return where the cells of one record start and end, in a block that has quotes."""
+        start, end = self.piece.starts[row], self.piece.ends[row]
+        spans, begin = [], 0
+        cell = Scanner(b"x", self.source.delimiter).cell
+        # each byte one character, so that places are those of bytes
+        letters = self.piece.data[start:end].decode("latin-1")
+        while True:
+            match = cell.match(letters, begin)
+            if match is None:
+                raise FormatError(f"row {self.start + row}: the record can't be taken apart")
+            spans.append((int(start) + begin, int(start) + match.start(3)))
+            begin = match.end()
+            if match.group(3) != self.source.delimiter:
+                return spans
+
+    def plain_spans(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return the starts and ends of all cells, (rows, columns); None where a quoted cell may hold a delimiter."""
+        data, starts, ends = self.piece.data, self.piece.starts, self.piece.ends
+        signs, width = np.frombuffer(data, dtype=np.uint8), len(self.source.names)
+        separators: NDArray[Any] = np.flatnonzero(signs == ord(self.source.delimiter))
+        if len(separators) != self.rows * (width - 1):
+            return None
+        separators = separators.reshape(self.rows, width - 1)
+        if not ((separators >= starts[:, None]) & (separators < ends[:, None])).all():
+            return None
+        stops = ends.copy()
+        for _ in range(2):  # \r\n takes two
+            last = signs[np.maximum(stops - 1, 0)]
+            stops -= ((last == 10) | (last == 13)) & (stops > starts)
+        return np.column_stack([starts, separators + 1]), np.column_stack([separators, stops])
+
+
+def _unquoted(text: str, markers: frozenset[str]) -> str | None:
+    return text[1:] if text.startswith("\0") else None if text in markers else text
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(
-    table: Table,
-    file: IO[bytes],
-    suffix: str = ".csv",
-    *,
-    delimiter: str | None = None,
-    missing: str = "",
-    encoding: str = "utf-8",
-) -> None:
-    """Write a delimited file; text that would read as a missing cell is put in quotes."""
-    separator = checked_delimiter(delimiter, suffix)
-    if any(sign in missing for sign in f'{separator}"\r\n'):
-        raise TableError(f"the marker for missing cells, {missing!r}, must not hold delimiters, quotes or line ends")
-    if len(table.names) == 1 and not missing:
-        missing = "NA"  # a line without anything would be no row at all
-    quoted = {*MISSING, missing}
-    try:
-        header = separator.join(quoted_cell(name, separator, quoted) for name in table.names)
-        file.write(f"{header}\n".encode(encoding))
-        for start in range(0, len(table), _CHUNK):
-            part = table[start : start + _CHUNK]
-            columns = [_texts(part, name, separator, missing, quoted) for name in table.names]
-            lines = "\n".join(map(separator.join, zip(*columns, strict=True)))
-            file.write(f"{lines}\n".encode(encoding))
-    except UnicodeEncodeError as error:
-        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in {encoding}") from None
-    except LookupError:
-        raise TableError(f"there is no encoding {encoding!r}") from None
+class DelimitedWriter(TextWriter):
+    """Writes delimited files."""
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        counter: str | None,
+        encoding: str,
+        delimiter: str,
+        missing: str,
+        origin: TableSource | None,
+    ) -> None:
+        super().__init__(fields, counter, encoding)
+        if any(sign in missing for sign in f'{delimiter}"\r\n'):
+            raise TableError(
+                f"the marker for missing cells, {missing!r}, must not hold delimiters, quotes or line ends"
+            )
+        self.delimiter = delimiter
+        # a line without anything would be no row at all
+        self.missing = missing if missing or len(self.fields) > 1 else "NA"
+        same = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
+        self.origin = origin if isinstance(origin, DelimitedSource) and same else None
+        self.splices = self.origin is not None
+        self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
+
+    def _cell(self, text: str) -> str:
+        return _quoted_cell(text, self.delimiter, self._quoted)
+
+    def header(self) -> bytes:
+        """Return the columns' names."""
+        if self.origin is None:
+            names = self.delimiter.join(self._cell(field.name) for field in self.fields)
+            return f"{names}\n".encode()
+        header = self.origin.lined_header()
+        if self.counter is None:
+            return header
+        mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""
+        rest = header.removeprefix(mark).lstrip(b"\r\n")
+        return mark + f"{self._cell(self.counter)}{self.delimiter}".encode() + rest
+
+    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+        """Give a line for each row."""
+        cells, missing = Memo(self._cell), self.missing
+        texts = [
+            [
+                cells[v] if type(v) is str else missing if v is None else repr(v) if type(v) is float else self._odd(v)
+                for v in values
+            ]
+            for values in columns.values()
+        ]
+        return map(self.delimiter.join, zip(*texts, strict=True))
+
+    def _odd(self, value: Any) -> str:
+        return repr(value) if type(value) is int else self._cell(plain_text(value))
+
+    def splice(self, block: DelimitedBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
+        """Return the block's bytes with the holes filled."""
+        names = block.source.names
+        written: dict[tuple[str, Any], bytes] = {}
+        changes: list[Change] = []
+        plain = block.plain_spans()
+        quoted: dict[int, list[tuple[int, int]]] = {}
+        for name, (rows, values) in fills.items():
+            column = names.index(name)
+            if plain is not None:
+                starts, ends = plain[0][rows, column].tolist(), plain[1][rows, column].tolist()
+            else:
+                spans = [quoted.setdefault(row, block.quoted_spans(row))[column] for row in rows.tolist()]
+                starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+            filled = []
+            for value in values:
+                text = written.get((name, value)) if isinstance(value, str | bool) else None
+                if text is None:
+                    text = self._cell(spell(name, value)).encode()
+                    if isinstance(value, str | bool):
+                        written[name, value] = text
+                filled.append(text)
+            changes += zip(starts, ends, filled, strict=True)
+        prefix = "" if self.counter is None else f"{draw + 1}{self.delimiter}"
+        return self.lined(block.changed(changes, prefix.encode()))
 
 
-def quoted_cell(text: str, separator: str, quoted: set[str]) -> str:
+def _quoted_cell(text: str, separator: str, quoted: set[str]) -> str:
     """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing cells.
 
     Examples
     --------
-    >>> quoted_cell("a", ",", {"NA"}), quoted_cell("a,b", ",", {"NA"}), quoted_cell("NA", ",", {"NA"})
+    >>> _quoted_cell("a", ",", {"NA"}), _quoted_cell("a,b", ",", {"NA"}), _quoted_cell("NA", ",", {"NA"})
     ('a', '"a,b"', '"NA"')
     """
     if text in quoted or text != text.strip() or any(sign in text for sign in (separator, '"', "\n", "\r")):
@@ -341,29 +579,3 @@ def quoted_cell(text: str, separator: str, quoted: set[str]) -> str:
     if "\0" in text:
         raise FormatError(f"the text {text!r} holds a NUL character, which no delimited file can")
     return text
-
-
-def _texts(table: Table, name: str, separator: str, missing: str, quoted: set[str]) -> list[str]:
-    """Return one column as the texts of its cells."""
-    cells = _cells(table, name)
-    form, values, holes = plain(cells)
-    if form in {"text", "category", "bool", "object"} or cells.states is not None:
-        for state in cells.states or ():
-            if not isinstance(state, str | int | float):
-                raise FormatError(f"column {name!r}: states such as {shorten([state])} can't be written as text")
-        texts = [
-            quoted_cell(state, separator, quoted) if isinstance(state, str) else repr(state)
-            for state in cells.states or ()
-        ]
-        lookup = np.array([*texts, missing], dtype=object)
-        return list(lookup[cells.array])
-    texts = [repr(value) for value in values.tolist()]
-    if cells.integer and form == "float":
-        texts = [missing if value is None else repr(value) for value in table.raw(name).tolist()]
-    for row in np.flatnonzero(holes).tolist():
-        texts[row] = missing
-    return texts
-
-
-def _cells(table: Table, name: str) -> Cells:
-    return table.cells(name)

@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.reading import Read, Wanted, relocated
-from hybridbn.tables import Table
-from hybridbn.tables.columns import Cells, Source, numbers, objects
-from hybridbn.tables.frames import cells_of
-from hybridbn.variables import shorten
+from hybridbn.errors import TableError
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Source, Spell
+from hybridbn.formats.tables.reading import Read, Wanted, relocated, typed_objects
+from hybridbn.formats.tables.records import Piece, lines
+from hybridbn.formats.tables.text_blocks import Change, Memo, TextBlock, TextSource, TextWriter, located, plain_text
+from hybridbn.tables.columns import Cells
 
-__all__ = ["cell_values", "gather", "no_constant", "read", "typed_objects", "write"]
-
-_CHUNK = 20_000
+__all__ = ["JsonLines"]
 
 
-def read(file: Path | IO[bytes], wanted: Wanted, suffix: str = ".jsonl") -> Read:
-    """Read JSON lines; blank lines are skipped."""
+class JsonLines(FileFormat):
+    """One object a line."""
+
+    title = "JSON lines"
+    position = 5
+    suffixes = (".jsonl", ".ndjson")
+    names = ("jsonl",)
+    part_form = "jsonlines"
+    packable = True
+
+    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+        """Read JSON lines; blank lines are skipped."""
+        return _read(file, wanted)
+
+    def source(self, path: Path, shown: str, suffix: str) -> JsonSource:  # type: ignore[override]
+        """Open a file that is read in blocks."""
+        return JsonSource(path, shown)
+
+    def writer(  # type: ignore[override]
+        self, fields: Sequence[Field], suffix: str, *, origin: Source | None = None, counter: str | None = None
+    ) -> JsonWriter:
+        """Return what writes a file with these columns; every key is on every line, null where a cell is missing."""
+        return JsonWriter(fields, counter, splices=isinstance(origin, JsonSource))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(file: Path | IO[bytes], wanted: Wanted) -> Read:
     columns: dict[str, list[Any]] = {}
-    lines: list[int] = []
+    numbers: list[int] = []
     if isinstance(file, Path):
         with open(file, "rb") as opened:
-            gather(opened, columns, lines)
+            _gather(opened, columns, numbers)
     else:
-        gather(file, columns, lines)
-    if not lines:
+        _gather(file, columns, numbers)
+    if not numbers:
         raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
     for values in columns.values():
-        values.extend([None] * (len(lines) - len(values)))
+        values.extend([None] * (len(numbers) - len(values)))
     names = wanted.names(list(columns))
     try:
         return typed_objects({name: columns[name] for name in names}, wanted)
     except TableError as error:
-        raise relocated(error, lambda row: lines[row]) from None
+        raise relocated(error, lambda row: numbers[row]) from None
 
 
-def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
-    """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
-    cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
-    for name, values in columns.items():
-        array = objects(values)
-        wish = wanted.kind(name)
-        found = cells_of(name, array, wish)
-        if wanted.optional and found.states == () and wish is None:
-            found = numbers(name, array.astype(float))
-        cells[name] = found
-        if found.integer and found.states is None:
-            sources[name] = Source("numpy", array)
-    return Read(cells, sources)
-
-
-def gather(file: IO[bytes], columns: dict[str, list[Any]], lines: list[int]) -> None:
-    """Add the values of all lines to `columns`, which may end early, and the numbers of the lines to `lines`."""
-    decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=no_constant)
+def _gather(file: IO[bytes], columns: dict[str, list[Any]], numbers: list[int]) -> None:
+    """Add the values of all lines to `columns`, which may end early, and the numbers of the lines to `numbers`."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
     for number, raw in enumerate(file, start=1):
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -75,7 +86,7 @@ def gather(file: IO[bytes], columns: dict[str, list[Any]], lines: list[int]) -> 
             raise TableError(
                 f'line {number} holds a {type(record).__name__}; write one object such as {{"x": 1.5}} a line'
             )
-        row = len(lines)
+        row = len(numbers)
         for name, value in record.items():
             if isinstance(value, dict | list):
                 raise TableError(
@@ -85,7 +96,7 @@ def gather(file: IO[bytes], columns: dict[str, list[Any]], lines: list[int]) -> 
             if len(column) < row:
                 column.extend([None] * (row - len(column)))
             column.append(value)
-        lines.append(number)
+        numbers.append(number)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -96,46 +107,105 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def no_constant(text: str) -> None:
+def _refuse_constant(text: str) -> None:
     """Refuse a constant such as NaN, which Python's reader takes and JSON does not have."""
     raise ValueError(f"{text} is no JSON value; write null for a missing number")
 
 
-def write(table: Table, file: IO[bytes], suffix: str = ".jsonl") -> None:
-    """Write JSON lines; every key is on every line, null where a cell is missing."""
-    for name in table.names:
-        for state in table.cells(name).states or ():
-            if not isinstance(state, str | int | float):
-                raise FormatError(f"column {name!r}: states such as {shorten([state])} are no JSON values")
-    keys = (json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in table.names)
-    line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}\n"
-    for start in range(0, len(table), _CHUNK):
-        part = table[start : start + _CHUNK]
-        columns = [_texts(part, name) for name in part.names]
+class JsonSource(TextSource):
+    """A file of JSON lines; columns turn up as it is read."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        super().__init__(path, shown, lines())
+
+    def _block(self, start: int, piece: Piece) -> JsonBlock:
+        return JsonBlock(self, start, piece)
+
+
+class JsonBlock(TextBlock):
+    """Some lines of JSON."""
+
+    def __init__(self, source: JsonSource, start: int, piece: Piece) -> None:
+        super().__init__(start, piece)
+        self._columns: dict[str, list[Any]] = {}
+        self._numbers: list[int] = []
+        with located(0, piece.line - 1):
+            _gather(io.BytesIO(piece.data), self._columns, self._numbers)
+        for values in self._columns.values():
+            values.extend([None] * (self.rows - len(values)))
+        source.names += [name for name in self._columns if name not in source.names]
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        chosen = {name: self._columns[name] for name in names if name in self._columns}
+        wanted = Wanted({name: kind for name, kind in kinds.items() if name in chosen})
         try:
-            file.write("".join(map(line.__mod__, zip(*columns, strict=True))).encode())
-        except UnicodeEncodeError as error:
-            raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+            return typed_objects(chosen, wanted).cells
+        except TableError as error:
+            moved = relocated(error, lambda row: self.piece.line - 1 + self._numbers[row])
+            raise moved from error.__cause__
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as JSON's values."""
+        return {name: list(self._columns.get(name, [None] * self.rows)) for name in names}
 
 
-def _texts(table: Table, name: str) -> list[str]:
-    """Return a column as JSON values; each state is turned into text once only."""
-    cells = table.cells(name)
-    if cells.states is None:
-        return ["null" if value is None else repr(value) for value in cell_values(table, name)]
-    texts = [json.dumps(state, ensure_ascii=False) for state in cells.states]
-    return list(objects([*texts, "null"])[cells.array])
+# -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def cell_values(table: Table, name: str) -> list[Any]:
-    """Return a column as text, integers, floats, truth values and None."""
-    cells = table.cells(name)
-    if cells.states is None and not cells.integer:
-        array = cells.array.astype(object)
-        array[cells.missing] = None
-        return list(array)
-    if cells.states is None:
-        return [
-            None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)
-        ]
-    return list(objects([*cells.states, None])[cells.array])
+class JsonWriter(TextWriter):
+    """Writes JSON lines."""
+
+    def __init__(self, fields: Sequence[Field], counter: str | None, splices: bool) -> None:
+        super().__init__(fields, counter)
+        self.splices = splices
+
+    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+        """Give a line for each row."""
+        keys = (_quote(name).replace("%", "%%") for name in columns)
+        line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}"
+        quoted = Memo(_quote)
+        texts = [[quoted[v] if type(v) is str else _json(v) for v in values] for values in columns.values()]
+        return map(line.__mod__, zip(*texts, strict=True))
+
+    def splice(self, block: JsonBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
+        """Return the lines, those with holes written anew with all numbers as they were."""
+        prefix = "" if self.counter is None else f"{json.dumps(self.counter)}: {draw + 1}, "
+        data, piece = block.piece.data, block.piece
+        wanted: dict[int, dict[str, str]] = {}
+        for name, (rows, values) in fills.items():
+            for row, value in zip(rows.tolist(), values, strict=True):
+                wanted.setdefault(row, {})[name] = json.dumps(value, ensure_ascii=False)
+        decoder = json.JSONDecoder(parse_float=_Literal, parse_int=_Literal, parse_constant=_refuse_constant)
+        changes: list[Change] = []
+        for row, filled in wanted.items():
+            start, end = int(piece.starts[row]), int(piece.ends[row])
+            line = data[start:end]
+            record: dict[str, Any] = decoder.decode(line.decode("utf-8-sig").strip())
+            cells = {name: _json(value) for name, value in record.items()} | filled
+            inner = ", ".join(f"{_quote(name)}: {text}" for name, text in cells.items())
+            changes.append((start, start + len(line.rstrip()), f"{{{prefix}{inner}}}".encode()))
+        for row, start in enumerate(piece.starts.tolist() if prefix else ()):
+            if row not in wanted:
+                begin = data.index(b"{", start) + 1
+                empty = data[begin : piece.ends[row]].strip() == b"}"
+                changes.append((begin, begin, (prefix.removesuffix(", ") if empty else prefix).encode()))
+        return self.lined(block.changed(changes))
+
+
+class _Literal(str):
+    """A number as it is written in the file."""
+
+    __slots__ = ()
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, _Literal):
+        return str(value)
+    if type(value) is float or type(value) is int:
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False, default=plain_text)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source, labels, numbers, objects
+from hybridbn.tables.frames import cells_of
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
-__all__ = ["NUMBER", "Read", "Wanted", "relocated", "typed"]
+__all__ = ["NUMBER", "Read", "Wanted", "Wish", "relocated", "typed", "typed_objects"]
 
 Wish: TypeAlias = Literal["discrete", "continuous", "text"]
 
@@ -219,3 +220,19 @@ def _number_cells(
         exact = objects([*map(int, distinct), None])[codes]
         return cells, Source("numpy", exact)
     return cells, None
+
+
+def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
+    """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
+    cells: dict[str, Cells] = {}
+    sources: dict[str, Source] = {}
+    for name, values in columns.items():
+        array = objects(values)
+        wish = wanted.kind(name)
+        found = cells_of(name, array, wish)
+        if wanted.optional and found.states == () and wish is None:
+            found = numbers(name, array.astype(float))
+        cells[name] = found
+        if found.integer and found.states is None:
+            sources[name] = Source("numpy", array)
+    return Read(cells, sources)

@@ -1,18 +1,33 @@
-"""What the readers and writers of databases share: results on their way in, new tables on their way out."""
+"""What databases of all kinds share: results on their way in, new tables on their way out."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.jsonlines import cell_values, typed_objects
-from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.base import (
+    Declared,
+    Field,
+    Kinds,
+    Source,
+    TableFormat,
+    Writer,
+    cell_values,
+    fields_of,
+    load_own_formats,
+)
+from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
+from hybridbn.formats.tables.records import Piece, lines
+from hybridbn.formats.tables.row_files import decoded, encoded, kind_of
+from hybridbn.formats.tables.text_blocks import TextBlock, TextSource, located
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Cells
 from hybridbn.variables import shorten
@@ -20,20 +35,16 @@ from hybridbn.variables import shorten
 __all__ = [
     "BATCH",
     "Database",
-    "Declared",
+    "DatabaseWriter",
     "Insert",
-    "NewColumn",
+    "Located",
     "NotWritten",
     "OutputExists",
     "Relation",
+    "RowDatabase",
     "as_held",
-    "as_truths",
     "database_of",
-    "gathered",
-    "new_columns",
     "no_table",
-    "refuse_binary",
-    "write_rows",
 ]
 
 BATCH = 10_000
@@ -58,13 +69,6 @@ class NotWritten(FormatError):
     def __init__(self, text: str, *, begun: bool) -> None:
         super().__init__(text)
         self.begun = begun
-
-
-class Declared(NamedTuple):
-    """The type that a column has in a database of this dialect."""
-
-    dialect: str
-    type: Any
 
 
 @dataclass(frozen=True)
@@ -94,61 +98,117 @@ class Relation:
     key: tuple[str, ...] = ()
 
 
-class NewColumn(NamedTuple):
-    """A column of a table that is to be made.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        "integer", "float", "bool", "text", "decimal", "date", "datetime", "time", "interval", "uuid", "bytes" or "json"; anything
-        else is held as the database likes.
-    declared : Declared, optional
-        The type of the column that it comes from.
-    """
-
-    name: str
-    kind: str
-    declared: Declared | None = None
-
-
 Insert: TypeAlias = Callable[[list[Sequence[Any]]], None]
 """Sends rows to a new table."""
 
 
-class Database(Protocol):
-    """A module that reads and makes tables by their addresses."""
+class Located(NamedTuple):
+    """Where an address leads: what messages call it, the file if it is one, and the table; a query has no table."""
 
+    shown: str
+    file: Path | None
+    table: str
+
+
+class Database(TableFormat, ABC):
+    """A kind of databases, known by how its addresses begin.
+
+    Attributes
+    ----------
+    schemes : tuple of str
+        The longest one that an address begins with decides; an empty one fits every address.
+    """
+
+    title = "a database"
+    mixed = False
+    schemes: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.schemes:
+            _BY_SCHEME.update(dict.fromkeys(cls.schemes, cls()))
+
+    @abstractmethod
+    def locate(self, url: str) -> Located:
+        """Take an address apart, without a look at the database."""
+
+    @abstractmethod
     def opened(self, url: str, wanted: Wanted) -> AbstractContextManager[Relation]:
         """Open a table or the result of a query for reading."""
 
-    def creating(
-        self, url: str, columns: Sequence[NewColumn], *, overwrite: bool = False
-    ) -> AbstractContextManager[Insert]:
-        """Make a table whose rows are sent inside of the context: all of it is there in the end, or nothing."""
-
+    @abstractmethod
     def refuse_present(self, url: str) -> None:
         """Raise `OutputExists` where something has the table's name, `NotWritten` where no table can be made."""
 
+    @abstractmethod
+    def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
+        """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
+
+    @abstractmethod
+    def writer(
+        self, fields: Sequence[Field], url: str, *, origin: Source | None = None, counter: str | None = None
+    ) -> DatabaseWriter:
+        """Return what writes a new table with these columns."""
+
+    def read(self, url: str, wanted: Wanted) -> Read:
+        """Read a table or the result of one query; NULL is a missing cell."""
+        with self.opened(url, wanted) as relation:
+            return _gathered(relation, wanted)
+
+    def source(self, url: str, folder: Path, shown: str) -> Source:
+        """Open a table or the result of a query that is read in blocks, from a copy in a folder."""
+        return RowSource(self, url, folder / "input.rows", shown)
+
+    def count(self, url: str) -> int:
+        """Return how many rows a table has."""
+        with self.opened(url, Wanted()) as relation:
+            return sum(map(len, relation.batches))
+
+
+class RowDatabase(Database):
+    """A kind of databases that take rows."""
+
+    exact = True
+
+    @abstractmethod
+    def creating(
+        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
+    ) -> AbstractContextManager[Insert]:
+        """Make a table whose rows are sent inside of the context: all of it is there in the end, or nothing."""
+
+    def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
+        """Write a new table in one transaction."""
+        with self.creating(url, fields_of(table, self.title, mixed=self.mixed), overwrite=overwrite) as insert:
+            for start in range(0, len(table), BATCH):
+                part = table[start : start + BATCH]
+                insert(list(zip(*(cell_values(part, name) for name in part.names), strict=True)))
+
+    def writer(
+        self, fields: Sequence[Field], url: str, *, origin: Source | None = None, counter: str | None = None
+    ) -> DatabaseWriter:
+        """Return what writes a new table with these columns."""
+        return RowWriter(self, fields, url, counter)
+
+
+_BY_SCHEME: dict[str, Database] = {}
+
 
 def database_of(url: str) -> Database:
-    """Return the module for an address: SQLite's own, ADBC's (made from Arrow batches, not rows), or SQLAlchemy's for all others.
+    """Return the kind of database that an address belongs to.
 
     Examples
     --------
-    >>> database_of("sqlite:///f.db?table=t").__name__
-    'hybridbn.formats.tables.sqlite'
-    >>> database_of("postgresql+psycopg://host/base?table=t").__name__
-    'hybridbn.formats.tables.database'
+    >>> database_of("sqlite:///f.db?table=t").title, database_of("postgresql+psycopg://host/base?table=t").title
+    ('SQLite', 'a database')
     """
-    name = "sqlite" if url.startswith("sqlite:") else "adbc" if url.startswith("adbc+") else "database"
-    return cast(Database, import_module(f"hybridbn.formats.tables.{name}"))
+    load_own_formats()
+    return _BY_SCHEME[max((scheme for scheme in _BY_SCHEME if url.startswith(scheme)), key=len)]
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def gathered(relation: Relation, wanted: Wanted) -> Read:
+def _gathered(relation: Relation, wanted: Wanted) -> Read:
     """Return the wanted columns of a result as typed cells."""
     found: list[list[Any]] = [[] for _ in relation.names]
     for batch in relation.batches:
@@ -156,18 +216,18 @@ def gathered(relation: Relation, wanted: Wanted) -> Read:
             column.extend(part)
     values = {name: found[relation.names.index(name)] for name in wanted.names(relation.names)}
     for name, column in values.items():
-        refuse_binary(name, column)
+        _refuse_binary(name, column)
         if name in relation.truths:
-            values[name] = as_truths(column)
+            values[name] = _as_truths(column)
     return typed_objects(values, wanted)
 
 
-def as_truths(column: Sequence[Any]) -> list[Any]:
+def _as_truths(column: Sequence[Any]) -> list[Any]:
     """Return 0 and 1 as truth values.
 
     Examples
     --------
-    >>> as_truths([1, 0, None])
+    >>> _as_truths([1, 0, None])
     [True, False, None]
     """
     return [bool(value) if value in (0, 1) else value for value in column]
@@ -201,46 +261,120 @@ def no_table(name: str, present: Sequence[str]) -> TableError:
     return TableError(f"there is no table {name!r}; {there}")
 
 
-def refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:
+def _refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:
     """Refuse a column that holds binary data; `first` is the number of its first row."""
     blob = next((row for row, value in enumerate(column) if isinstance(value, bytes | memoryview)), None)
     if blob is not None:
         raise TableError(f"column {name!r}, row {first + blob}: binary data; cast it to text in a query first")
 
 
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+class RowSource(TextSource):
+    """A table of a database, or the result of a query, read once, in one statement, into a file.
+
+    What one statement gives is consistent, whatever others write meanwhile, and no connection stays open while the model is
+    learned.
+    """
+
+    def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
+        kinds: dict[str, str] = {}
+        with form.opened(url, Wanted()) as relation, open(path, "wb") as file:
+            names = Wanted().names(relation.names)
+            types: list[set[type]] = [set() for _ in names]
+            file.write(json.dumps(names).encode() + b"\n")
+            for batch in relation.batches:
+                for number, column in enumerate(zip(*batch, strict=True)):
+                    types[number].update(map(type, column))
+                    if datetime.datetime in types[number] and names[number] not in kinds:
+                        zones = {value.tzinfo is not None for value in column if value is not None}
+                        kinds[names[number]] = "instant" if True in zones else "datetime"
+                file.write(encoded(map(tuple, batch), names))
+        kinds = {name: kind_of(held) for name, held in zip(names, types, strict=True)} | {
+            name: kind for name, kind in kinds.items() if kind == "instant"
+        }
+        kinds |= dict.fromkeys(relation.truths, "bool")
+        super().__init__(path, shown, lines())
+        self.names, self.header_lines = names, 1
+        with self._open() as stream:
+            self.header = stream.readline()
+        self.truths = relation.truths
+        self.fields = {
+            name: Field(name, kinds[name], relation.declared.get(name), limits=relation.ranges.get(name))
+            for name in names
+        }
+        # a primary key says nothing about the others
+        self.index = frozenset(relation.key if len(relation.key) == 1 else ())
+
+    def _block(self, start: int, piece: Piece) -> RowBlock:
+        return RowBlock(self, start, piece)
+
+    def line_of(self, row: int) -> str:
+        """Return the row."""
+        return f"row {row}"
+
+
+class RowBlock(TextBlock):
+    """Some rows of a table of a database."""
+
+    def __init__(self, source: RowSource, start: int, piece: Piece) -> None:
+        super().__init__(start, piece)
+        columns = zip(*decoded(piece.data), strict=True)
+        self._columns = {
+            name: _as_truths(column) if name in source.truths else list(column)
+            for name, column in zip(source.names, columns, strict=True)
+        }
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        chosen = {name: self._columns[name] for name in names}
+        for name, column in chosen.items():
+            _refuse_binary(name, column, self.start)
+        with located(-1, self.start, "row"):
+            return typed_objects(chosen, Wanted({n: kind for n, kind in kinds.items() if n in chosen})).cells
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as they are in the database."""
+        return {name: list(self._columns[name]) for name in names}
+
+
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_rows(table: Table, url: str, *, overwrite: bool = False) -> None:
-    """Write a new table through the database of this address, in one transaction."""
-    with database_of(url).creating(url, new_columns(table), overwrite=overwrite) as insert:
-        for start in range(0, len(table), BATCH):
-            part = table[start : start + BATCH]
-            insert(list(zip(*(cell_values(part, name) for name in part.names), strict=True)))
+class _TakenBack(Exception):
+    """Takes back what was made."""
 
 
-def new_columns(table: Table) -> list[NewColumn]:
-    """Return the columns of a database that hold a table.
+class DatabaseWriter(Writer):
+    """Writes a new table of a database, in one transaction."""
 
-    Examples
-    --------
-    >>> [column.kind for column in new_columns(Table({"x": [1.5, None], "k": [1, 2], "c": ["a", "b"]}))]
-    ['float', 'integer', 'text']
-    """
-    return [NewColumn(name, _kind(name, table.cells(name))) for name in table.names]
+    def rehearse(self) -> None:
+        """Find out what is refused, before anything is learned."""
+
+    @abstractmethod
+    def insert(self, parts: Iterable[bytes]) -> None:
+        """Make the table with the rows of all parts."""
 
 
-def _kind(name: str, cells: Cells) -> str:
-    types = {type(state) for state in cells.states or ()}
-    if cells.states is None:
-        return "integer" if cells.integer else "float"
-    if types <= {str}:
-        return "text"
-    if types == {bool}:
-        return "bool"
-    if types <= {int, float}:
-        return "integer" if types == {int} else "float"
-    odd = [state for state in cells.states if not isinstance(state, str | int | float)]
-    raise FormatError(
-        f"column {name!r}: states such as {shorten(odd or cells.states, most=1)} can't be held by a database"
-    )
+class RowWriter(DatabaseWriter):
+    """Writes a new table from rows."""
+
+    def __init__(self, form: RowDatabase, fields: Sequence[Field], url: str, counter: str | None) -> None:
+        super().__init__(fields, counter)
+        self.form, self.url = form, url
+
+    def render(self, columns: dict[str, list[Any]]) -> bytes:
+        """Return rows as lines of JSON."""
+        return encoded(zip(*columns.values(), strict=True), list(columns))
+
+    def rehearse(self) -> None:
+        """Make the table and take it back."""
+        with contextlib.suppress(_TakenBack), self.form.creating(self.url, self.fields):
+            raise _TakenBack
+
+    def insert(self, parts: Iterable[bytes]) -> None:
+        """Make the table with the rows of all parts."""
+        with self.form.creating(self.url, self.fields) as insert:
+            for part in parts:
+                insert(list(decoded(part)))

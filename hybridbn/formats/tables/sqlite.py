@@ -6,28 +6,27 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.base import Declared, Field
+from hybridbn.formats.tables.reading import Wanted
 from hybridbn.formats.tables.relations import (
     BATCH,
-    Declared,
     Insert,
-    NewColumn,
+    Located,
     NotWritten,
     OutputExists,
     Relation,
+    RowDatabase,
     as_held,
-    gathered,
     no_table,
-    write_rows,
 )
-from hybridbn.tables import Table
 
-__all__ = ["Address", "address_of", "creating", "opened", "read", "refuse_present", "write"]
+__all__ = ["Sqlite"]
 
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: recursive common tables
 _PATIENCE = 60.0  # seconds, for other writers
@@ -45,7 +44,33 @@ _TYPES = {
 _OWN = (int, float, str, bytes)
 
 
-class Address(NamedTuple):
+class Sqlite(RowDatabase):
+    """SQLite's files, by Python's own module."""
+
+    schemes = ("sqlite:",)
+    title = "SQLite"
+
+    def locate(self, url: str) -> Located:
+        """Take an address apart."""
+        address = _address_of(url)
+        return Located(url, address.file, address.text if address.what == "table" else "")
+
+    def opened(self, url: str, wanted: Wanted) -> AbstractContextManager[Relation]:
+        """Open a table or the result of one query, of a database opened read-only."""
+        return _opened(url, wanted)
+
+    def creating(
+        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
+    ) -> AbstractContextManager[Insert]:
+        """Make a table whose rows are sent inside of the context, in one transaction."""
+        return _creating(url, columns, overwrite=overwrite)
+
+    def refuse_present(self, url: str) -> None:
+        """Refuse an address where a table or view is already, and a file that is no database."""
+        _refuse_present(url)
+
+
+class _Address(NamedTuple):
     """A file, and a table's name or a query."""
 
     file: Path
@@ -53,12 +78,12 @@ class Address(NamedTuple):
     text: str
 
 
-def address_of(url: str) -> Address:
+def _address_of(url: str) -> _Address:
     """Take an address apart.
 
     Examples
     --------
-    >>> address_of("sqlite:///f.db?table=my%20t")[1:]
+    >>> _address_of("sqlite:///f.db?table=my%20t")[1:]
     ('table', 'my t')
     """
     place, _, rest = url.removeprefix("sqlite:").partition("?")
@@ -70,7 +95,7 @@ def address_of(url: str) -> Address:
             "(sqlite:////folder/file.db for an absolute path)"
         )
     # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
-    return Address(Path(path), "table" if what == "table" else "query", unquote(text))
+    return _Address(Path(path), "table" if what == "table" else "query", unquote(text))
 
 
 def _identifier(name: str) -> str:
@@ -82,20 +107,14 @@ def _identifier(name: str) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(url: str, wanted: Wanted, suffix: str = "") -> Read:
-    """Read a table or the result of one query; NULL is a missing cell."""
-    with opened(url, wanted) as relation:
-        return gathered(relation, wanted)
-
-
 @contextlib.contextmanager
-def opened(url: str, wanted: Wanted) -> Iterator[Relation]:
+def _opened(url: str, wanted: Wanted) -> Iterator[Relation]:
     """Open a table or the result of one query, of a database opened read-only.
 
     A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
     database, whatever others write meanwhile.
     """
-    address = address_of(url)
+    address = _address_of(url)
     with open(address.file, "rb"):  # a missing file is reported as one
         pass
     with _connected(address.file, "ro") as connection:
@@ -155,12 +174,7 @@ def _connected(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(table: Table, url: str, *, overwrite: bool = False) -> None:
-    """Write a new table in one transaction: all of it arrives or nothing changes."""
-    write_rows(table, url, overwrite=overwrite)
-
-
-def refuse_present(url: str) -> None:
+def _refuse_present(url: str) -> None:
     """Refuse an address where a table or view is already, and a file that is no database."""
     address = _goal(url)
     if address.file.exists():
@@ -168,15 +182,15 @@ def refuse_present(url: str) -> None:
             _make_room(connection, address.text, overwrite=False)
 
 
-def _goal(url: str) -> Address:
-    address = address_of(url)
+def _goal(url: str) -> _Address:
+    address = _address_of(url)
     if address.what != "table":
         raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
     return address
 
 
 @contextlib.contextmanager
-def creating(url: str, columns: Sequence[NewColumn], *, overwrite: bool = False) -> Iterator[Insert]:
+def _creating(url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
     """Make a table whose rows are sent inside of the context, in one transaction."""
     address = _goal(url)
     _refuse_equal([column.name for column in columns])
@@ -230,20 +244,20 @@ def _make_room(connection: sqlite3.Connection, name: str, *, overwrite: bool) ->
         connection.execute(f"DROP TABLE {_identifier(name)}")
 
 
-def _create(connection: sqlite3.Connection, name: str, columns: Sequence[NewColumn], overwrite: bool) -> None:
+def _create(connection: sqlite3.Connection, name: str, columns: Sequence[Field], overwrite: bool) -> None:
     _make_room(connection, name, overwrite=overwrite)
     defined = ", ".join(f"{_identifier(column.name)} {_type(column)}".rstrip() for column in columns)
     connection.execute(f"CREATE TABLE {_identifier(name)} ({defined})")
 
 
-def _type(column: NewColumn) -> str:
+def _type(column: Field) -> str:
     declared = column.declared
     if declared is not None and declared.dialect == "sqlite" and isinstance(declared.type, str):
         return declared.type
     return _TYPES.get(column.kind, "")
 
 
-def _inserter(connection: sqlite3.Connection, name: str, columns: Sequence[NewColumn]) -> Insert:
+def _inserter(connection: sqlite3.Connection, name: str, columns: Sequence[Field]) -> Insert:
     statement = f"INSERT INTO {_identifier(name)} VALUES ({', '.join('?' * len(columns))})"
     foreign = [i for i, column in enumerate(columns) if column.kind not in ("integer", "float", "bool", "text")]
 

@@ -1,0 +1,260 @@
+"""Where a command reads from and writes to: formats by suffix or by name, pipes, and what must not be overwritten."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+from hybridbn.errors import FormatError
+from hybridbn.formats.packing import is_packed
+from hybridbn.formats.tables import WEB, shown_location, suffix_of
+from hybridbn.formats.tables.base import FileFormat, Source, names, suffixes
+from hybridbn.formats.tables.relations import Database, OutputExists, database_of
+from hybridbn.formats.tables.text_blocks import refused_gzip
+
+__all__ = [
+    "Location",
+    "Taken",
+    "UsageFault",
+    "file_encoding",
+    "locate",
+    "name_taken",
+    "open_source",
+    "refuse_folders",
+    "refuse_taken",
+]
+
+_HINTS = {
+    ".json": "a file with one object a line is .jsonl, or say --format jsonl",
+    ".txt": "say --format csv or tsv, and --delimiter",
+    ".dat": "say --format csv or tsv, and --delimiter",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
+    **dict.fromkeys((".sav", ".dta", ".sas7bdat", ".rds"), "export it as CSV or Parquet"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "write sqlite:///file.db?table=name"),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "unpack it, or pack it with gzip"),
+}
+
+
+class UsageFault(FormatError):
+    """What was asked for can't be done, whatever the table holds."""
+
+
+class Taken(Exception):
+    """The output can't be made: it is there already, or another run is at it."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file, a table of a database, or a pipe.
+
+    Attributes
+    ----------
+    shown : str
+        As the user wrote it, without a password.
+    form : FileFormat or Database
+    suffix : str
+        That of the format.
+    path : Path or None
+        The file that links lead to, also SQLite's; None for a pipe and for a database on a server.
+    table : str
+        In a database.
+    packed : bool
+        With gzip.
+    url : str
+        Of a table of a database, or a query.
+    """
+
+    shown: str
+    form: FileFormat | Database
+    suffix: str
+    path: Path | None
+    table: str = ""
+    packed: bool = False
+    url: str = ""
+
+    @property
+    def pipe(self) -> bool:
+        """Whether it is standard input or output."""
+        return self.path is None and not self.url
+
+    def beside(self, parts: str | None = None) -> Path | None:
+        """Return the path that the names of temporary files start with: beside the output, or in a folder.
+
+        It is None where there is no such place: of pipes, and of tables on a server.
+        """
+        if parts is None and self.path is None:
+            return None
+        name = self.path.name if self.path is not None else "pipe"
+        if self.url and self.path is None:
+            name = f"{self.url.partition(':')[0]}-{hashlib.sha256(self.shown.encode()).hexdigest()[:12]}"
+        if self.url:
+            name = f"{name}-{quote(self.table, safe='')[:80]}"
+        return Path(parts, name) if parts is not None else self.path.with_name(name)  # type: ignore[union-attr]
+
+
+def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Location:
+    """Return where an argument, `what`, leads: in the format `named`, or what the suffix says, or `otherwise`.
+
+    Examples
+    --------
+    >>> locate("data/table.csv.gz", None, None, "INPUT").packed, locate("-", None, "tsv", "INPUT").suffix
+    (True, '.tsv')
+    """
+    if re.match(r"sqlite:|(?!file:)[a-zA-Z][a-zA-Z0-9+._-]+://", text):
+        return _in_database(text)
+    known = suffixes()
+    if text == "-":
+        named = named or otherwise
+        if named is None:
+            raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(names())}")
+        return _with_library(Location("-", known[f".{named}"], f".{named}", None))
+    path = Path(text.removeprefix("file://"))
+    if not _is_pipe(path):
+        path = Path(os.path.realpath(path))
+    packed, suffix = is_packed(text), f".{named}" if named else suffix_of(text)
+    if suffix not in known and otherwise is not None:
+        suffix = f".{otherwise}"
+    if path.is_dir():
+        raise UsageFault(f"{text} is a folder; name a file")
+    form = known.get(suffix)
+    if form is None:
+        listed = ", ".join(name for name, form in known.items() if what == "INPUT" or not form.unwritable)
+        hint = _HINTS.get(suffix, "or say --format")
+        raise UsageFault(
+            f"{text}: the suffix tells no known format; known are {listed} and sqlite:///file.db?table=t; {hint}"
+        )
+    if form.unwritable and what == "OUTPUT":
+        raise UsageFault(f"{text}: {form.unwritable}")
+    if packed and not form.packable:
+        raise UsageFault(f"{text}: {form.title} files are not packed; leave .gz out")
+    return _with_library(Location(text, form, suffix, path, "", packed))
+
+
+def _in_database(url: str) -> Location:
+    if not url.startswith("sqlite:") and url.partition("://")[0].lower() in WEB:
+        raise UsageFault(
+            f"{shown_location(url)}: only files and tables of databases can be read and written; download it first"
+        )
+    form = database_of(url)
+    shown, file, table = form.locate(url)
+    path = None if file is None else Path(os.path.realpath(file))
+    return _with_library(Location(shown, form, "", path, table, url=url))
+
+
+def _with_library(location: Location) -> Location:
+    if absent := location.form.absent_library():
+        raise UsageFault(absent)
+    return location
+
+
+def _is_pipe(path: Path) -> bool:
+    """Tell whether a path is neither a file nor a folder: a named pipe, or what a shell makes of <(command)."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def open_source(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> Source:
+    """Open a table that is read more than once, by a copy in `folder` where it can't be read from where it is.
+
+    Parameters
+    ----------
+    encoding : str
+        Of a text file.
+    options : dict
+        Those of the command line that say how a file is read; a format takes those that it knows.
+    """
+    form = location.form
+    if isinstance(form, Database):
+        return form.source(location.url, folder, location.shown)
+    path = _spooled(location, form, folder, encoding)
+    if path.is_dir():
+        raise UsageFault(f"{location.shown} is a folder; name a file")
+    known = {name: value for name, value in options.items() if name in form.options}
+    return form.source(path, location.shown, location.suffix, **known)
+
+
+def _spooled(location: Location, form: FileFormat, folder: Path, encoding: str) -> Path:
+    """Return a file that can be read twice, text in UTF-8: the location's own, or a copy in `folder`."""
+    recoded = file_encoding(form, encoding)
+    if location.path is not None and location.packed and location.path.is_file():
+        with open(location.path, "rb") as start:
+            if start.read(2) != b"\x1f\x8b":
+                raise FormatError("not a gzip file, whatever its name says")
+    if location.path is not None and recoded == "utf-8" and not _is_pipe(location.path):
+        return location.path
+    copy = folder / f"input{location.suffix}"
+    with open(copy, "wb") as out:
+        if location.path is None:
+            _copy(sys.stdin.buffer, out, recoded, location)
+        else:
+            with refused_gzip(), gzip.open(location.path) if location.packed else open(location.path, "rb") as file:
+                _copy(file, out, recoded, location)
+    return copy
+
+
+def _copy(file: Any, out: IO[bytes], encoding: str, location: Location) -> None:
+    if encoding == "utf-8":
+        shutil.copyfileobj(file, out, 1 << 20)
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while True:
+            data = file.read(1 << 20)
+            out.write(decoder.decode(data, final=not data).encode())
+            if not data:
+                return
+    except UnicodeError as error:
+        raise FormatError(f"{location.shown} is not in {encoding}: {error}") from None
+
+
+def file_encoding(form: FileFormat | Database, encoding: str) -> str:
+    """Return the encoding of a file's text, "utf-8" also for what is no text or a part of UTF-8."""
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise UsageFault(f"there is no encoding {encoding!r}") from None
+    plain = name in ("utf-8", "utf-8-sig", "ascii") or not (isinstance(form, FileFormat) and form.text)
+    return "utf-8" if plain else name
+
+
+def refuse_folders(location: Location) -> None:
+    """Refuse an output that is a folder, or in none, or a query."""
+    if location.url and not location.table:
+        form = "sqlite:///file.db?table=name" if location.path is not None else "dialect://user@host/base?table=name"
+        raise UsageFault(f"{location.shown}: a table is written to {form}")
+    if location.path is None:
+        return
+    if location.path.is_dir():
+        raise UsageFault(f"{location.shown} is a folder; name a file to write")
+    if _is_pipe(location.path):
+        raise UsageFault(f"{location.shown} is no ordinary file; write to - for a pipe")
+    if not location.path.parent.is_dir():
+        raise UsageFault(f"{location.shown}: there is no folder {location.path.parent}")
+
+
+def refuse_taken(location: Location, no_clobber: bool) -> None:
+    """Raise `Taken` where the output is there already and must not be replaced."""
+    if location.url:
+        with name_taken(location):
+            database_of(location.url).refuse_present(location.url)
+    elif location.path is not None and no_clobber and location.path.exists():
+        raise Taken(f"{location.shown} exists already, and --no-clobber says to leave it")
+
+
+@contextlib.contextmanager
+def name_taken(location: Location) -> Iterator[None]:
+    """Say that a table is there already as the command says it."""
+    try:
+        yield
+    except OutputExists:
+        raise Taken(f"{location.shown}: there is such a table already; choose a new name") from None

@@ -1,0 +1,189 @@
+"""What goes out: blocks of rows with their holes filled, as parts of the output, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import sys
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from hybridbn.commands.locations import Location, Taken, file_encoding, name_taken
+from hybridbn.commands.profile import Profile
+from hybridbn.errors import TableError
+from hybridbn.formats.atomic import NameTaken, replacing
+from hybridbn.formats.tables.base import Block, Field, FileFormat, FileWriter, Fills, Source, kind_of_states
+from hybridbn.formats.tables.delimited import point_for_comma
+from hybridbn.formats.tables.relations import Database, DatabaseWriter
+
+__all__ = ["Output"]
+
+
+class Output:
+    """The table that is written.
+
+    Parameters
+    ----------
+    location : Location
+    source : Source
+        Where the blocks come from.
+    profile : Profile
+    counter : str, optional
+        The name of a first column that counts the draws.
+    encoding : str
+        Of a text file.
+    options : dict
+        Those of the command line that say how a file is written; a format takes those that it knows.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        source: Source,
+        profile: Profile,
+        counter: str | None,
+        encoding: str,
+        options: dict[str, Any],
+    ) -> None:
+        self.location, self.source, self.profile, self.form = location, source, profile, location.form
+        self.names = [n for n in source.names if self.form.keeps_index or n not in source.frame_index]
+        if counter is not None and counter in self.names:
+            raise TableError(f"there is a column {counter!r} already; name that of the draws with --draw-column")
+        fields = [self._field(name) for name in self.names]
+        self.kinds = {field.name: field.kind for field in fields}
+        self.writer = self._writer(fields, counter, encoding, options)
+        # numbers as they stand in the source
+        self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
+        self._commas = self._keeps_text and source.decimal == ","
+
+    def _writer(
+        self, fields: list[Field], counter: str | None, encoding: str, options: dict[str, Any]
+    ) -> FileWriter | DatabaseWriter:
+        form, origin = self.form, self.source
+        if isinstance(form, Database):
+            return form.writer(fields, self.location.url, origin=origin, counter=counter)
+        known = {name: value for name, value in options.items() if name in form.options}
+        if form.text:
+            known["encoding"] = file_encoding(form, encoding)
+        return form.writer(fields, self.location.suffix, origin=origin, counter=counter, **known)
+
+    def _is_typed(self, name: str) -> bool:
+        column = self.profile.columns.get(name)
+        return column is not None and column.kind is not None and not column.overflowing
+
+    def _field(self, name: str) -> Field:
+        """Return what a column holds: what its values say, if they were looked at, or its type."""
+        field = self.source.field(name)
+        if not self._is_typed(name):
+            return field._replace(states=None)
+        column = self.profile.columns[name]
+        if column.kind == "number":
+            exact = field.kind == "decimal" and self.form.exact
+            return field._replace(kind="decimal" if exact else "integer" if column.integer else "float", states=None)
+        states = tuple(dict.fromkeys([*(column.declared or ()), *column.states]))
+        return field._replace(kind=kind_of_states(column.states), states=states)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def part(self, block: Block, fills: Fills, draw: int) -> bytes:
+        """Return a block with its holes filled as a part of the output."""
+        if self.writer.splices:
+            return self.writer.splice(block, fills, self._spell, draw)
+        return self.writer.part(self._columns(block, fills), draw)
+
+    def _spell(self, name: str, value: Any) -> str:
+        """Return how a value that fills a hole is written."""
+        column = self.profile.columns[name]
+        if column.kind == "states":
+            spelled = column.spelling.get(value)
+            return spelled if spelled is not None else value if isinstance(value, str) else repr(value)
+        text = str(int(value)) if column.integer else repr(float(value))
+        return text.replace(".", ",") if self._commas else text
+
+    def _columns(self, block: Block, fills: Fills) -> dict[str, list[Any]]:
+        """Return all columns as Python values, the holes filled."""
+        columns = block.values(self.names)
+        for name in filter(self._is_typed, self.names):
+            if self.source.textual:
+                columns[name] = self._read(name, columns[name])
+            if self.kinds[name] == "float" and not self._keeps_text:
+                columns[name] = [float(v) if isinstance(v, decimal.Decimal) else v for v in columns[name]]
+        for name, (rows, values) in fills.items():
+            made, column = self._made(name), columns[name]
+            for row, value in zip(rows.tolist(), values, strict=True):
+                column[row] = made(value)
+        return columns
+
+    def _made(self, name: str) -> Callable[[Any], Any]:
+        """Return what makes values of a column of those that fill its holes."""
+        if self.profile.columns[name].kind != "number":
+            return lambda value: value
+        if self._commas and self.kinds[name] == "float":
+            return lambda value: self._spell(name, value)
+        if self.kinds[name] == "decimal":
+            return lambda value: decimal.Decimal(repr(float(value)))
+        return int if self.kinds[name] == "integer" else float
+
+    def _read(self, name: str, texts: Sequence[str | None]) -> list[Any]:
+        """Return a column of text as what its texts say."""
+        column, source = self.profile.columns[name], self.source
+        if column.kind == "number":
+            made: Callable[[str], Any] = str if self._keeps_text else int if column.integer else float
+            if source.decimal == "," and not self._keeps_text:
+                texts = [text if text is None else point_for_comma(text) for text in texts]
+            return [None if text is None or not text.strip() else made(text) for text in texts]
+        if self._keeps_text:
+            return list(texts)
+        if source.spelled:
+            states: dict[Hashable, Hashable] = {text: column.states[code] for text, code in column.codes.items()}
+        else:
+            states = {state if isinstance(state, str) else repr(state): state for state in column.states}
+        return [None if text is None else states[text] for text in texts]
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def rehearse(self) -> None:
+        """Find out what a database refuses, before anything is learned."""
+        if isinstance(self.writer, DatabaseWriter):
+            with name_taken(self.location):
+                self.writer.rehearse()
+
+    def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[], None]) -> None:
+        """Put the parts together; `before` is called when all bytes are on the disk and only the name is missing."""
+        contents = (part.read_bytes() for part in parts)
+        if isinstance(self.writer, DatabaseWriter):
+            before()
+            with name_taken(self.location):
+                self.writer.insert(contents)
+            return
+        if self.location.path is None:
+            before()
+            self.writer.join(contents, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return
+        with _replacing(self.location, self.location.path, overwrite, before) as file:
+            self.writer.join(contents, file)
+
+
+@contextlib.contextmanager
+def _replacing(location: Location, target: Path, overwrite: bool, before: Callable[[], None]) -> Iterator[IO[bytes]]:
+    mark = "hybridbn-"
+    for left in target.parent.glob(f".{_glob_safe(target.name[:100])}.{mark}*.tmp"):
+        left.unlink()  # of a run that was killed here; this one has the lock
+    try:
+        with replacing(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
+            yield file
+    except NameTaken:
+        raise Taken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
+
+
+def _glob_safe(text: str) -> str:
+    """Return text in which no sign has a meaning for `glob`.
+
+    Examples
+    --------
+    >>> _glob_safe("a[1].csv")
+    'a[[]1].csv'
+    """
+    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in text)

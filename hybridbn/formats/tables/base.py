@@ -1,0 +1,500 @@
+"""What a format of tables is, and which formats there are.
+
+A format is a class in a file of its own. Subclassing `FileFormat` with suffixes, or `Database` with schemes, registers it:
+`hybridbn.read_table`, `hybridbn.write_table`, ``hybridbn convert`` and ``hybridbn impute`` know it from then on, and nothing
+else has to be changed. A small format defines how a whole table is read and written; the base class makes blocks and parts
+of that. A format of large tables defines a `Source`, which is read in blocks of rows, and a `Writer`, which turns blocks into
+parts and joins the parts.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import FormatError
+from hybridbn.formats.packing import is_packed, unpacked
+from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
+from hybridbn.formats.tables.row_files import decoded, encoded
+from hybridbn.tables import Table
+from hybridbn.tables.columns import Cells
+from hybridbn.variables import shorten
+
+__all__ = [
+    "Block",
+    "Declared",
+    "Field",
+    "FileFormat",
+    "FileSource",
+    "FileWriter",
+    "Fills",
+    "Kinds",
+    "Source",
+    "Spell",
+    "TableFormat",
+    "Writer",
+    "cell_values",
+    "fields_of",
+    "kind_of_states",
+    "load_own_formats",
+    "names",
+    "suffixes",
+]
+
+Kinds: TypeAlias = Mapping[str, Literal["discrete", "continuous", "text"]]
+"""What the cells of columns are to be read as, where their type does not say so."""
+
+Fills: TypeAlias = Mapping[str, tuple[NDArray[np.intp], list[Any]]]
+"""For each column with holes, their rows within a block and what fills them."""
+
+Spell: TypeAlias = Callable[[str, Any], str]
+"""From a column's name and a value to the text that stands for it, without quotes."""
+
+ROWS = 20_000
+"""So many rows of a table are written as one part."""
+
+
+class Declared(NamedTuple):
+    """The type that a column has in a database of this dialect."""
+
+    dialect: str
+    type: Any
+
+
+class Field(NamedTuple):
+    """What is known of a column from its type.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        "integer", "float", "bool", "text", "decimal", "date", "datetime", "instant", "time", "interval", "uuid", "bytes" or
+        "json"; "other" is anything else.
+    declared : Declared, optional
+        The type in the database that it comes from.
+    states : tuple, optional
+        All values of a column of states, in their order.
+    limits : (low, high), optional
+        What the type of a column of numbers can hold.
+    """
+
+    name: str
+    kind: str = "other"
+    declared: Declared | None = None
+    states: tuple[Hashable, ...] | None = None
+    limits: tuple[float, float] | None = None
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Block(ABC):
+    """Some consecutive rows of a table, as they came in.
+
+    Attributes
+    ----------
+    start : int
+        The number of the first row.
+    rows : int
+    """
+
+    start: int
+    rows: int
+
+    @abstractmethod
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells; one that the block doesn't have is left out."""
+
+    @abstractmethod
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as Python values, None where a cell is missing; of a textual source, as text."""
+
+
+class Source(ABC):
+    """A table that is read in blocks, as often as needed.
+
+    Attributes
+    ----------
+    names : list of str
+        All columns; of JSON lines, those seen so far.
+    fields : dict from str to Field
+        What the types of columns say; a column without types has none.
+    index : frozenset of str
+        Columns that number the rows and say nothing about the others.
+    frame_index : frozenset of str
+        Those of them that are the index of a frame, which stands beside the data.
+    textual : bool
+        Whether values are text, which is to be typed.
+    spelled : bool
+        Whether states are read as the text that stands in the file, and typed when all of them are known.
+    decimal : str
+        What stands before the decimals of numbers in text.
+    """
+
+    names: list[str]
+    fields: Mapping[str, Field] = {}
+    index: frozenset[str] = frozenset()
+    frame_index: frozenset[str] = frozenset()
+    textual: bool = False
+    spelled: bool = False
+    decimal: str = "."
+
+    @abstractmethod
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+        """Give blocks of so many rows, from the block of this number on; those before must have been read once."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return a fingerprint of the content."""
+
+    @abstractmethod
+    def unchanged(self) -> bool:
+        """Tell whether the content is still that of the beginning."""
+
+    def line_of(self, row: int) -> str:
+        """Return where a row stands, in words."""
+        return f"row {row}"
+
+    def field(self, name: str) -> Field:
+        """Return what the type of a column says."""
+        return self.fields.get(name, Field(name, "text" if self.textual else "other"))
+
+
+class FileSource(Source):
+    """A table in a file, which must not change while it is read."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self.path, self.shown = path, shown
+        self._state = _state(path)
+
+    def digest(self) -> str:
+        """Return a hash of the file."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def unchanged(self) -> bool:
+        """Tell whether the file is the same as in the beginning."""
+        return _state(self.path) == self._state
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+class WholeSource(FileSource):
+    """A file that its format reads as a whole only; the table is held in memory."""
+
+    def __init__(self, form: FileFormat, path: Path, shown: str, suffix: str, options: Mapping[str, Any]) -> None:
+        super().__init__(path, shown)
+        self.form, self.suffix, self.options = form, suffix, options
+        self.table = self._typed(Wanted())
+        self.names = list(self.table.names)
+        self.fields = {field.name: field for field in fields_of(self.table, form.title)}
+        self._kinds: dict[str, Any] = {}
+
+    def _typed(self, wanted: Wanted) -> Table:
+        file = unpacked(self.path) if is_packed(self.path) else self.path
+        read = self.form.read(file, wanted, self.suffix, **self.options)
+        return Table.from_cells(read.cells, sources=read.sources, stateless=True)
+
+    def typed(self, kinds: Kinds) -> Table:
+        """Return the table with some columns read as what they are declared to be."""
+        if dict(kinds) != self._kinds:
+            self._kinds = dict(kinds)
+            self.table = self._typed(Wanted(dict(kinds), optional=True))
+        return self.table
+
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+        """Give blocks of so many rows."""
+        for start in range(first * rows, len(self.table), rows):
+            yield WholeBlock(self, start, min(rows, len(self.table) - start))
+
+
+class WholeBlock(Block):
+    """Some rows of a table in memory."""
+
+    def __init__(self, source: WholeSource, start: int, rows: int) -> None:
+        self.source, self.start, self.rows = source, start, rows
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        table = self.source.typed({name: kind for name, kind in kinds.items() if name in self.source.names})
+        part = slice(self.start, self.start + self.rows)
+        whole = {name: table.cells(name) for name in names}
+        return {name: replace(cells, array=cells.array[part]) for name, cells in whole.items()}
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as Python values."""
+        part = self.source.table[self.start : self.start + self.rows]
+        return {name: cell_values(part, name) for name in names}
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class Writer(ABC):
+    """Turns blocks of rows into parts of a new table, and the parts into the table.
+
+    Attributes
+    ----------
+    fields : list of Field
+        The columns, that of the counter included.
+    counter : str, optional
+        The name of a first column that counts the draws of the table, one after the other.
+    splices : bool
+        Whether blocks of the source that the writer was made for keep what has no holes as it is.
+    """
+
+    splices: bool = False
+
+    def __init__(self, fields: Sequence[Field], counter: str | None = None) -> None:
+        self.counter = counter
+        self.fields = [*([Field(counter, "integer")] if counter is not None else []), *fields]
+
+    def part(self, columns: dict[str, list[Any]], draw: int = 0) -> bytes:
+        """Return rows, given as columns of Python values, as a part of the table."""
+        if self.counter is not None:
+            rows = len(next(iter(columns.values()), ()))
+            columns = {self.counter: [draw + 1] * rows, **columns}
+        return self.render(columns)
+
+    @abstractmethod
+    def render(self, columns: dict[str, list[Any]]) -> bytes:
+        """Return rows as bytes that `join` understands."""
+
+    def splice(self, block: Any, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
+        """Return a block of the source as a part of the table, its holes filled and everything else as it is."""
+        raise NotImplementedError
+
+
+class FileWriter(Writer):
+    """Writes the parts of a file."""
+
+    @abstractmethod
+    def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
+        """Write the whole file."""
+
+
+class WholeWriter(FileWriter):
+    """Holds all rows until they are written as one table, for formats that can't do it in parts."""
+
+    def __init__(self, form: FileFormat, fields: Sequence[Field], suffix: str, counter: str | None) -> None:
+        super().__init__(fields, counter)
+        self.form, self.suffix = form, suffix
+
+    def render(self, columns: dict[str, list[Any]]) -> bytes:
+        """Return rows as lines of JSON."""
+        return encoded(zip(*columns.values(), strict=True), list(columns))
+
+    def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
+        """Write the table."""
+        rows = [row for part in parts for row in decoded(part)]
+        names = [field.name for field in self.fields]
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)) if rows else ([] for _ in names), strict=True))
+        wanted: dict[str, Any] = {
+            field.name: "discrete" if field.states is not None else "continuous"
+            for field in self.fields
+            if field.states is not None or field.kind in ("integer", "float", "decimal")
+        }
+        read = typed_objects(columns, Wanted(wanted))
+        self.form.write(Table.from_cells(read.cells, sources=read.sources, stateless=True), file, self.suffix)
+
+
+def fields_of(table: Table, holder: str, *, mixed: bool = True) -> list[Field]:
+    """Return the columns of a table; refuse states that no file can hold, and unless `mixed` those of several types.
+
+    Examples
+    --------
+    >>> [field.kind for field in fields_of(Table({"x": [1.5, None], "k": [1, 2], "c": ["a", "b"]}), "CSV")]
+    ['float', 'integer', 'text']
+    """
+    return [_field(name, table.cells(name), holder, mixed) for name in table.names]
+
+
+_KINDS: Mapping[frozenset[type], str] = {
+    frozenset(): "text",
+    frozenset({str}): "text",
+    frozenset({bool}): "bool",
+    frozenset({int}): "integer",
+    frozenset({float}): "float",
+    frozenset({int, float}): "float",
+}
+
+
+def kind_of_states(states: Sequence[Hashable]) -> str:
+    """Return what all states are, in the words of `Field`.
+
+    Examples
+    --------
+    >>> kind_of_states((1, 2.5)), kind_of_states((True,)), kind_of_states(("a", 1))
+    ('float', 'bool', 'other')
+    """
+    return _KINDS.get(frozenset(map(type, states)), "other")
+
+
+def _field(name: str, cells: Cells, holder: str, mixed: bool) -> Field:
+    if cells.states is None:
+        return Field(name, "integer" if cells.integer else "float")
+    kind = kind_of_states(cells.states)
+    odd = [state for state in cells.states if not isinstance(state, str | int | float)]
+    if odd or (kind == "other" and not mixed):
+        shown = shorten(odd or cells.states, most=1 if odd else 2)
+        raise FormatError(f"column {name!r}: states such as {shown} can't be held by {holder}")
+    return Field(name, kind, states=cells.states)
+
+
+def cell_values(table: Table, name: str) -> list[Any]:
+    """Return a column as text, integers, floats, truth values and None.
+
+    Examples
+    --------
+    >>> cell_values(Table({"k": [1, 2], "c": ["a", None]}), "c")
+    ['a', None]
+    """
+    cells = table.cells(name)
+    if cells.states is not None:
+        values = np.empty(len(cells.states) + 1, dtype=object)
+        values[:-1] = cells.states
+        return list(values[cells.array])
+    if not cells.integer:
+        array = cells.array.astype(object)
+        array[cells.missing] = None
+        return list(array)
+    return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+
+class TableFormat:
+    """A format of tables; subclasses that say what they are known by are registered.
+
+    Attributes
+    ----------
+    title : str
+        What messages call it.
+    position : int
+        Where it stands in lists of the known formats.
+    part_form : str
+        What the parts of an unfinished table look like; a part of another form is not used again.
+    needs : (module, remedy), optional
+        A library that must be installed, and what to say where it isn't.
+    mixed : bool
+        Whether a column may hold text and numbers.
+    exact : bool
+        Whether numbers are written digit by digit as they came in, as text or exact decimals.
+    keeps_index : bool
+        Whether the columns of a frame's index are written, too.
+    """
+
+    title: ClassVar[str] = ""
+    position: ClassVar[int] = 100
+    part_form: ClassVar[str] = "rows"
+    needs: ClassVar[tuple[str, str] | None] = None
+    mixed: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    keeps_index: ClassVar[bool] = False
+
+    def absent_library(self) -> str | None:
+        """Return what to say of a library that is needed and not installed."""
+        if self.needs is None or importlib.util.find_spec(self.needs[0]) is not None:
+            return None
+        return self.needs[1]
+
+
+class FileFormat(TableFormat, ABC):
+    """A format of files, known by suffixes such as ``.csv``. It must define `read`, and `write` or `writer`.
+
+    Attributes
+    ----------
+    suffixes : tuple of str
+        In lower case, the usual one first.
+    names : tuple of str
+        What ``--format`` calls it: suffixes without the point.
+    packable : bool
+        Whether a file may be packed with gzip (``.csv.gz``).
+    text : bool
+        Whether files are text in an encoding; those that are read in blocks are in UTF-8.
+    options : tuple of str
+        What `source` takes from the options of the command line.
+    unwritable : str
+        Why no table is written in this format.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    names: ClassVar[tuple[str, ...]] = ()
+    packable: ClassVar[bool] = False
+    text: ClassVar[bool] = False
+    options: ClassVar[tuple[str, ...]] = ()
+    unwritable: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.suffixes:
+            form = cls()
+            _BY_SUFFIX.update(dict.fromkeys(cls.suffixes, form))
+
+    @abstractmethod
+    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+        """Read the wanted columns of a whole file; formats may have options of their own."""
+
+    def source(self, path: Path, shown: str, suffix: str, **options: Any) -> Source:
+        """Open a file that is read in blocks; messages call it `shown`."""
+        return WholeSource(self, path, shown, suffix, options)
+
+    def writer(
+        self,
+        fields: Sequence[Field],
+        suffix: str,
+        *,
+        origin: Source | None = None,
+        counter: str | None = None,
+        **options: Any,
+    ) -> FileWriter:
+        """Return what writes a file with these columns; the parts will be made of blocks of `origin`."""
+        return WholeWriter(self, fields, suffix, counter)
+
+    def write(self, table: Table, file: IO[bytes], suffix: str, **options: Any) -> None:
+        """Write a whole file."""
+        if self.unwritable or type(self).writer is FileFormat.writer:
+            raise FormatError(self.unwritable or f"{self.title or suffix}: such files are read, and not written")
+        writer = self.writer(fields_of(table, self.title, mixed=self.mixed), suffix, **options)
+        parts = (table[start : start + ROWS] for start in range(0, len(table), ROWS))
+        writer.join((writer.render({n: cell_values(part, n) for n in part.names}) for part in parts), file)
+
+
+_BY_SUFFIX: dict[str, FileFormat] = {}
+
+
+@functools.cache
+def load_own_formats() -> None:
+    """Import the modules beside this one, which register their formats."""
+    package = importlib.import_module("hybridbn.formats.tables")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def suffixes() -> dict[str, FileFormat]:
+    """Return the formats of files by suffix, the common ones first."""
+    load_own_formats()
+    order = {form: place for place, form in enumerate(dict.fromkeys(_BY_SUFFIX.values()))}
+    known = sorted(_BY_SUFFIX.items(), key=lambda item: (item[1].position, order[item[1]]))
+    return dict(known)
+
+
+def names() -> list[str]:
+    """Return the names of formats, each a suffix without its point."""
+    return [name for form in dict.fromkeys(suffixes().values()) for name in form.names]
