@@ -1,28 +1,35 @@
 """Closed-form elimination of hidden linear Gaussian variables.
 
-The potentials that mention a connected set of hidden linear Gaussian variables are regressions. Divided by their standard
-deviations they are the rows of a matrix: the log density is ``-|H h + Z z|^2 / 2`` plus a constant, with ``h`` the hidden
-variables and ``z`` everything else (observed values, nodes of other hidden variables, and 1 for the intercepts). A QR
-decomposition of ``H`` integrates ``h`` out without ever squaring a condition number: what remains of ``Z`` below the
-triangle is the log density of ``z``, and the triangle gives the conditional mean and covariance of ``h``.
+The potentials that mention a connected set of hidden linear Gaussian variables are regressions; `hybridbn.inference.regressions`
+conditions them on what is observed in each row, for each configuration of hidden discrete parents that the row allows.
+What it takes as given are observed values and the nodes of other hidden variables.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.regressions import Conditional, Regressions, conditionals
 from hybridbn.inference.sources import Axis, exponentiated
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["GaussianComponent", "Moments"]
+
+KEPT = 1 << 16
+"""Numbers in regressions that are kept with the component."""
+BUILT = 1 << 22
+"""Numbers in regressions that are made for some rows at a time."""
+LEAST = 1e-16
+"""Uniform numbers below this give no more extreme draws."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,23 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Rows with the same variables observed and the same states of observed discrete parents."""
+class _Cases:
+    """Rows with one configuration of the hidden discrete parents each.
 
-    rows: NDArray[np.intp]
-    hidden: tuple[str, ...]
-    known: tuple[str, ...]
-    codes: Mapping[str, int]
+    Attributes
+    ----------
+    regressions : Regressions
+    kind, configuration, row : ndarray (cases,)
+    values : ndarray (rows, columns)
+    hidden : ndarray (rows, closed)
+    """
+
+    regressions: Regressions
+    kind: Codes
+    configuration: Codes
+    row: Codes
+    values: Values
+    hidden: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -73,161 +90,262 @@ class GaussianComponent:
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables integrated out."""
-        result = np.empty([*(axes[name].size for name in self.names), evidence.rows])
-        for group in self._groups(evidence):
-            _, _, below, constant = self._solved(group, axes)
-            residual = self._applied(below, group, axes, evidence)
-            result[..., group.rows] = constant - 0.5 * np.einsum("i...,i...->...", residual, residual)
-        return result if self.rows else result[..., 0]
+        return self._logs(axes, evidence, at_peak=False)
 
     def peaks(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables at their most probable values."""
-        result = np.empty([*(axes[name].size for name in self.names), evidence.rows])
-        for group in self._groups(evidence):
-            triangle, _, below, constant = self._solved(group, axes)
-            residual = self._applied(below, group, axes, evidence)
-            size = np.log(np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))).sum(axis=-1)
-            undone = self._expanded(size, axes)[..., None] - len(group.hidden) * 0.5 * math.log(2 * math.pi)
-            result[..., group.rows] = constant + undone - 0.5 * np.einsum("i...,i...->...", residual, residual)
-        return result if self.rows else result[..., 0]
+        return self._logs(axes, evidence, at_peak=True)
 
     def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> Moments:
         """Return the mean and covariance of closed variables given the axes' points and the evidence."""
-        sizes = [axes[name].size for name in self.names]
-        mean = np.empty([len(targets), *sizes, evidence.rows])
-        covariance = np.zeros([len(targets), len(targets), *sizes, evidence.rows])
-        for group in self._groups(evidence):
-            means, inverse = self._conditional(group, axes, evidence)
-            full = inverse @ np.swapaxes(inverse, -1, -2)
-            place = {name: i for i, name in enumerate(group.hidden)}
-            for i, target in enumerate(targets):
-                if target not in place:
-                    mean[i][..., group.rows] = evidence.findings[target].values[group.rows]
-                    continue
-                mean[i][..., group.rows] = means[place[target]]
-                for j, other in enumerate(targets):
-                    if other in place:
-                        spread = self._expanded(full[..., place[target], place[other]], axes)
-                        covariance[i, j][..., group.rows] = spread[..., None]
-        return Moments(mean, covariance)
+        count = len(targets)
+        mean, covariance = self._blank(0.0, axes, evidence, count), self._blank(0.0, axes, evidence, count, count)
+        for cases, part in self._solve(evidence):
+            self._put_means(mean, targets, cases, part, axes, evidence)
+            roots = _target_roots(part, [self.closed.index(name) for name in targets])
+            products = (roots @ np.swapaxes(roots, 1, 2))[part.system]
+            self._put(covariance, cases, part, np.moveaxis(products, 0, -1)[..., None, :])
+        return Moments(self._shaped(mean, axes, evidence), self._shaped(covariance, axes, evidence))
 
     def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
         """Return mean and variance of closed variables, each (targets, *names, rows), as `moments` does."""
-        sizes = [axes[name].size for name in self.names]
-        mean = np.empty([len(targets), *sizes, evidence.rows])
-        variance = np.zeros([len(targets), *sizes, evidence.rows])
-        for group in self._groups(evidence):
-            means, inverse = self._conditional(group, axes, evidence)
-            full = np.einsum("...ij,...ij->...i", inverse, inverse)
-            place = {name: i for i, name in enumerate(group.hidden)}
-            for i, target in enumerate(targets):
-                if target in place:
-                    mean[i][..., group.rows] = means[place[target]]
-                    variance[i][..., group.rows] = self._expanded(full[..., place[target]], axes)[..., None]
-                else:
-                    mean[i][..., group.rows] = evidence.findings[target].values[group.rows]
-        return mean, variance
+        mean, variance = (self._blank(0.0, axes, evidence, len(targets)) for _ in range(2))
+        for cases, part in self._solve(evidence):
+            self._put_means(mean, targets, cases, part, axes, evidence)
+            roots = _target_roots(part, [self.closed.index(name) for name in targets])
+            squares = np.einsum("sti,sti->ts", roots, roots)[:, part.system]
+            self._put(variance, cases, part, squares[:, None])
+        return self._shaped(mean, axes, evidence), self._shaped(variance, axes, evidence)
 
-    # -- numerics -------------------------------------------------------------------------------------------------
+    def draw(self, order: Sequence[str], uniforms: Mapping[str, Values], evidence: Evidence) -> dict[str, Values]:
+        """Draw all closed variables of a component without other hidden ones, each by a uniform number and those before it.
 
-    def _groups(self, evidence: Evidence) -> Iterator[_Group]:
-        discrete = sorted(
-            {p.name for potential in self.potentials for p in potential.parents if isinstance(p, Discrete)} & self.hard
-        )
-        partly = [name for name in self.closed if name in evidence.findings]
-        columns = [evidence.findings[name].values.astype(np.intp) for name in discrete]
-        columns += [evidence.findings[name].observed.astype(np.intp) for name in partly]
-        if not columns:
-            yield _Group(np.arange(evidence.rows), self.closed, tuple(self._outside()), {})
-            return
-        keys, inverse = np.unique(np.stack(columns), axis=1, return_inverse=True)
-        order = np.argsort(inverse.ravel(), kind="stable")
-        bounds = np.searchsorted(inverse.ravel()[order], np.arange(keys.shape[1] + 1))
-        for i in range(keys.shape[1]):
-            seen = {name for name, flag in zip(partly, keys[len(discrete) :, i], strict=True) if flag}
-            yield _Group(
-                order[bounds[i] : bounds[i + 1]],
-                tuple(name for name in self.closed if name not in seen),
-                (*self._outside(), *sorted(seen)),
-                dict(zip(discrete, keys[: len(discrete), i].tolist(), strict=True)),
-            )
-
-    def _outside(self) -> list[str]:
-        """Return the continuous variables that the potentials mention beside the closed ones."""
-        mentioned = dict.fromkeys(v.name for p in self.potentials for v in p.variables if not isinstance(v, Discrete))
-        return [name for name in mentioned if name not in self.closed]
-
-    def _solved(self, group: _Group, axes: Mapping[str, Axis]) -> tuple[Values, Values, Values, Values]:
-        """Return the triangle, what stands right of it, what is left below, and the log constant.
-
-        All have the dimensions of the component's discrete names first; the constant has those of all names and one row.
+        Parameters
+        ----------
+        order : sequence of str
+            In which the closed variables are drawn.
         """
-        free = [name for name in self.names if not self._continuous(name)]
-        sizes = [axes[name].size for name in free]
-        columns = {name: i for i, name in enumerate((*group.hidden, *group.known))}
-        matrix = np.zeros([*sizes, len(self.potentials), len(columns) + 1])
-        constant = np.zeros(sizes)
+        closed = tuple(sorted(self.closed, key=order.index, reverse=True))
+        component = replace(self, closed=closed, rows=True, static=False)
+        noise = ndtri(np.clip(np.array([uniforms[name] for name in closed]), LEAST, 1 - LEAST)).T
+        drawn = np.empty((evidence.rows, len(closed)))
+        for cases, part in component._solve(evidence, separately=True):
+            row, columns = cases.row[part.cases][:, None], part.columns[part.system]
+            drawn[row[:, 0]] = cases.values[row[:, 0], : len(closed)]
+            drawn[row, columns] = part.draw(noise[row, columns])
+        return dict(zip(closed, drawn.T, strict=True))
+
+    # -- results over all configurations, points and rows ---------------------------------------------------------
+
+    def _logs(self, axes: Mapping[str, Axis], evidence: Evidence, at_peak: bool) -> Values:
+        result = self._blank(-np.inf, axes, evidence)
+        for cases, part in self._solve(evidence):
+            constant = part.log_scale if at_peak else part.log_constant
+            residual = part.residual
+            if residual.shape[2] == 1:
+                squares = np.einsum("cij,cij->c", residual, residual)[None]
+            else:
+                if residual.shape[1] > residual.shape[2]:
+                    # no more equations than numbers that they are made of
+                    residual = np.asarray(np.linalg.qr(residual, mode="r"))
+                squares = self._at_points(residual, axes, cases.row[part.cases], evidence)
+                squares = np.einsum("igc,igc->gc", squares, squares)
+            self._put(result, cases, part, constant - 0.5 * squares)
+        result = self._shaped(result, axes, evidence)
+        return result if self.rows else result[..., 0]
+
+    def _blank(self, value: float, axes: Mapping[str, Axis], evidence: Evidence, *leading: int) -> Values:
+        """Return an array (*leading, configurations, points, rows)."""
+        configurations = math.prod(axes[name].size for name in self._free)
+        points = math.prod(axes[name].size for name in self._open)
+        return np.full([*leading, configurations, points, evidence.rows if self.rows else 1], value)
+
+    def _put(self, result: Values, cases: _Cases, part: Conditional, values: Values) -> None:
+        """Write values (..., points, cases) where they belong."""
+        configuration, row = cases.configuration[part.cases], cases.row[part.cases]
+        points = np.arange(result.shape[-2])[:, None]
+        result[..., configuration, points, row] = values
+
+    def _put_means(
+        self,
+        result: Values,
+        targets: Sequence[str],
+        cases: _Cases,
+        part: Conditional,
+        axes: Mapping[str, Axis],
+        evidence: Evidence,
+    ) -> None:
+        row = cases.row[part.cases]
+        for number, name in enumerate(targets):
+            column = self.closed.index(name)
+            there, place = part.rows_of(column)
+            if not there.any():
+                mean = cases.values[row, column][None]
+            else:
+                chosen = (
+                    part.mean[:, place] if len(place) == 1 else part.mean[np.arange(len(row)), None, place[part.system]]
+                )
+                mean = self._at_points(chosen, axes, row, evidence)[0]
+                if not there.all():
+                    mean = np.where(there[part.system], mean, cases.values[row, column])
+            self._put(result[number], cases, part, mean)
+
+    def _at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes, evidence: Evidence) -> Values:
+        """Return linear functions (cases, m, 1 + open) of the open variables at all their points: (m, points, cases)."""
+        moved = np.moveaxis(linear, 0, -1)
+        total = moved[:, 0].reshape([len(moved), *[1] * len(self._open), len(row)])
+        for number, name in enumerate(self._open):
+            points = axes[name].points
+            known = points[:, row] if points.ndim == 2 and points.shape[1] > 1 else points.reshape(-1, 1)
+            shape = [len(points) if other == name else 1 for other in self._open]
+            coefficient = moved[:, number + 1].reshape([len(moved), *[1] * len(self._open), len(row)])
+            total = total + coefficient * known.reshape([1, *shape, known.shape[1]])
+        sizes = [axes[name].size for name in self._open]
+        return np.broadcast_to(total, [len(moved), *sizes, len(row)]).reshape(len(moved), math.prod(sizes), len(row))
+
+    def _shaped(self, array: Values, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Turn (..., configurations, points, rows) into (..., *names, rows)."""
+        leading, order = array.shape[:-3], [*self._free, *self._open]
+        sizes = [axes[name].size for name in order]
+        array = array.reshape([*leading, *sizes, array.shape[-1]])
+        count = len(leading)
+        turn = [*range(count), *(count + order.index(name) for name in self.names), count + len(order)]
+        array = array.transpose(turn)
+        if array.shape[-1] != evidence.rows and not self.rows:
+            array = np.broadcast_to(array, [*array.shape[:-1], evidence.rows])
+        return array
+
+    # -- cases ----------------------------------------------------------------------------------------------------
+
+    def _solve(self, evidence: Evidence, separately: bool = False) -> Iterator[tuple[_Cases, Conditional]]:
+        """Condition the rows with each configuration that they allow on the observed values."""
+        for cases in self._cases(evidence):
+            for part in conditionals(
+                cases.regressions, cases.kind, cases.row, cases.values, cases.hidden, separately=separately
+            ):
+                yield cases, part
+
+    def _cases(self, evidence: Evidence) -> Iterator[_Cases]:
+        """Yield the rows with each configuration that they allow."""
+        rows = evidence.rows if self.rows else 1
+        # a column's values stand together
+        values = np.full((len(self.closed) + len(self._outside), rows), np.nan).T
+        for column, name in enumerate((*self.closed, *self._outside)):
+            finding = evidence.findings.get(name)
+            if finding is not None:
+                values[:, column] = finding.values
+        hidden = np.isnan(values[:, : len(self.closed)])
+        known = [name for name in self._discrete if name in self.hard]
+        codes = np.array([evidence.findings[name].values for name in known], dtype=np.intp)
+        states, everything = self._states, self._everything
+        count = math.prod(len(self._discrete[name]) for name in self._free)
+        step = rows if everything is not None else max(BUILT // (count * self._width), 64)
+        for start in range(0, rows, max(step, 1)):
+            row = np.arange(start, min(start + step, rows))
+            configuration, row = self._allowed(evidence, row, count)
+            if everything is not None:
+                kind = np.zeros(len(row), dtype=np.intp)
+                for name, size in self._sizes.items():
+                    code = states[name][configuration] if name in states else codes[known.index(name)][row]
+                    kind = kind * size + code
+                yield _Cases(everything, kind, configuration, row, values, hidden)
+                continue
+            seen, which = np.unique(codes[:, row], axis=1, return_inverse=True) if known else (codes[:, None], 0 * row)
+            indices = {name: code[None, :] for name, code in states.items()}
+            indices.update({name: seen[number][:, None] for number, name in enumerate(known)})
+            regressions = self._regressions(indices, (seen.shape[1], count), kept=False)
+            yield _Cases(regressions, which.ravel() * count + configuration, configuration, row, values, hidden)
+
+    def _allowed(self, evidence: Evidence, rows: Codes, count: int) -> tuple[Codes, Codes]:
+        """Return the configurations of hidden discrete parents that are possible in each row, and their rows."""
+        if count == 1:
+            return np.zeros(len(rows), dtype=np.intp), rows
+        possible = np.ones((count, len(rows)), dtype=bool)
+        if not self.static:
+            for name, state in self._states.items():
+                finding = evidence.findings.get(name)
+                if finding is not None:
+                    possible &= ~finding.observed[rows] | (state[:, None] == finding.values[rows])
+        configuration, place = np.nonzero(possible)
+        return configuration, rows[place]
+
+    @cached_property
+    def _states(self) -> dict[str, Codes]:
+        """The states of the hidden discrete parents in each of their configurations."""
+        sizes = [len(self._discrete[name]) for name in self._free]
+        codes = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
+        return dict(zip(self._free, codes, strict=True))
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """The numbers of states of the discrete parents."""
+        return {name: len(variable) for name, variable in self._discrete.items()}
+
+    @cached_property
+    def _discrete(self) -> dict[str, Discrete]:
+        """The discrete parents, by name."""
+        return {v.name: v for p in self.potentials for v in p.parents if isinstance(v, Discrete)}
+
+    @cached_property
+    def _free(self) -> tuple[str, ...]:
+        """The hidden discrete parents."""
+        return tuple(name for name in self.names if name in self._discrete)
+
+    @cached_property
+    def _open(self) -> tuple[str, ...]:
+        """The hidden continuous variables with nodes."""
+        return tuple(name for name in self.names if name not in self._discrete)
+
+    @cached_property
+    def _outside(self) -> tuple[str, ...]:
+        """The continuous variables that the potentials mention beside the closed ones, observed in every row."""
+        mentioned = dict.fromkeys(v.name for p in self.potentials for v in p.variables if not isinstance(v, Discrete))
+        return tuple(name for name in mentioned if name not in self.closed and name not in self._open)
+
+    @property
+    def _width(self) -> int:
+        return len(self.potentials) * (len(self.closed) + len(self._outside) + len(self._open) + 1)
+
+    @cached_property
+    def _everything(self) -> Regressions | None:
+        """The regressions of all configurations; None where these are many."""
+        sizes = list(self._sizes.values())
+        count = math.prod(sizes)
+        if count * self._width > KEPT:
+            return None
+        states = np.unravel_index(np.arange(count), sizes) if sizes else ()
+        return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,), kept=True)
+
+    def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
+        """Make the regressions of some configurations, given by the codes of the discrete parents (of this shape together)."""
+        columns = {name: i for i, name in enumerate((*self.closed, *self._outside, *self._open))}
+        matrix = np.zeros([*shape, len(self.potentials), len(columns)])
+        offset, log_scale = np.zeros([*shape, len(self.potentials)]), np.zeros(shape)
         for row, potential in enumerate(self.potentials):
             regression = potential.regression()
             assert regression is not None
-            discrete = [p.name for p in potential.parents if isinstance(p, Discrete)]
-            pick = tuple(group.codes[name] if name in self.hard else slice(None) for name in discrete)
-            left = [name for name in discrete if name not in self.hard]
-            shape = [size if name in left else 1 for name, size in zip(free, sizes, strict=True)]
-            turn = sorted(range(len(left)), key=lambda i: free.index(left[i]))
-
-            def fit(array: Values, extra: int, pick: Any = pick, turn: Any = turn, shape: Any = shape) -> Values:
-                picked = array[pick]
-                turned = picked.transpose([*turn, *range(len(turn), len(turn) + extra)])
-                return np.asarray(turned.reshape([*shape, *picked.shape[len(turn) :]]))
-
-            spread = np.sqrt(fit(regression.variance, 0))
+            cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
+            spread = np.sqrt(regression.variance[cell])
             matrix[..., row, columns[potential.child.name]] = 1 / spread
-            matrix[..., row, -1] = -fit(regression.intercept, 0) / spread
-            slopes = fit(regression.coefficients, 1)
+            offset[..., row] = -regression.intercept[cell] / spread
+            slopes = regression.coefficients[cell]
             for i, name in enumerate(p.name for p in potential.parents if not isinstance(p, Discrete)):
                 matrix[..., row, columns[name]] = -slopes[..., i] / spread
-            constant = constant - np.log(spread)
-        count = len(group.hidden)
-        if count:
-            rotation, upper = np.linalg.qr(matrix[..., :count], mode="complete")
-            rest = np.swapaxes(rotation, -1, -2) @ matrix[..., count:]
-            triangle, right, below = upper[..., :count, :], rest[..., :count, :], rest[..., count:, :]
-            constant = constant - np.log(np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))).sum(axis=-1)
-        else:
-            triangle, right, below = matrix[..., :0, :0], matrix[..., :0, :], matrix
-        constant = constant - (len(self.potentials) - count) * 0.5 * math.log(2 * math.pi)
-        return triangle, right, below, self._expanded(constant, axes)[..., None]
+            log_scale = log_scale - np.log(spread)
+        kinds = math.prod(shape)
+        return Regressions(
+            matrix.reshape(kinds, *matrix.shape[-2:]),
+            offset.reshape(kinds, -1),
+            np.broadcast_to(log_scale, shape).reshape(kinds),
+            len(self.closed),
+            kept,
+        )
 
-    def _conditional(self, group: _Group, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
-        """Return the means of the hidden variables (hidden, *names, rows), and the inverse of the triangle."""
-        triangle, right, _, _ = self._solved(group, axes)
-        solution = np.asarray(np.linalg.solve(triangle, right)) if group.hidden else right
-        inverse = np.asarray(np.linalg.inv(triangle)) if group.hidden else triangle
-        return -self._applied(solution, group, axes, evidence), inverse
 
-    def _continuous(self, name: str) -> bool:
-        return not any(v.name == name and isinstance(v, Discrete) for p in self.potentials for v in p.variables)
-
-    def _expanded(self, array: Values, axes: Mapping[str, Axis]) -> Values:
-        """Give an array over the discrete names a dimension of one for every other name."""
-        shape = [1 if self._continuous(name) else axes[name].size for name in self.names]
-        return array.reshape(shape)
-
-    def _applied(self, matrix: Values, group: _Group, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
-        """Return ``matrix @ (known, 1)`` as an array (equations, *names, rows of the group)."""
-        shape = [1 if self._continuous(name) else axes[name].size for name in self.names]
-        count = matrix.shape[-2]
-        moved = np.moveaxis(matrix, (-2, -1), (0, 1)) if matrix.ndim > 2 else matrix
-        moved = moved.reshape([count, matrix.shape[-1], *shape, 1])
-        total = moved[:, -1]
-        for i, name in enumerate(group.known):
-            if name in self.names:
-                points = axes[name].points
-                points = points[:, group.rows] if points.ndim == 2 else points[:, None]
-                place = [len(points) if other == name else 1 for other in self.names]
-                known = points.reshape([1, *place, points.shape[1]])
-            else:
-                known = evidence.findings[name].values[group.rows]
-            total = total + moved[:, i] * known
-        return np.broadcast_to(total, [count, *(axes[name].size for name in self.names), len(group.rows)])
+def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:
+    """Return the rows of the root of some columns (systems, columns, hidden); zeros where one is observed."""
+    roots = np.zeros((len(part.columns), len(columns), part.columns.shape[1]))
+    for number, column in enumerate(columns):
+        there, place = part.rows_of(column)
+        roots[there, number] = part.root[there, place[there]]
+    return roots

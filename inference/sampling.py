@@ -1,7 +1,8 @@
 """Drawing from a network, given evidence or not.
 
 Variables are drawn one after the other, each from its exact posterior given the evidence and everything drawn before, so a
-row is an exact draw from the joint posterior; no draw is weighted or rejected. A variable with no evidence below it is
+row is an exact draw from the joint posterior; no draw is weighted or rejected. Linear Gaussian variables are drawn last among
+those with evidence below them, together from their conditional normal distribution. A variable with no evidence below it is
 drawn from its own potential. Every row uses uniforms of its own, so neither the size of the batch nor that of the
 chunks changes what a row gets.
 """
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.problem import Question, Snapshot
+from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
@@ -82,25 +83,46 @@ def draw(
     """
     informed = ancestors(network.pred, evidence.findings)
     known = dict(evidence.findings)
-    number = {name: i for i, name in enumerate(network)}
+    level = dict(zip(network, uniforms, strict=True))
+    order = list(nx.topological_sort(network))
+    closed = [name for name in order if name in informed and _is_closed(network, name, informed, known.get(name))]
     filled: dict[str, NDArray[Any]] = {}
-    for name in nx.topological_sort(network):
+
+    def fill(name: str, values: NDArray[Any]) -> None:
         variable, finding = network.variable(name), known.get(name)
-        potential = network.potential(name)
-        if finding is not None and finding.hard:
-            filled[name] = finding.values
-            continue
-        if name not in informed:
-            above = {parent.name: filled[parent.name] for parent in potential.parents}
-            values = potential.ppf(uniforms[number[name]], above)
-        else:
-            given = Evidence(known, evidence.rows, False)
-            values = _conditional(network, variable, given, uniforms[number[name]], options)
         if finding is not None:
             values = np.where(finding.observed, finding.values, values)
         filled[name] = values
         known[name] = Finding(variable, values)
-    return filled
+
+    for name in order:
+        finding = known.get(name)
+        if finding is not None and finding.hard:
+            filled[name] = finding.values
+        elif name in informed and name not in closed:
+            given = Evidence(known, evidence.rows, False)
+            fill(name, _conditional(network, network.variable(name), given, level[name], options))
+    closed = [name for name in closed if name not in filled]
+    if closed and evidence.rows:
+        given = Evidence(known, evidence.rows, False)
+        problem = problem_of(network, Question(tuple(closed), only=frozenset(informed)), given)
+        for component in {id(part): part for part in problem.component_of.values()}.values():
+            for name, values in component.draw(closed, level, given).items():
+                fill(name, values)
+    for name in order:
+        if name not in filled:
+            potential = network.potential(name)
+            above = {parent.name: filled[parent.name] for parent in potential.parents}
+            fill(name, potential.ppf(level[name], above))
+    return {name: filled[name] for name in order}
+
+
+def _is_closed(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
+    """Tell whether all that the evidence says of a variable is linear Gaussian."""
+    children = [child for child in network.succ[name] if child in informed]
+    return (finding is None or finding.plain) and all(
+        network.potential(other).regression() is not None for other in (name, *children)
+    )
 
 
 def _conditional(

@@ -1,0 +1,340 @@
+"""Systems of linear regressions with normal residuals, conditioned on what is observed in each row.
+
+Divided by their standard deviations, the regressions of some variables are the rows of a matrix: the log density of all of
+them is ``-|A x + a|^2 / 2`` plus a constant. With the columns of the hidden variables in ``H`` and the residuals ``r`` of the
+observed ones (hidden variables at zero), the triangular factor of ``H`` integrates the hidden variables out: it gives their
+conditional covariance, the projection of ``r`` on the columns of ``H`` their conditional mean, and what remains of ``r`` the
+log density of what is observed.
+
+Rows with equally many hidden variables are solved in one call of batched linear algebra, whichever these are, and equal
+systems are solved once. The factor comes from the Cholesky decomposition of ``H' H`` where that keeps its digits, and else from
+a QR decomposition of ``H``, which never squares a condition number. So it does where all of the variables are hidden: what
+follows from the observed ones is then one linear function for all rows, which is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.potentials.base import frozen
+from hybridbn.variables import Codes, Values
+
+__all__ = ["Conditional", "Regressions", "conditionals"]
+
+BLOCK = 1 << 20
+"""Numbers in the largest temporary array, about."""
+REPEATED = 32
+"""From this many rows on, a matrix that they share is multiplied with all of them in one product."""
+INFLATED = 1e3
+"""Cholesky factors serve up to this variance inflation factor, where they lose three digits of sixteen."""
+
+_ZERO = frozen(np.zeros(1, dtype=np.intp))
+
+
+@dataclass(frozen=True, eq=False)
+class Regressions:
+    """Regressions of several kinds: one for each configuration of discrete variables.
+
+    Attributes
+    ----------
+    matrix : ndarray (kinds, equations, columns)
+        Coefficients of the standardized residuals. The first `size` columns are of variables that may be hidden.
+    offset : ndarray (kinds, equations)
+        The residuals where all variables are zero.
+    log_scale : ndarray (kinds,)
+        Minus the sum of the logarithms of the standard deviations.
+    size : int
+    """
+
+    matrix: Values
+    offset: Values
+    log_scale: Values
+    size: int
+    kept: bool
+
+    @cached_property
+    def gram(self) -> Values:
+        """The products of the columns that may be hidden (kinds, size, size): precisions, where all of them are."""
+        hidden = self.matrix[..., : self.size]
+        return np.asarray(np.swapaxes(hidden, -1, -2) @ hidden)
+
+    @cached_property
+    def all_hidden(self) -> _AllHidden:
+        """What is made of the regressions where all variables that may be hidden are."""
+        size = self.size
+        rotation, upper = np.linalg.qr(self.matrix[..., :size], mode="complete")
+        sign = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
+        root = np.asarray(np.linalg.inv(upper[:, :size] * sign[..., None]))
+        rest = np.concatenate([self.matrix[..., size:], self.offset[..., None]], axis=-1)
+        rest = np.swapaxes(rotation, -1, -2) @ rest
+        log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        return _AllHidden(root, log_root, -root @ (rest[:, :size] * sign[..., None]), rest[:, size:])
+
+
+class _AllHidden(NamedTuple):
+    """Roots of the covariances, their log determinants, and means and residuals as functions of the other columns and 1."""
+
+    root: Values
+    log_root: Values
+    mean: Values
+    residual: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """The distribution of the hidden variables in cases that have equally many of them.
+
+    Means and residuals are linear functions of the values of some columns that a case leaves open: the first number of the
+    last dimension is the constant, the others are the coefficients.
+
+    Attributes
+    ----------
+    cases : ndarray (cases,)
+        Which cases these are.
+    system : ndarray (cases,)
+        The system of each case.
+    columns : ndarray (systems, hidden)
+        The columns of the hidden variables, ascending.
+    root : ndarray (systems, hidden, hidden)
+        An upper triangle with a positive diagonal; times its transpose it is the covariance.
+    mean : ndarray (cases, hidden, 1 + open)
+    residual : ndarray (cases, equations, 1 + open)
+        Standardized residuals with the hidden variables at their conditional means.
+    log_scale : ndarray (cases,)
+        The logarithm of the density of all variables where residuals are zero.
+    log_root : ndarray (cases,)
+        The logarithm of the determinant of the root.
+    """
+
+    cases: Codes
+    system: Codes
+    columns: Codes
+    root: Values
+    mean: Values
+    residual: Values
+    log_scale: Values
+    log_root: Values
+
+    @property
+    def log_constant(self) -> Values:
+        """The logarithm of the density of what is observed, where residuals are zero."""
+        return np.asarray(self.log_scale + self.log_root + 0.5 * self.columns.shape[1] * math.log(2 * math.pi))
+
+    def rows_of(self, column: int) -> tuple[NDArray[np.bool_], Codes]:
+        """Tell the systems in which a column is hidden, and its number among the hidden ones there (any, elsewhere)."""
+        if not self.columns.shape[1]:
+            return np.zeros(len(self.columns), dtype=bool), np.zeros(len(self.columns), dtype=np.intp)
+        same = self.columns == column
+        return same.any(axis=1), same.argmax(axis=1)
+
+    def draw(self, noise: Values) -> Values:
+        """Return draws of the hidden variables (cases, hidden) from standard normal noise of the same shape.
+
+        A later variable is drawn by its own noise alone, an earlier one given all later ones.
+        """
+        return np.asarray(self.mean[..., 0] + _times(self.root, self.system, noise[..., None], separately=True)[..., 0])
+
+
+def conditionals(
+    regressions: Regressions,
+    kind: Codes,
+    row: Codes,
+    values: Values,
+    hidden: NDArray[np.bool_],
+    *,
+    separately: bool = False,
+) -> Iterator[Conditional]:
+    """Solve cases, those with equally many hidden variables together.
+
+    Parameters
+    ----------
+    regressions : Regressions
+    kind, row : ndarray (cases,)
+        The kind of regressions and the row of values of each case; rows ascend where there is one kind.
+    values : ndarray (rows, columns)
+        Observed values, anything in place of hidden ones. Columns of the matrix beyond these are left open.
+    hidden : ndarray (rows, size)
+    separately : bool
+        Whether not even rounding may depend on other cases.
+    """
+    size = regressions.size
+    if regressions.kept and hidden.all():
+        # any order of the cases will do, but equal kinds must stand together
+        cases = np.arange(len(kind)) if len(regressions.matrix) == 1 else np.argsort(kind, kind="stable")
+        if len(cases):
+            known = values[:, size:]
+            if len(regressions.matrix) > 1 or len(cases) < len(values):
+                known = known[row[cases]]
+            yield _solve_all_hidden(regressions, cases, kind[cases], known, separately)
+        return
+    pattern = pattern_numbers(hidden)
+    known = np.array(values)
+    known[:, :size][hidden] = 0.0
+    counts = hidden.sum(axis=1)[row]
+    equations = regressions.matrix.shape[1]
+    key = kind * (int(pattern.max(initial=0)) + 1) + pattern[row]
+    for count in np.flatnonzero(np.bincount(counts)).tolist():
+        cases = np.flatnonzero(counts == count)
+        if len(cases) > 1:
+            cases = cases[np.argsort(key[cases], kind="stable")]
+        step = max(BLOCK // (equations * (count + 1) + 3 * count * count), 64)
+        for start in range(0, len(cases), step):
+            part = cases[start : start + step]
+            yield _solve(regressions, part, kind[part], key[part], known, row[part], hidden, count, separately)
+
+
+def pattern_numbers(flags: NDArray[np.bool_]) -> Codes:
+    """Number the distinct rows of an array of flags.
+
+    Examples
+    --------
+    >>> pattern_numbers(np.array([[True, False], [False, False], [True, False]]))
+    array([1, 0, 1])
+    """
+    number: Codes = np.zeros(len(flags), dtype=np.intp)
+    if len(flags) < 2:
+        return number
+    for start in range(0, flags.shape[1], 32):
+        word = flags[:, start : start + 32]
+        code = number * (1 << word.shape[1]) + word @ (1 << np.arange(word.shape[1]))
+        number = np.unique(code, return_inverse=True)[1].ravel()
+    return number
+
+
+def _solve(
+    regressions: Regressions,
+    cases: Codes,
+    kind: Codes,
+    key: Codes,
+    values: Values,
+    row: Codes,
+    hidden: NDArray[np.bool_],
+    count: int,
+    separately: bool,
+) -> Conditional:
+    """Solve cases with equally many hidden variables, sorted by their systems."""
+    first, system = _runs(key)
+    columns = np.nonzero(hidden[row[first]])[1].reshape(len(first), count)
+    width = values.shape[1]
+    residual = np.empty((len(cases), regressions.matrix.shape[1], 1 + regressions.matrix.shape[2] - width))
+    residual[..., :1] = _times(regressions.matrix[..., :width], kind, values[row][..., None], separately)
+    residual[..., 0] += regressions.offset[kind]
+    if residual.shape[2] > 1:
+        residual[..., 1:] = regressions.matrix[kind][..., width:]
+    if not count:
+        nothing = np.zeros(len(cases))
+        empty = np.zeros((len(first), 0, 0))
+        mean = np.zeros((len(cases), 0, residual.shape[2]))
+        scale = _log_scale(regressions, kind)
+        return Conditional(cases, system, columns, empty, mean, residual, scale, nothing)
+    root, basis = _factors(regressions, kind[first], columns)
+    # once more for the digits that the first projection left
+    inside = _times(basis, system, residual, separately)
+    back = np.swapaxes(basis, 1, 2)
+    residual = residual - _times(back, system, inside, separately)
+    again = _times(basis, system, residual, separately)
+    residual -= _times(back, system, again, separately)
+    inside += again
+    mean = _times(root, system, -inside, separately)
+    size = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+    return Conditional(cases, system, columns, root, mean, residual, _log_scale(regressions, kind), size[system])
+
+
+def _solve_all_hidden(
+    regressions: Regressions, cases: Codes, kind: Codes, values: Values, separately: bool
+) -> Conditional:
+    """Solve cases in which all variables that may be hidden are, sorted by their kinds."""
+    prepared = regressions.all_hidden
+    first, system = _runs(kind)
+    kinds, width = kind[first], values.shape[1]
+    columns = np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size))
+
+    known = np.ones((width + 1, len(cases))).T[..., None]
+    known[:, :width, 0] = values
+    chosen = [*range(width), -1]
+
+    def applied(matrices: Values) -> Values:
+        constant = _times(matrices[..., chosen], kind, known, separately)
+        if matrices.shape[2] == width + 1:
+            return constant
+        return np.concatenate([constant, matrices[kind, :, width:-1]], axis=2)
+
+    scale = _log_scale(regressions, kind)
+    mean, residual = applied(prepared.mean), applied(prepared.residual)
+    return Conditional(cases, system, columns, prepared.root[kinds], mean, residual, scale, prepared.log_root[kind])
+
+
+def _runs(keys: Codes) -> tuple[Codes, Codes]:
+    """Return where runs of equal keys begin, and the number of each key's run."""
+    if len(keys) == 1:
+        return _ZERO, _ZERO
+    fresh = np.empty(len(keys), dtype=bool)
+    fresh[:1], fresh[1:] = True, keys[1:] != keys[:-1]
+    return np.flatnonzero(fresh), np.cumsum(fresh) - 1
+
+
+def _log_scale(regressions: Regressions, kind: Codes) -> Values:
+    return np.asarray(regressions.log_scale[kind] - 0.5 * regressions.matrix.shape[1] * math.log(2 * math.pi))
+
+
+def _factors(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Values, Values]:
+    """Return a root of the covariance of the hidden variables, and an orthonormal basis (hidden, equations) of their columns."""
+    chosen = regressions.matrix[
+        kind[:, None, None], np.arange(regressions.matrix.shape[1])[:, None], columns[:, None, :]
+    ]
+    gram = regressions.gram[kind[:, None, None], columns[:, :, None], columns[:, None, :]]
+    lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+    gram = gram / (lengths[:, :, None] * lengths[:, None, :])
+    inverse = _inverse_triangles(gram)
+    with np.errstate(invalid="ignore", over="ignore"):
+        fine = np.einsum("sij,sij->sj", inverse, inverse).max(axis=1) < INFLATED
+    root = np.swapaxes(inverse / lengths[:, None, :], 1, 2)
+    basis = np.swapaxes(root, 1, 2) @ np.swapaxes(chosen, 1, 2)
+    if not fine.all():
+        poor = np.flatnonzero(~fine)
+        rotation, triangle = np.linalg.qr(chosen[poor])
+        sign = np.where(np.diagonal(triangle, axis1=1, axis2=2) < 0, -1.0, 1.0)
+        root[poor] = np.linalg.inv(triangle * sign[:, :, None])
+        basis[poor] = np.swapaxes(rotation * sign[:, None, :], 1, 2)
+    return root, basis
+
+
+def _inverse_triangles(gram: Values) -> Values:
+    """Return the inverses of the Cholesky factors; NaN where there is none."""
+    try:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(gram)))
+    except np.linalg.LinAlgError:
+        if len(gram) == 1:
+            return np.full_like(gram, np.nan)
+        half = len(gram) // 2
+        return np.concatenate([_inverse_triangles(gram[:half]), _inverse_triangles(gram[half:])])
+
+
+def _times(matrices: Values, which: Codes, vectors: Values, separately: bool) -> Values:
+    """Return ``matrices[which] @ vectors``; equal matrices stand together."""
+    count = len(which)
+    if separately or count < REPEATED:
+        return np.asarray((matrices[which] if len(matrices) > 1 else matrices) @ vectors)
+    starts = np.flatnonzero(np.concatenate([[True], which[1:] != which[:-1]]))
+    if len(starts) == count:
+        return np.asarray(matrices[which] @ vectors)
+    lengths = np.diff([*starts, count])
+    result = np.empty((count, matrices.shape[1], vectors.shape[2]))
+    single = np.ones(count, dtype=bool)
+    for start, length in zip(starts[lengths >= REPEATED].tolist(), lengths[lengths >= REPEATED].tolist(), strict=True):
+        rows = slice(start, start + length)
+        own = matrices[which[start]]
+        for column in range(vectors.shape[2]):
+            result[rows, :, column] = vectors[rows, :, column] @ own.T
+        single[rows] = False
+    if single.any():
+        rest = np.flatnonzero(single)
+        result[rest] = matrices[which[rest]] @ vectors[rest]
+    return result
