@@ -18,7 +18,7 @@ from hybridbn.fitting.choice import fitter_of
 from hybridbn.fitting.counters import CachedCounter, counter_of
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
-from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.preparing import Prepared
 from hybridbn.variables import Codes, Continuous, Discrete, Values
@@ -165,7 +165,7 @@ class Dependence:
         a, b = pair
         if a in self._discrete or b in self._discrete:
             return [(b, a) if a in self._discrete else (a, b)]
-        linear = all(type(self._fitter(*family)) is GaussianFitter for family in ((a, (b,)), (b, (a,))))
+        linear = all(moments_suffice(self._fitter(*family)) for family in ((a, (b,)), (b, (a,))))
         # a correlation has no direction
         return [(a, b)] if linear else [(a, b), (b, a)]
 

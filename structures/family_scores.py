@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError
 from hybridbn.fitting.counting import Counter
-from hybridbn.fitting.gaussian import GaussianFitter, GaussianStatistics
-from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
+from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.preparing import Prepared
@@ -124,7 +124,7 @@ class FamilyScores:
     @cached_property
     def _plain(self) -> frozenset[str]:
         discrete = [name for name in self.names if self._discrete[name]]
-        return frozenset(name for name in discrete if type(self.data.fitter(name, ())) is MultinomialFitter)
+        return frozenset(name for name in discrete if counts_suffice(self.data.fitter(name, ())))
 
     def _by_counts(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._ordered(parents))
@@ -192,7 +192,7 @@ class FamilyScores:
     def _normal(self, child: str, others: frozenset[str]) -> bool:
         """Tell whether the child is to have a regression, and nobody has holes."""
         fitter = self.data.fitter(child, ())
-        return type(fitter) is GaussianFitter and not any(self._holes[name] for name in (child, *others))
+        return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
 
     def _by_moments(self, child: str, parents: frozenset[str]) -> float:
         found = self._regression(child, parents)
@@ -246,7 +246,7 @@ class FamilyScores:
         fitter = self.data.fitter(child, given)
         variable, above = self.data.variable(child), tuple(map(self.data.variable, given))
         try:
-            if type(fitter) is GaussianFitter:
+            if moments_suffice(fitter):
                 statistics = fitter.statistics(self.data.table, variable, above)
                 regressions = fitter.potential(statistics)
                 likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.trees.column_tests import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
@@ -198,7 +198,7 @@ class _Tree:
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
         counts = _counts_of(self.leaves, self.view)
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
-        if isinstance(target, Discrete) and type(fitter) is MultinomialFitter:
+        if isinstance(target, Discrete) and counts_suffice(fitter):
             own = Multinomial(target, (self.hidden,), table=fitter.tables(counts[:, :, -1]))
             potentials += [own, *(self._counted(place, counts, own.table) for place in range(len(self.columns)))]
         else:
@@ -212,7 +212,7 @@ class _Tree:
         variable, target = self.data.variable(column), self.data.variable(self.target)
         fitter = self.data.fitter(column, (self.target,))
         own = counts[:, :, slice(*self.view.starts[place : place + 2])]
-        if not (isinstance(variable, Discrete) and type(fitter) is MultinomialFitter and own.any(axis=(1, 2)).all()):
+        if not (isinstance(variable, Discrete) and counts_suffice(fitter) and own.any(axis=(1, 2)).all()):
             return self._uncounted(place)
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
         unseen = ~own.any(axis=1, keepdims=True) & below[:, None, None]
@@ -297,25 +297,29 @@ class _Tree:
         if not any(isinstance(parent, Discrete) or case.potential.parents for case in cases for parent in parents):
             # tested on the way to every leaf: a number above it that no density looks at would cost quadrature
             parents = ()
-        tables = [case.potential.table for case in cases if isinstance(case.potential, Multinomial)]
+        tables = [table for case in cases if (table := case.potential.probabilities()) is not None]
         given = [parent for parent in parents if isinstance(parent, Discrete)]
         if isinstance(variable, Discrete) and len(tables) == len(cases) and len(given) == len(parents):
             shape = (*map(len, given), len(variable))
             return Multinomial(
                 variable, (self.hidden, *given), table=np.stack([np.broadcast_to(table, shape) for table in tables])
             )
-        regressions = [case.potential for case in cases if isinstance(case.potential, LinearGaussian) and not case.cut]
+        regressions = [
+            (case.potential.scope, regression)
+            for case in cases
+            if (regression := case.potential.regression()) is not None and not case.cut
+        ]
         if (
             isinstance(variable, Continuous)
             and len(regressions) == len(cases)
-            and len({r.scope for r in regressions}) == 1
+            and len({scope for scope, _ in regressions}) == 1
         ):
             return LinearGaussian(
                 variable,
                 (self.hidden, *parents),
-                intercept=np.stack([r.intercept for r in regressions]),
-                coefficients=np.stack([r.coefficients for r in regressions]),
-                variance=np.stack([r.variance for r in regressions]),
+                intercept=np.stack([r.intercept for _, r in regressions]),
+                coefficients=np.stack([r.coefficients for _, r in regressions]),
+                variance=np.stack([r.variance for _, r in regressions]),
             )
         return Cases(variable, (self.hidden, *parents), cases)
 

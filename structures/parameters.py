@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.counting import Counter
-from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
+from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.preparing import Prepared
@@ -97,4 +97,4 @@ def _is_counted(data: Prepared, child: str, given: Sequence[str]) -> bool:
     fitter: Fitter = data.fitter(child, given)
     cells = math.prod(data.states(name) for name in (child, *given))
     # one that is too wide is left to its fitter, which refuses it
-    return type(fitter) is MultinomialFitter and 8 * cells <= fitter.max_bytes
+    return counts_suffice(fitter) and 8 * cells <= fitter.max_bytes

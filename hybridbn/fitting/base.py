@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import NDArray
 
@@ -74,9 +74,6 @@ class Fitter(ABC):
         The family of potentials that it learns, by default of the same name as the fitter.
     fallbacks : tuple of str
         The names of the fitters that take its place, the first one that fits, where it doesn't fit itself.
-    sufficient : {"rows", "counts", "moments"}
-        What its statistics are: joint counts of discrete variables, means and products of numbers, or anything else. A
-        subclass that reads its own statistics has "rows" unless it says otherwise.
 
     Examples
     --------
@@ -94,13 +91,10 @@ class Fitter(ABC):
     name: ClassVar[str] = ""
     family: ClassVar[str] = ""
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "mte")
-    sufficient: ClassVar[Literal["rows", "counts", "moments"]] = "rows"
     fitters: ClassVar[dict[str, type[Fitter]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "statistics" in vars(cls) and "sufficient" not in vars(cls):
-            cls.sufficient = "rows"
         name = vars(cls).get("name")
         if not name:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from hybridbn.variables import Continuous, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["GaussianFitter", "GaussianStatistics"]
+__all__ = ["GaussianFitter", "GaussianStatistics", "moments_suffice"]
 
 _FLOOR = 1e-9
 """Least residual variance relative to the child's variance, where no floor is given."""
@@ -97,7 +97,6 @@ class GaussianFitter(Fitter):
 
     name: ClassVar[str] = "gaussian"
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
-    sufficient: ClassVar[Literal["rows", "counts", "moments"]] = "moments"
 
     ridge: float = 0.0
     floor: float | None = None
@@ -188,3 +187,18 @@ def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
                 f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats; "
                 "measure them in another unit"
             )
+
+
+def moments_suffice(fitter: Fitter) -> TypeGuard[GaussianFitter]:
+    """Tell whether a fitter learns from nothing but the means and products of its variables; a subclass may read more, or learn otherwise.
+
+    Examples
+    --------
+    >>> moments_suffice(GaussianFitter())
+    True
+    """
+    return (
+        isinstance(fitter, GaussianFitter)
+        and type(fitter).statistics is GaussianFitter.statistics
+        and type(fitter).potential is GaussianFitter.potential
+    )

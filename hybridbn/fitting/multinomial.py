@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "MaximumLikelihood",
     "MultinomialFitter",
     "MultinomialStatistics",
+    "counts_suffice",
 ]
 
 Discretizer: TypeAlias = Callable[[Values, "Codes | None", "Values | None"], tuple[float, ...]]
@@ -192,7 +193,6 @@ class MultinomialFitter(Fitter):
 
     name: ClassVar[str] = "multinomial"
     fallbacks: ClassVar[tuple[str, ...]] = ()
-    sufficient: ClassVar[Literal["rows", "counts", "moments"]] = "counts"
 
     estimate: Callable[[Values], Values] = MEstimate()
     discretizer: Discretizer | None = None
@@ -229,3 +229,18 @@ class MultinomialFitter(Fitter):
         return Multinomial(
             statistics.child, parents=statistics.parents, table=self.estimate(statistics.counts), normalize=False
         )
+
+
+def counts_suffice(fitter: Fitter) -> TypeGuard[MultinomialFitter]:
+    """Tell whether a fitter learns from nothing but joint counts of its variables; a subclass may read more, or learn otherwise.
+
+    Examples
+    --------
+    >>> counts_suffice(MultinomialFitter())
+    True
+    """
+    return (
+        isinstance(fitter, MultinomialFitter)
+        and type(fitter).statistics is MultinomialFitter.statistics
+        and type(fitter).potential is MultinomialFitter.potential
+    )

@@ -15,7 +15,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.counters import counter_of
-from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
 from hybridbn.jobs import checked_jobs
 from hybridbn.learning.boosting_counts import Columns, boost_counts
 from hybridbn.learning.boosting_rounds import (
@@ -311,7 +311,7 @@ def _counters(found: Mapping[str, Role], target: str) -> dict[str, MultinomialFi
     for name, role in found.items():
         parents = () if name == target else (found[target].variable,)
         fitter = fitter_of(role.fitter, role.variable, parents)
-        if type(fitter) is not MultinomialFitter:
+        if not counts_suffice(fitter):
             return None
         fitters[name] = fitter
     return fitters

@@ -255,6 +255,15 @@ class Potential(ABC):
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
         return None
 
+    def probabilities(self) -> Values | None:
+        """Return the table of probabilities (*parents, states) that this potential is, or None if a variable is continuous."""
+        variables = [variable for variable in self.variables if isinstance(variable, Discrete)]
+        if len(variables) < len(self.variables):
+            return None
+        values, log_scale = self.on({variable.name: np.arange(len(variable)) for variable in variables})
+        table = values * np.exp(log_scale)
+        return np.asarray(table / table.sum(axis=-1, keepdims=True))
+
     # -- simulation -----------------------------------------------------------------------------------------------
 
     def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:

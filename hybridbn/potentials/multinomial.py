@@ -106,6 +106,10 @@ class Multinomial(Potential):
         """Whether any probability is zero."""
         return not self.table.all()
 
+    def probabilities(self) -> Values:
+        """Return the table."""
+        return self.table
+
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""
         cumulative = np.cumsum(self.table, axis=-1)

@@ -182,8 +182,9 @@ def _table(
     codes: Mapping[str, Codes],
 ) -> tuple[Values, float]:
     """Return the binned table (parents..., child), and the mean total variation distance that binning parents makes."""
-    if isinstance(potential, Multinomial):
-        return potential.table, 0.0
+    exact = potential.probabilities()
+    if exact is not None:
+        return exact, 0.0
     child, parents = variables[potential.child.name], potential.parents
     sizes = [len(variables[parent.name]) for parent in parents]
     if math.prod(sizes) * len(child) > _WIDEST:

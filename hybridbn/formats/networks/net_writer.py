@@ -11,8 +11,7 @@ import numpy as np
 from hybridbn.errors import FormatError
 from hybridbn.formats.networks.tabular import binned, kept, labels, listed, plain_states, reserved, table_of
 from hybridbn.formats.packing import write_network_text
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable
 
 if TYPE_CHECKING:
@@ -64,10 +63,10 @@ def format_net(network: Network, *, bins: Bins | None = None) -> str:
     """
     network = binned(network, bins, "NET")
     potentials = [network.potential(node) for node in network]
-    held: list[Multinomial | LinearGaussian] = []
+    held: list[Potential] = []
     refused = []
     for potential in potentials:
-        found = potential if isinstance(potential, LinearGaussian) else table_of(potential)
+        found = table_of(potential) if potential.regression() is None else potential
         held += [] if found is None else [found]
         refused += [potential] if found is None else []
     if refused:
@@ -119,17 +118,20 @@ def _quoted(text: str, what: str) -> str:
     return f'"{text}"'
 
 
-def _data(potential: Multinomial | LinearGaussian, words: dict[str, str]) -> str:
-    if isinstance(potential, Multinomial):
-        return _nested(potential.table.tolist())
+def _data(potential: Potential, words: dict[str, str]) -> str:
+    table, regression = potential.probabilities(), potential.regression()
+    if table is not None:
+        return _nested(table.tolist())
+    if regression is None:
+        raise FormatError(f"{potential!r} is neither a table nor linear Gaussian")
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
     sizes = [len(parent) for parent in potential.parents if isinstance(parent, Discrete)]
     texts = np.empty(sizes, dtype=object)
     for cell in np.ndindex(*sizes):
-        mean = repr(float(potential.intercept[cell]))
-        for slope, name in zip(potential.coefficients[cell].tolist(), names, strict=True):
+        mean = repr(float(regression.intercept[cell]))
+        for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
             mean += f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}"
-        texts[cell] = f"normal({mean}, {float(potential.variance[cell])!r})"
+        texts[cell] = f"normal({mean}, {float(regression.variance[cell])!r})"
     return _nested(texts.tolist() if sizes else [texts.item()])
 
 

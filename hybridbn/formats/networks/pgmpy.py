@@ -177,13 +177,7 @@ def _discrete(network: Network, potentials: Sequence[Potential], models: Any, fa
 
 def _table(potential: Potential) -> Any:
     """Return the probabilities of a discrete potential of any family."""
-    if isinstance(potential, Multinomial):
-        return potential.table
-    values, log_scale = potential.on(
-        {v.name: np.arange(len(v)) for v in potential.variables if isinstance(v, Discrete)}
-    )
-    table = values * np.exp(log_scale)
-    return table / table.sum(axis=-1, keepdims=True)
+    return potential.probabilities()
 
 
 def _gaussian(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:

@@ -9,8 +9,6 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-import numpy as np
-
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.networks.binning import discretize
 from hybridbn.potentials.base import Potential
@@ -68,11 +66,8 @@ def table_of(potential: Potential) -> Multinomial | None:
     if isinstance(potential, Multinomial):
         return potential
     variables = [variable for variable in potential.variables if isinstance(variable, Discrete)]
-    if len(variables) < len(potential.variables):
-        return None
-    values, log_scale = potential.on({variable.name: np.arange(len(variable)) for variable in variables})
-    table = values * np.exp(log_scale)
-    return Multinomial(variables[-1], parents=variables[:-1], table=table, normalize=True)
+    table = potential.probabilities()
+    return None if table is None else Multinomial(variables[-1], variables[:-1], table=table, normalize=True)
 
 
 def tables(network: Network, name: str) -> list[Multinomial]:

@@ -12,8 +12,7 @@ import networkx as nx
 from hybridbn.errors import FormatError
 from hybridbn.formats.networks.tabular import binned, kept, labels, listed, plain_states, reserved, table_of
 from hybridbn.formats.packing import write_network_text
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials.base import Potential, Regression
 from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
@@ -65,13 +64,13 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     <definition lower="-inf" upper="inf">y=Normal(1.0-0.5*x,Sqrt(2.0))</definition>
     """
     network = binned(network, bins, "XDSL")
-    held: list[Multinomial | LinearGaussian] = []
+    held: list[Potential] = []
     refused = []
     # SMILE wants parents before their children; otherwise the order stays.
     place = {node: number for number, node in enumerate(network)}
     for node in nx.lexicographical_topological_sort(network, key=place.__getitem__):
         potential = network.potential(node)
-        found = potential if isinstance(potential, LinearGaussian) else table_of(potential)
+        found = table_of(potential) if potential.regression() is None else potential
         held += [] if found is None else [found]
         refused += [potential] if found is None else []
     if refused:
@@ -83,7 +82,11 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines += ['<smile version="1.0" id="hybridbn" numsamples="10000" discsamples="10000">', "  <nodes>"]
     for potential in held:
-        lines += _equation(potential, words) if isinstance(potential, LinearGaussian) else _table(potential, words)
+        regression, child = potential.regression(), potential.child
+        if regression is not None:
+            lines += _equation(potential, regression, words)
+        elif isinstance(child, Discrete):
+            lines += _table(child, potential, words)
     lines += ["  </nodes>", "  <extensions>", '    <genie version="1.0" app="hybridbn" name="hybridbn">']
     for number, potential in enumerate(held):
         left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
@@ -105,7 +108,7 @@ def _text(name: str) -> str:
     return escape(name)
 
 
-def _parents(potential: Multinomial | LinearGaussian, words: Mapping[str, str]) -> list[str]:
+def _parents(potential: Potential, words: Mapping[str, str]) -> list[str]:
     names = " ".join(words[parent.name] for parent in potential.parents)
     return [f"      <parents>{names}</parents>"] if names else []
 
@@ -114,8 +117,9 @@ def _properties(properties: Mapping[str, str]) -> list[str]:
     return [f'      <property id="{key}">{escape(text)}</property>' for key, text in properties.items()]
 
 
-def _table(potential: Multinomial, words: Mapping[str, str]) -> list[str]:
-    child = potential.child
+def _table(child: Discrete, potential: Potential, words: Mapping[str, str]) -> list[str]:
+    table = potential.probabilities()
+    numbers = [] if table is None else table.ravel().tolist()
     plain_states(child, "XDSL")
     states = list(labels(child.states, (), "s").values())
     return [
@@ -123,21 +127,21 @@ def _table(potential: Multinomial, words: Mapping[str, str]) -> list[str]:
         *_properties(kept(child, states, words[child.name])),
         *(f"      <state id={quoteattr(state)} />" for state in states),
         *_parents(potential, words),
-        f"      <probabilities>{' '.join(map(repr, potential.table.ravel().tolist()))}</probabilities>",
+        f"      <probabilities>{' '.join(map(repr, numbers))}</probabilities>",
         "    </cpt>",
     ]
 
 
-def _equation(potential: LinearGaussian, words: Mapping[str, str]) -> list[str]:
+def _equation(potential: Potential, regression: Regression, words: Mapping[str, str]) -> list[str]:
     word = words[potential.child.name]
     discrete = [parent for parent in potential.parents if isinstance(parent, Discrete)]
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
 
     def normal(cell: tuple[int, ...]) -> str:
-        mean = repr(float(potential.intercept[cell]))
-        for slope, name in zip(potential.coefficients[cell].tolist(), names, strict=True):
+        mean = repr(float(regression.intercept[cell]))
+        for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
             mean += f"{'-' if slope < 0 else '+'}{abs(slope)!r}*{name}"
-        return f"Normal({mean},Sqrt({float(potential.variance[cell])!r}))"
+        return f"Normal({mean},Sqrt({float(regression.variance[cell])!r}))"
 
     return [
         f'    <equation id="{word}">',
