@@ -12,11 +12,10 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.fitting.base import Statistics
+from hybridbn.fitting.counts import configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.elimination import order_of
@@ -143,26 +142,26 @@ class _Family:
 
     def add(self, table: Values, found: Solution, weights: Values) -> None:
         """Add some rows; the table is their posterior over the scope."""
-        groups = _Groups(self.known, found, weights)
+        groups = _KnownCells(self.known, found, weights)
         fresh = self._counts(table, groups) if not self.numbers else self._moments(table, found, groups)
         self._total = fresh if self._total is None else self._total + fresh
 
-    def _counts(self, table: Values, groups: _Groups) -> Statistics:
-        counts = self._arranged(groups.summed(self._reduced(table)), [v.name for v in (*self.parents, self.child)])
+    def _counts(self, table: Values, groups: _KnownCells) -> Statistics:
+        counts = self._arranged(groups.sum(self._reduced(table)), [v.name for v in (*self.parents, self.child)])
         return MultinomialStatistics(
             child=self.child, parents=self.parents, total=float(groups.weights.sum()), counts=counts
         )
 
-    def _moments(self, table: Values, found: Solution, groups: _Groups) -> Statistics:
+    def _moments(self, table: Values, found: Solution, groups: _KnownCells) -> Statistics:
         values, spreads = self._numbers(found)
-        weights = groups.summed(self._reduced(table))
+        weights = groups.sum(self._reduced(table))
         safe = np.where(weights > 0, weights, 1.0)
         means, centered = [], []
         for value in values:
-            mean = groups.summed(self._reduced(table * value)) / safe
+            mean = groups.sum(self._reduced(table * value)) / safe
             gap = value - self._looked_up(mean, groups)
             # the second pass removes what rounding of the first left in the mean
-            shift = groups.summed(self._reduced(table * gap)) / safe
+            shift = groups.sum(self._reduced(table * gap)) / safe
             means.append(mean + shift)
             centered.append(gap - self._looked_up(shift, groups))
         count = len(values)
@@ -170,7 +169,7 @@ class _Family:
         for i in range(count):
             for j in range(i + 1):
                 inner = centered[i] * centered[j] + spreads[i, j] if (i, j) in spreads else centered[i] * centered[j]
-                products[i, j] = products[j, i] = groups.summed(self._reduced(table * inner))
+                products[i, j] = products[j, i] = groups.sum(self._reduced(table * inner))
         order = [v.name for v in self.parents if isinstance(v, Discrete)]
         return GaussianStatistics(
             child=self.child,
@@ -214,7 +213,7 @@ class _Family:
         result = np.transpose(result, [*(kept.index(name) for name in names), len(names)])
         return result.reshape(-1, table.shape[-1])
 
-    def _looked_up(self, array: Values, groups: _Groups) -> Values:
+    def _looked_up(self, array: Values, groups: _KnownCells) -> Values:
         """Return a value of each configuration (known cells, open cells) for each row, over the scope."""
         rows = array[groups.cells]
         shaped = rows.T.reshape([*(len(v) for v in self.open), len(rows)])
@@ -225,23 +224,18 @@ class _Family:
         return array.reshape(self.shape).transpose([self.order.index(name) for name in names])
 
 
-class _Groups:
-    """Rows by the configuration of a family's members that are observed in all rows."""
+class _KnownCells:
+    """The configuration of those of a family's members that are observed in all rows."""
 
     def __init__(self, known: Sequence[Discrete], found: Solution, weights: Values) -> None:
         self.weights = weights
         self.count = math.prod(len(v) for v in known)
-        self.cells: NDArray[np.intp] = np.zeros(len(weights), np.intp)
-        for variable in known:
-            self.cells = self.cells * len(variable) + found.evidence.findings[variable.name].values
+        observed = [found.evidence.findings[variable.name].values for variable in known]
+        self.cells = configurations(observed, [len(variable) for variable in known], len(weights))
 
-    def summed(self, table: Values) -> Values:
-        """Return the weighted sums of an array (cells, rows) in each group: (groups, cells)."""
-        if self.count == 1:
-            return np.asarray(table @ self.weights)[None]
-        rows = len(self.weights)
-        chosen = sparse.csr_array((self.weights, (self.cells, np.arange(rows))), shape=(self.count, rows))
-        return np.asarray(chosen @ table.T)
+    def sum(self, table: Values) -> Values:
+        """Return the weighted sums of an array (cells, rows) in each configuration (configurations, cells)."""
+        return sum_by_group(self.cells, self.count, table, self.weights)
 
 
 def _spread(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:

@@ -149,7 +149,7 @@ class NumpyCounter(Counter):
         rows = self._rows if groups.rows is None else len(groups.rows)
 
         def count(start: int) -> list[Values]:
-            part = slice(start, start + block)
+            part = slice(start, min(start + block, rows))
             picked = part if groups.rows is None else groups.rows[part]
             codes = [column[picked].astype(np.intp) for column in joined]
             keys, weights = groups.assign(part, codes, [column[picked].astype(np.intp) for column in read])
@@ -174,7 +174,10 @@ class NumpyCounter(Counter):
         return len(next(iter(self.columns.values()), ()))
 
     def _complete(self, names: Names) -> tuple[list[NDArray[Any]], Values | None]:
-        return complete_rows([self.columns[name] for name in names], self.weights)
+        columns = [self.columns[name] for name in names]
+        if self.weights is None and self.incomplete.isdisjoint(names):
+            return columns, None
+        return complete_rows(columns, self.weights)
 
     def _count_one(self, names: Names) -> Values:
         columns, weights = self._complete(names)
@@ -227,9 +230,8 @@ class NumpyCounter(Counter):
         for start in range(0, self._rows, _BLOCK):
             part = slice(start, start + _BLOCK)
             columns = [self.columns[name][part].astype(np.intp, copy=False) for name in names]
-            joint[part] = configurations(
-                [np.where(own < 0, size - 1, own) for own, size in zip(columns, shape, strict=True)], shape, 0
-            )
+            codes = [np.where(own < 0, size - 1, own) for own, size in zip(columns, shape, strict=True)]
+            joint[part] = configurations(codes, shape, len(joint[part]))
         if self._persistent:
             self._joined[names] = joint
         return joint

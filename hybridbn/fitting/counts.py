@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from hybridbn.errors import TableError, TooWide
 from hybridbn.variables import Codes, Values, Variable
@@ -27,6 +28,7 @@ __all__ = [
     "pair_counts",
     "refuse_too_wide",
     "single_counts",
+    "sum_by_group",
 ]
 
 _ROWS = 32768
@@ -249,6 +251,22 @@ def central_moments(
         for j, second in enumerate(centered[: i + 1]):
             products[:, i, j] = products[:, j, i] = sums(first * second)
     return n, means, products
+
+
+def sum_by_group(groups: Codes, size: int, values: Values, weights: Values) -> Values:
+    """Return the weighted sums of arrays (arrays, rows) in each group (groups, arrays): expected counts, for example.
+
+    Examples
+    --------
+    >>> sum_by_group(np.array([0, 1, 1]), 2, np.array([[0.5, 0.25, 1.0]]), np.array([1.0, 2.0, 1.0]))
+    array([[0.5],
+           [1.5]])
+    """
+    if size == 1:
+        return np.asarray(values @ weights)[None]
+    rows = len(weights)
+    chosen = sparse.csr_array((weights, (groups, np.arange(rows))), shape=(size, rows))
+    return np.asarray(chosen @ values.T)
 
 
 def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, max_bytes: int, what: str) -> None:

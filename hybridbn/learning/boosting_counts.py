@@ -64,6 +64,7 @@ class Columns:
             group.append(name)
             cells *= self._shape((name,))[0]
         self.groups.append(tuple(group))
+        self._shapes = [self._shape(names) for names in self.groups]
 
     def _shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         return self.counter.shape(names, holes=True)
@@ -112,9 +113,9 @@ class Columns:
         found, tables = {target: prior}, []
         with np.errstate(divide="ignore"):
             start = np.log(prior)[:, None]
-            for group, table in zip(self.groups, counts, strict=True):
+            for group, shape, table in zip(self.groups, self._shapes, counts, strict=True):
                 logs = start
-                for name, margin in zip(group, _margins(table, self._shape(group)), strict=True):
+                for name, margin in zip(group, _margins(table, shape), strict=True):
                     states, size = len(self.variables[name]), margin.shape[1]
                     own = margin[:, :states]
                     if not own.any():

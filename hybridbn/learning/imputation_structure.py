@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hybridbn.fitting.counts import joint_counts
+from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -111,12 +111,11 @@ def _association(a: Values, b: Values) -> float:
 
 def _discrete_arcs(table: Table, names: Sequence[str], ties: Mapping[str, float], most: int) -> list[Arc]:
     """Return the parents of the discrete columns, those that tell most about others being first in line."""
-    codes = {name: table.column(name) for name in names}
-    sizes = {name: _states(table, name) for name in names}
-    scores = {name: _family_score([name], codes, sizes) for name in names}
+    counter = NumpyCounter({name: table.column(name) for name in names}, {name: _states(table, name) for name in names})
+    scores = {name: _family_score((name,), counter, len(table)) for name in names}
     told = dict(ties)
     for first, second in itertools.combinations(names, 2):
-        gain = _family_score([first, second], codes, sizes) - scores[second]
+        gain = _family_score((first, second), counter, len(table)) - scores[second]
         told[first] += max(gain, 0.0)
         told[second] += max(gain, 0.0)
     order = sorted(names, key=lambda name: (-told[name], names.index(name)))
@@ -126,7 +125,7 @@ def _discrete_arcs(table: Table, names: Sequence[str], ties: Mapping[str, float]
         best = scores[child]
         while len(parents) < most:
             rivals = [name for name in order[:position] if name not in parents]
-            found = {rival: _family_score([*parents, rival, child], codes, sizes) for rival in rivals}
+            found = {rival: _family_score((*parents, rival, child), counter, len(table)) for rival in rivals}
             rival = max(found, key=lambda name: found[name], default="")
             if not found or found[rival] <= best:
                 break
@@ -136,13 +135,12 @@ def _discrete_arcs(table: Table, names: Sequence[str], ties: Mapping[str, float]
     return arcs
 
 
-def _family_score(names: Sequence[str], codes: Mapping[str, Codes], sizes: Mapping[str, int]) -> float:
+def _family_score(names: tuple[str, ...], counter: NumpyCounter, rows: int) -> float:
     """Return the greatest log-likelihood of the last column given the others, less the price of its parameters."""
-    rows = len(codes[names[0]])
-    if float(np.prod([sizes[name] for name in names])) > max(rows, 64):
+    if float(np.prod(counter.shape(names))) > max(rows, 64):
         return -np.inf
-    counts = joint_counts([codes[name] for name in names], [sizes[name] for name in names])
-    counts = counts.reshape(-1, sizes[names[-1]])
+    counts = counter.joint(names)
+    counts = counts.reshape(-1, counts.shape[-1])
     free = np.count_nonzero(counts.sum(axis=1)) * (counts.shape[1] - 1)
     return _log_likelihood(counts) - free * _PRICE
 
@@ -198,6 +196,7 @@ class _Design:
                 codes[name], sizes[name] = table.column(name), size
                 places[name] = np.arange(total, total + size)
                 total += size
+        counter = NumpyCounter(codes, sizes)
         products = np.zeros((total, total))
         products[: len(numbers), : len(numbers)] = stacked @ stacked.T
         # indicators are counted, as arrays of them would be large
@@ -209,8 +208,7 @@ class _Design:
             products[places[name], places[name]] = counts[name]
             products[np.ix_(places[name], places[name])] -= np.outer(counts[name], counts[name]) / rows
             for other in list(sizes)[:position]:
-                both = joint_counts([codes[name], codes[other]], [sizes[name], sizes[other]])
-                both = both.reshape(sizes[name], sizes[other]) - np.outer(counts[name], counts[other]) / rows
+                both = counter.joint((name, other)) - np.outer(counts[name], counts[other]) / rows
                 products[np.ix_(places[name], places[other])] = both
                 products[np.ix_(places[other], places[name])] = both.T
         return cls(products, places, {name: observed.get(name, float(rows)) for name in numbers})
