@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.available_cases import fit_available
+from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimator_input import (
     choose_target,
     column_names,
@@ -27,15 +27,15 @@ from hybridbn.estimator_streaming import Stream
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.structures.automatic import automatic
+from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Build", "HybridEstimator", "structure"]
+__all__ = ["Builder", "HybridEstimator"]
 
-Build: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]] | Literal['auto']"
-"""A builder such as `tan` or a partial of one, or "auto"; or a structure that is kept: a Network, any directed graph or a list of arcs."""
+Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]] | str"
+"""A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or a list of arcs."""
 
 
 _KEPT = 2**20
@@ -48,7 +48,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
     Parameters are those of the subclasses, which store them and nothing else.
     """
 
-    builder: Build
+    builder: Builder
     potentials: Potentials
     discrete: str | Iterable[str]
     continuous: str | Iterable[str]
@@ -77,7 +77,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         features = opened_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:
-            self.target_name_ = choose_target(self.target, y, column_names(features), structure(self.builder) or ())
+            self.target_name_ = choose_target(self.target, y, column_names(features), self._build().structure or ())
         targets = read_target(y)
         check_consistent_length(features, targets)
         if weights is None:
@@ -97,25 +97,25 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, table: Table) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
-        table, graph, left_out = self._looked_through(table)
+        table, build, left_out = self._looked_through(table)
         if self._streams():
             stream = Stream.of(table, self.target_name_, self.potentials)
             return stream.network(), stream if stream.nbytes <= _KEPT else None
-        table, potentials = self._without(table, graph, left_out)
-        if graph is not None:
-            return fit_available(graph, table, potentials), None
-        return _built(self.builder, table, self.target_name_, potentials), None
+        table, build, potentials = self._without(table, build, left_out)
+        return build.learn(table, self.target_name_, potentials), None
 
-    def _looked_through(self, table: Table) -> tuple[Table, Network | None, list[str]]:
+    def _build(self) -> Build:
+        return Build.of(self.builder, "builder")
+
+    def _looked_through(self, table: Table) -> tuple[Table, Build, list[str]]:
         """Read the table as a structure says, and find columns of a single number, warning of them."""
-        target, graph = self.target_name_, structure(self.builder)
-        if graph is not None:
-            if target not in graph:
-                raise NetworkError(
-                    f"the structure given as builder has no node {target!r}, as y is called; its nodes are {shorten(graph)}: say "
-                    "which of them y is with target="
-                )
-            table = _as_declared(table, graph)
+        target, build = self.target_name_, self._build()
+        if build.structure is not None and target not in build.structure:
+            raise NetworkError(
+                f"the structure given as builder has no node {target!r}, as y is called; its nodes are "
+                f"{shorten(build.structure)}: say which of them y is with target="
+            )
+        table = read_as_declared(table, build.structure)
         names = [name for name in table.names if name != target]
         if len(table) == 1 and not all(map(table.is_discrete, names)):
             raise TableError(
@@ -130,20 +130,20 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         self.constant_features_ = np.array(left_out, dtype=object)
-        return table, graph, left_out
+        return table, build, left_out
 
-    def _without(self, table: Table, graph: Network | None, left_out: list[str]) -> tuple[Table, Potentials]:
-        """Take columns out of the table, the structure and the potentials."""
-        potentials = self.potentials
+    def _without(self, table: Table, build: Build, left_out: list[str]) -> tuple[Table, Build, Potentials | None]:
+        """Take columns out of the table, the structure and the potentials; potentials that are left open become None."""
+        # a partial of a builder may have its own choice, which "auto" leaves alone
+        potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
         if isinstance(potentials, Mapping):
             potentials = {name: spec for name, spec in potentials.items() if name not in left_out}
-        if graph is not None:
-            graph.remove_nodes_from(left_out)
-        return table.drop(left_out), potentials
+        return table.drop(left_out), build.without(left_out), potentials
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
-        return self.builder is naive_bayes and getattr(self, "boost", None) is None
+        named = isinstance(self.builder, str) and self.builder == "naive_bayes"
+        return (named or self.builder is naive_bayes) and getattr(self, "boost", None) is None
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""
@@ -190,44 +190,3 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def _options(self) -> Options:
         return Options(tolerance=self.tolerance, max_bytes=self.max_bytes)
-
-
-def _built(build: Any, table: Table, target: str, potentials: Potentials) -> Network:
-    if build == "auto":
-        build = automatic
-    # a partial of a builder may have its own choice, which "auto" leaves alone
-    options = {} if isinstance(potentials, str) and potentials == "auto" else {"potentials": potentials}
-    made = build(table, target, **options)
-    if not isinstance(made, Network) or target not in made:
-        raise NetworkError(f"builder={build!r} returned {made!r:.80}, not a Network that has the target {target!r}")
-    return made
-
-
-def structure(build: Any) -> Network | None:
-    """Return a structure that is to be kept as a graph of its own, None for a builder.
-
-    Examples
-    --------
-    >>> structure([("y", "x")]), structure(naive_bayes)
-    (<Network: 2 nodes (2 without variable), 1 arc>, None)
-    """
-    if isinstance(build, nx.Graph):
-        return Network(build)
-    if isinstance(build, list | tuple):
-        arcs = [tuple(arc) if isinstance(arc, list | tuple) else () for arc in build]
-        if all(len(arc) == 2 and all(isinstance(name, str) for name in arc) for arc in arcs):
-            return Network(arcs)
-    elif callable(build) or build == "auto":
-        return None
-    raise NetworkError(
-        f"builder must be a builder such as hybridbn.structures.tan (the function, or a partial of it), 'auto', a Network or a "
-        f"list of arcs (from, to), not {build!r:.80}"
-    )
-
-
-def _as_declared(table: Table, graph: Network) -> Table:
-    """Read the columns as the variables that the graph's nodes carry, where they carry any."""
-    known = {name: attributes["variable"] for name, attributes in graph.nodes.items() if attributes.get("variable")}
-    if known.keys().isdisjoint(table.names):
-        return table
-    return Table(table, variables=[known.get(name) or table.variable(name) for name in table.names])

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimator_base import Build, HybridEstimator, structure
+from hybridbn.estimator_base import Builder, HybridEstimator
 from hybridbn.estimator_input import HandleUnknown, labels_of, number_targets, values_of, with_labels
 from hybridbn.estimator_streaming import Stream, is_constant
 from hybridbn.fitting.choice import Potentials
@@ -24,7 +24,6 @@ from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.automatic import automatic
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -40,8 +39,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    builder : callable, Network, directed graph, list of arcs, or "auto"
-        A builder of `hybridbn.structures` or a partial of one, such as ``partial(kdb, k=1)``, or any function of a `Table`, the
+    builder : callable, name, Network, directed graph, list of arcs, or "auto"
+        A builder of `hybridbn.structures`, its name or a partial of one, such as ``partial(kdb, k=1)``, or any function of a `Table`, the
         target's name and ``potentials=`` that returns a `Network`. Of a Network, graph or list of arcs the structure is kept
         and the potentials are learned; a Network's nodes keep their variables, and their families where `potentials` leaves that
         open. "auto" is `hybridbn.structures.automatic`: the builder and family that predict best in a cross-validation inside the data.
@@ -108,7 +107,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        builder: Build = naive_bayes,
+        builder: Builder = naive_bayes,
         *,
         potentials: Potentials = "auto",
         priors: Sequence[float] | Mapping[Any, float] | None = None,
@@ -209,16 +208,15 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         return posterior
 
     def _boosted(self, table: Table) -> Ensemble:
-        table, graph, left_out = self._looked_through(table)
-        table, potentials = self._without(table, graph, left_out)
+        table, build, potentials = self._without(*self._looked_through(table))
         states = _discrete_of(table.variable(self.target_name_)).states
         priors = None if self.priors is None else dict(zip(states, self._prior_array(list(states)), strict=True))
         return boost(
             table,
             self.target_name_,
-            (automatic if self.builder == "auto" else self.builder) if graph is None else graph,
+            build,
             self.boost,  # type: ignore[arg-type]  # boost() refuses what is no number
-            potentials=None if isinstance(potentials, str) and potentials == "auto" else potentials,
+            potentials=potentials,
             priors=priors,
             options=self._options,
         )
@@ -231,7 +229,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         return posterior.probabilities[:, [place[state] for state in self.classes_.tolist()]]
 
     def _network_of(self, table: Table, classes: NDArray[Any]) -> tuple[Network, Stream | None]:
-        if len(classes) > 1 or self._streams() or structure(self.builder) is not None:
+        if len(classes) > 1 or self._streams() or self._build().structure is not None:
             return self._learn(table)
         # nothing can be told apart, and builders would warn of it
         self.constant_features_ = np.array([], dtype=object)
@@ -310,7 +308,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        builder: Build = naive_bayes,
+        builder: Builder = naive_bayes,
         *,
         potentials: Potentials = "auto",
         point: Literal["mean", "median"] = "mean",

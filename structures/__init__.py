@@ -1,35 +1,39 @@
 """Builders: functions that find a structure for data and return a fitted `Network`.
 
-Part of the package ``hybridbn``; import it as ``hybridbn.structures``.
+Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builder is a function with the decorator `builder` in
+a module of this package: that is all it takes to be found by its name here, in every ``build=`` and by the command.
 """
 
 if __name__ != "hybridbn.structures":
     raise ImportError("import hybridbn.structures, not structures")
 
-from hybridbn.structures.automatic import automatic
-from hybridbn.structures.chow_liu import chow_liu
-from hybridbn.structures.clusters import class_clusters
-from hybridbn.structures.hill_climb import hill_climb
-from hybridbn.structures.kdb import kdb
-from hybridbn.structures.mixture import mixture
-from hybridbn.structures.model_tree import model_tree
-from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.structures.nb_tree import nb_tree
-from hybridbn.structures.regression import regression
-from hybridbn.structures.selective import selective_naive_bayes
-from hybridbn.structures.tan import tan
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "automatic",
-    "chow_liu",
-    "class_clusters",
-    "hill_climb",
-    "kdb",
-    "mixture",
-    "model_tree",
-    "naive_bayes",
-    "nb_tree",
-    "regression",
-    "selective_naive_bayes",
-    "tan",
-]
+from hybridbn.structures.building import BUILDERS, Declaration, builder
+
+if TYPE_CHECKING:
+    # for editors and type checkers; what exists is said by the registry
+    from hybridbn.structures.automatic import automatic as automatic
+    from hybridbn.structures.chow_liu import chow_liu as chow_liu
+    from hybridbn.structures.clusters import class_clusters as class_clusters
+    from hybridbn.structures.hill_climb import hill_climb as hill_climb
+    from hybridbn.structures.kdb import kdb as kdb
+    from hybridbn.structures.mixture import mixture as mixture
+    from hybridbn.structures.model_tree import model_tree as model_tree
+    from hybridbn.structures.naive_bayes import naive_bayes as naive_bayes
+    from hybridbn.structures.nb_tree import nb_tree as nb_tree
+    from hybridbn.structures.regression import regression as regression
+    from hybridbn.structures.selective import selective_naive_bayes as selective_naive_bayes
+    from hybridbn.structures.tan import tan as tan
+
+    def __getattr__(name: str) -> Any: ...
+
+
+for _module in iter_modules(__path__):
+    import_module(f"hybridbn.structures.{_module.name}")
+# after all imports, as some modules have the name of their builder
+globals().update(BUILDERS)
+
+__all__ = ["Declaration", "builder", *sorted(BUILDERS)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.structures.building import Build, builder
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
@@ -22,12 +23,14 @@ from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, dealt, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["Candidate", "automatic"]
 
-Candidate: TypeAlias = tuple[Callable[..., Network], Any]
-"""A builder, and the potentials that it is called with."""
+Candidate: TypeAlias = tuple[Any, Any]
+"""A builder, or whatever else `build=` takes, and the potentials that it is called with."""
+
+_Pair: TypeAlias = tuple[Build, Any]
 
 ENOUGH = 4000
 """Candidates are compared on so many rows at most."""
@@ -39,13 +42,14 @@ FINALISTS, ENOUGH_TO_HALVE = 2, 60
 TREES = 20
 
 
+@builder(hidden=(Discrete, Continuous))
 def automatic(
     data: Any,
     target: str,
     potentials: Potentials = "auto",
     weights: Any = None,
     *,
-    candidates: Sequence[Candidate | Callable[..., Network]] | None = None,
+    candidates: Sequence[Any] | None = None,
     loss: Loss | None = None,
     folds: int = 5,
     random_state: Any = 0,
@@ -57,7 +61,7 @@ def automatic(
     data, target, potentials, weights : as in `naive_bayes`
         With "auto" families are chosen too; otherwise builders only, unless a candidate names its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
-        In order of preference, see the notes. By default, for a discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes
+        In order of preference, see the notes; a name, a Network or a list of arcs will do, too. By default, for a discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes
         trees over mixtures of truncated exponentials, kernels, normal densities and tables, as far as the columns give reason.
         For a number: twenty model trees in one network, a single one, a linear regression, naive Bayes over these families and TAN over
         normal densities.
@@ -94,6 +98,7 @@ def automatic(
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     read = prepared(data, target, potentials, weights)
     listed = _listed(read, target, potentials) if candidates is None else [_pair(c, potentials) for c in candidates]
+    listed = list({_named(*candidate): candidate for candidate in listed}.values())
     if not listed:
         raise NetworkError("candidates must hold a builder at least")
     table = read.table
@@ -114,13 +119,13 @@ def automatic(
         if not losses:
             raise failures[0]
     order = sorted(listed, key=lambda c: (_named(*c) not in preferred, losses.get(_named(*c), np.inf)))
-    for builder, family in order:
+    for build, family in order:
         try:
-            network = builder(table, target, family)
+            network = build.learn(table, target, family)
         except HybridBNError as error:
             failures.append(error)
             continue
-        network.graph["chosen"] = _named(builder, family)
+        network.graph["chosen"] = _named(build, family)
         network.graph["losses"] = losses
         return network
     raise failures[0]
@@ -136,7 +141,7 @@ class _Race:
         self.near: list[str] = []
         """Who is not behind the best by more than a standard error, in their order."""
 
-    def run(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+    def run(self, candidates: Sequence[_Pair]) -> dict[str, float]:
         """Return the mean losses; of one that left early the best one's and the mean difference on the rows it was tried on."""
         found = {_named(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
         running = dict(zip(found, candidates, strict=True))
@@ -161,14 +166,14 @@ class _Race:
                 means[name] = means[best] + self._mean(own - found[best], np.isfinite(own))
         return {name: means[name] for name in found}
 
-    def _losses(self, builder: Callable[..., Network], family: Any, part: int) -> Values:
+    def _losses(self, build: Build, family: Any, part: int) -> Values:
         """Return the losses on rows that the network was not learned from."""
         test = self.rows[self.parts == part]
         training = self.data.table.take(self.rows[self.parts != part])
         kept = [name for name in training.names if name == self.target or _varies(training, name)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is told of every fold would be told again of the whole
-            network = builder(training.select(kept), self.target, family)
+            network = build.learn(training.select(kept), self.target, family)
             table = self.data.table.take(test)
             inside = table.select([name for name in table.names if name in network])
             posterior = network.posterior(self.target, inside, options=_OPTIONS)
@@ -208,7 +213,7 @@ def _varies(table: Table, name: str) -> bool:
     return len(seen) > 0 and bool((seen != seen[0]).any())
 
 
-def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
+def _listed(data: Prepared, target: str, potentials: Any) -> list[_Pair]:
     """Return the candidates that the columns give reason for."""
     discrete = isinstance(data.variable(target), Discrete)
     numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
@@ -229,7 +234,7 @@ def _listed(data: Prepared, target: str, potentials: Any) -> list[Candidate]:
     if not discrete and data.attributes:
         family = "gaussian" if len(families) > 1 else potentials
         found = [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *found]
-    return found
+    return [(Build(function), family) for function, family in found]
 
 
 def _costly(data: Prepared) -> bool:
@@ -238,16 +243,12 @@ def _costly(data: Prepared) -> bool:
     return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
-def _pair(candidate: Any, potentials: Any) -> Candidate:
-    if isinstance(candidate, tuple) and len(candidate) == 2 and callable(candidate[0]):
-        return candidate
-    if callable(candidate):
-        return candidate, potentials
-    raise NetworkError(f"a candidate is a builder or a pair (builder, potentials), not {candidate!r:.80}")
+def _pair(candidate: Any, potentials: Any) -> _Pair:
+    # an arc of a list is a tuple, too, but does not begin with one
+    if isinstance(candidate, tuple) and len(candidate) == 2 and not isinstance(candidate[0], tuple | list):
+        candidate, potentials = candidate
+    return Build.of(candidate, "a candidate"), potentials
 
 
-def _named(builder: Callable[..., Network], family: Any) -> str:
-    plain = builder.func if isinstance(builder, partial) else builder
-    options = "".join(f" {key}={value!r}" for key, value in getattr(builder, "keywords", {}).items())
-    name = getattr(plain, "__name__", type(plain).__name__)
-    return f"{name}{options}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}"
+def _named(build: Build, family: Any) -> str:
+    return f"{build}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}"

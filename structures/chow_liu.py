@@ -7,6 +7,7 @@ from typing import Any
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, checked_threshold, prepared_whole
@@ -16,6 +17,7 @@ from hybridbn.variables import shorten
 __all__ = ["chow_liu", "tree_of"]
 
 
+@builder(takes_target=False)
 def chow_liu(
     data: Any,
     potentials: Potentials = "auto",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.building import Build, builder
 from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, mixed, spread_rows
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.preparing import Prepared, prepared
@@ -27,13 +28,14 @@ CLEAR = 3.0
 """The guard looks no further when the difference of the losses is so many standard errors."""
 
 
+@builder(hidden=(Discrete,))
 def class_clusters(
     data: Any,
     target: str,
     potentials: Potentials = "auto",
     weights: Any = None,
     *,
-    build: Callable[..., Network] = naive_bayes,
+    build: Any = naive_bayes,
     clusters: int | Mapping[Any, int] | None = None,
     assignment: Literal["soft", "hard"] = "soft",
     guard: bool = True,
@@ -55,8 +57,8 @@ def class_clusters(
     ----------
     data, target, potentials, weights : as in `naive_bayes`
         The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like others.
-    build : builder
-        Called as ``build(data, name, potentials)`` with the clusters as target; any builder that takes weights.
+    build : builder, partial of one, its name, Network, or list of arcs
+        How the model is learned, with the clusters as target; any builder that takes weights.
     clusters : int or mapping from class to int, optional
         How many clusters a class has. By default that is chosen for each class by `criterion`, see `mixture`.
     assignment : {"soft", "hard"}
@@ -99,6 +101,7 @@ def class_clusters(
     """
     if assignment not in ("soft", "hard"):
         raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
+    asked = Build.of(build)
     read = prepared(data, target, potentials, weights)
     name = name or f"{target} cluster"
     if name in read.roles:
@@ -110,9 +113,9 @@ def class_clusters(
     single = dict.fromkeys(wanted, 1)
     if guard and found.numbers != single:
         seen = labels.known(read)
-        if not _pays(labels, seen, build, potentials, found.numbers, loss or _default(read), rng):
+        if not _pays(labels, seen, asked, potentials, found.numbers, loss or _default(read), rng):
             found = labels.found(read, single, rng)
-    return found.built(build, potentials)
+    return found.built(asked, potentials)
 
 
 def best_cluster(network: Network, target: str, evidence: Any, *, name: str | None = None) -> NDArray[Any]:
@@ -152,19 +155,19 @@ class _Found:
         self.data, self.target, self.hidden, self.owner = data, target, hidden, owner
         self.shares, self.numbers = shares, numbers
 
-    def built(self, build: Callable[..., Network], potentials: Potentials) -> Network:
+    def built(self, build: Build, potentials: Potentials) -> Network:
         """Return the builder's network with the clusters in the place of the class, and the class below them."""
         variable = self.data.variable(self.target)
         if len(self.hidden) == 1 and not isinstance(variable, Discrete):
-            return build(self.data.table, self.target, potentials)
+            return build.learn(self.data.table, self.target, potentials)
         spread = spread_rows(self.data, self.shares, self.hidden)
         table = spread.table
         if not isinstance(variable, Discrete):
-            return build(table, self.hidden.name, potentials)
+            return build.learn(table, self.hidden.name, potentials)
         rest = [name for name in table.names if name != self.target]
         if isinstance(potentials, Mapping):
             potentials = {column: choice for column, choice in potentials.items() if column != self.target}
-        network = build(table.select(rest), self.hidden.name, potentials)
+        network = build.learn(table.select(rest), self.hidden.name, potentials)
         certain = np.zeros((len(self.hidden), len(variable)))
         certain[np.arange(len(self.hidden)), self.owner] = 1.0
         network.add(Multinomial(variable, (self.hidden,), table=certain))
@@ -232,7 +235,7 @@ class _Labels:
 def _pays(
     labels: _Labels,
     data: Prepared,
-    build: Callable[..., Network],
+    build: Build,
     potentials: Potentials,
     numbers: Mapping[Any, int],
     loss: Loss,

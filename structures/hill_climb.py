@@ -11,6 +11,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.arc_search import Limits, acyclic, arcs_of, climbed, graph_of
+from hybridbn.structures.building import builder
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, prepared_whole
@@ -21,6 +22,7 @@ from hybridbn.variables import shorten
 __all__ = ["hill_climb"]
 
 
+@builder(takes_target=False)
 def hill_climb(
     data: Any,
     potentials: Potentials = "auto",

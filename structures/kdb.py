@@ -7,6 +7,7 @@ from typing import Any
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import checked_threshold, prepared
@@ -14,6 +15,7 @@ from hybridbn.structures.preparing import checked_threshold, prepared
 __all__ = ["kdb"]
 
 
+@builder
 def kdb(
     data: Any,
     target: str,

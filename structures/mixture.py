@@ -14,6 +14,7 @@ from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.building import builder
 from hybridbn.structures.mixture_em import Fit, Statistics, fit_mixture, held_out, responsibilities, statistics_of
 from hybridbn.structures.preparing import Prepared, prepared_whole
 from hybridbn.variables import Discrete, Values
@@ -28,6 +29,7 @@ PATIENCE = 2
 """So many more components in a row may fail to be better before the search stops."""
 
 
+@builder(takes_target=False, hidden=(Discrete,))
 def mixture(
     data: Any,
     components: int | None = None,

@@ -15,12 +15,13 @@ from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.trees.regressions import Growth, LinearNode, Rows, grown, leaves_at, predicted
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
+from hybridbn.structures.building import builder
 from hybridbn.structures.linear_network import linear_network, unused
 from hybridbn.structures.noise import Noise, noise_of
 from hybridbn.structures.regression import regression_network
 from hybridbn.structures.regressors import Regressors, read_for_regression, regressors_of
 from hybridbn.structures.selective import dealt
-from hybridbn.variables import Discrete, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["model_tree"]
 
@@ -38,6 +39,7 @@ TESTED_CATEGORIES = 4
 PRIOR_ROWS = 3.0
 
 
+@builder(takes_target=Continuous, hidden=(Discrete, Continuous))
 def model_tree(
     data: Any,
     target: str,

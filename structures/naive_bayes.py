@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.structures.building import builder
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import prepared
 
 __all__ = ["naive_bayes"]
 
 
+def _arcs(target: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    return {target: (), **{name: (target,) for name in names if name != target}}
+
+
+@builder(arcs=_arcs)
 def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Network:
     r"""Build naive Bayes: an arc from the target to each other column, for classification and regression alike.
 
@@ -53,4 +60,4 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
     <posterior of 'play': 'no': 0.75, 'yes': 0.25>
     """
     read = prepared(data, target, potentials, weights)
-    return fitted(read, {target: (), **dict.fromkeys(read.attributes, (target,))})
+    return fitted(read, _arcs(target, read.attributes))

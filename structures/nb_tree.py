@@ -18,6 +18,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.building import builder
 from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -29,6 +30,7 @@ LEAST_ROWS = 2.0
 """At least two branches have so much weight, unless it is said how much."""
 
 
+@builder(hidden=(Discrete,))
 def nb_tree(
     data: Any,
     target: str,

@@ -8,13 +8,16 @@ import numpy as np
 
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.structures.building import builder
 from hybridbn.structures.linear_network import linear_network
 from hybridbn.structures.noise import noise_of
 from hybridbn.structures.regressors import Regressors, read_for_regression, regressors_of
+from hybridbn.variables import Continuous
 
 __all__ = ["regression", "regression_network"]
 
 
+@builder(takes_target=Continuous, hidden=(Continuous,))
 def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Network:
     r"""Build a linear regression of a number on all other columns, as a network in which every cell may be missing.
 

@@ -15,6 +15,7 @@ from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, varies
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import Prepared, prepared
@@ -32,6 +33,7 @@ _GAIN = 1e-9
 """Relative improvement below which two losses are the same but for rounding."""
 
 
+@builder
 def selective_naive_bayes(
     data: Any,
     target: str,

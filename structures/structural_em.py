@@ -6,17 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.available_cases import fit_marginals, read_as_declared
 from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.estimation.em import expectation_maximization, is_exact
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.structures.building import Learner, learner_of
+from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Table
 from hybridbn.variables import Values
 
@@ -71,7 +69,7 @@ def structural_em(
     ----------
     data, potentials, weights : as in `hybridbn.fit`
     target : str
-    build : builder, or partial of one
+    build : builder, partial of one, its name, Network, or list of arcs
         Such as `hybridbn.structures.tan`: a function of (data, target).
     rounds : int
         At most.
@@ -114,14 +112,15 @@ def structural_em(
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
     options = options or Options()
     rng = np.random.default_rng(random_state)
-    table = read_as_declared(data, build if isinstance(build, nx.Graph) else None, weights, keep_numbers=True)
+    asked = Build.of(build)
+    table = asked.read(data, weights)
     table = table.take(table.weights > 0).require_rows(1).require_values()
-    learn = learner_of(build, target, potentials)
+    learn = asked.learner(target, potentials)
     holes = Holes(table)
     if not holes.rows:
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
-    alone = fit_marginals(table.select(holes.rows), build if isinstance(build, nx.Graph) else None, potentials)
+    alone = asked.marginals(table.select(holes.rows), potentials)
     best = _with_parameters(_first(learn, holes, alone, rng), table, options, rng)
     history = [_score(best, table, options)]
     copies = _Copies(table, holes, draws)

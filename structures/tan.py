@@ -7,6 +7,7 @@ from typing import Any
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
+from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.parameters import fitted
 from hybridbn.structures.preparing import checked_threshold, prepared
@@ -16,6 +17,7 @@ from hybridbn.variables import shorten
 __all__ = ["tan"]
 
 
+@builder
 def tan(
     data: Any,
     target: str,

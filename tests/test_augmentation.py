@@ -16,7 +16,7 @@ from hybridbn.learning.augmentation import augment
 from hybridbn.learning.augmentation_history import History, Step
 from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
-from hybridbn.structures.building import learner_of
+from hybridbn.structures.building import Build
 
 OPTIONS = Options()
 
@@ -290,7 +290,7 @@ def test_potentials_are_handed_over() -> None:
 
 def test_default_build_is_naive_bayes_discretization_included() -> None:
     frame = regression_data()
-    own, builders = learner_of(None, "c", "multinomial")(hb.Table(frame)), naive_bayes(frame, "c", "multinomial")
+    own, builders = Build.of(None).learn(hb.Table(frame), "c", "multinomial"), naive_bayes(frame, "c", "multinomial")
     assert {n: own.variable(n) for n in own} == {n: builders.variable(n) for n in builders}
     assert set(own.edges) == set(builders.edges)
     np.testing.assert_allclose(own.potential("u").table, builders.potential("u").table)

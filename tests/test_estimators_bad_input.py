@@ -59,9 +59,10 @@ def test_columns_must_be_those_of_fit() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"builder": "tan"}, "builder must be a builder such as"),
+        ({"builder": "tann"}, "builder='tann' is not known; did you mean 'tan'"),
+        ({"builder": 3}, "builder must be a builder such as"),
         ({"builder": [("x", "y", "z")]}, "builder must be a builder such as"),
-        ({"builder": lambda table, target, potentials="auto": 3}, "returned 3, not a Network"),
+        ({"builder": lambda table, target, potentials="auto": 3}, "must return a Network, not 3"),
         ({"handle_unknown": "ignore"}, "handle_unknown must be 'missing' or 'error'"),
         ({"potentials": "gausian"}, "did you mean 'gaussian'"),
         ({"potentials": {"z": "gaussian"}}, "there is no column 'z'"),

@@ -78,7 +78,7 @@ def test_estimators_take_it_by_name():
     assert fixed.score(data.drop(columns="y"), data["y"]) > 0.9
 
 
-@pytest.mark.parametrize("change", [{"folds": 1}, {"candidates": []}, {"candidates": ["tan"]}])
+@pytest.mark.parametrize("change", [{"folds": 1}, {"candidates": []}, {"candidates": ["tann"]}])
 def test_bad_requests(change):
     with pytest.raises(hb.HybridBNError):
         automatic(parity(60), "y", **change)

@@ -16,7 +16,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Variable, shorten
 
-__all__ = ["fit_available", "fit_marginals", "read_as_declared", "structure_of"]
+__all__ = ["fit_available", "fit_marginals", "listed_arcs", "read_as_declared", "structure_of"]
 
 
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
@@ -56,11 +56,8 @@ def structure_of(structure: Any) -> Network:
     if isinstance(structure, nx.Graph):
         graph = Network(structure)
     else:
-        listed = (
-            list(structure) if isinstance(structure, Iterable) and not isinstance(structure, str | Mapping) else [None]
-        )
-        arcs = [tuple(arc) for arc in listed if isinstance(arc, tuple | list) and len(arc) == 2]
-        if len(arcs) < len(listed):
+        arcs = listed_arcs(structure)
+        if arcs is None:
             raise NetworkError(
                 f"a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not {structure!r:.80}"
             )
@@ -68,6 +65,21 @@ def structure_of(structure: Any) -> Network:
     for fault in cycles(graph):
         raise NetworkError(fault)
     return graph
+
+
+def listed_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
+    """Return arcs as a list of pairs, None if they aren't any.
+
+    Examples
+    --------
+    >>> listed_arcs([["y", "x"], ("y", "z")]), listed_arcs("tan"), listed_arcs([("x", "y", "z")])
+    ([('y', 'x'), ('y', 'z')], None, None)
+    """
+    if not isinstance(structure, Iterable) or isinstance(structure, str | Mapping):
+        return None
+    listed = list(structure)
+    arcs = [tuple(arc) for arc in listed if isinstance(arc, tuple | list) and len(arc) == 2]
+    return arcs if len(arcs) == len(listed) else None
 
 
 def read_as_declared(

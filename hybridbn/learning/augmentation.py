@@ -6,19 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.available_cases import fit_marginals, read_as_declared
 from hybridbn.estimation.completion import Holes, log_likelihood
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.learning.augmentation_history import History, Step
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
-from hybridbn.structures.building import learner_of
+from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, shorten
 
@@ -87,7 +85,7 @@ def augment(
         Whatever `Table` takes.
     target : str
         The response, a continuous or a discrete column.
-    build : builder, partial of one, Network, or list of arcs, optional
+    build : builder, partial of one, its name, Network, or list of arcs, optional
         How a model is learned from a filled table. A builder is a function of (data, target), such as
         `hybridbn.structures.tan`; it may find other arcs each time. A `Network` keeps its arcs and families. By default:
         naive Bayes.
@@ -145,16 +143,17 @@ def augment(
     >>> bool(np.isnan(result.completed["y"]).any()), result.history.srmse.round(3)
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
-    table = read_as_declared(data, build if isinstance(build, nx.Graph) else None, weights, keep_numbers=True)
+    asked = Build.of(build)
+    table = asked.read(data, weights)
     _check(table, target, response, patience, max_iterations)
     rng = np.random.default_rng(random_state)
     chosen = resolve_options("augment", options, keywords, impossible="raise")
     run = _Run(Holes(table), target, chosen, response == "simulation", joint)
-    learn = learner_of(build, target, potentials)
+    learn = asked.learner(target, potentials)
     if not run.holes.rows:
         scored = run.scored(learn(table), 0)
         return Augmented(scored.network, _native(data, table), History((scored.step,)), True)
-    start = fit_marginals(table.select(run.holes.rows), build if isinstance(build, nx.Graph) else None, potentials)
+    start = asked.marginals(table.select(run.holes.rows), potentials)
     # lines 4 to 8
     filled = run.holes.filled(run.holes.marginal(start, run.holes.uniforms(rng)))
     scored = run.scored(learn(filled), 0)

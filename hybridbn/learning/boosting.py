@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Unpack
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
@@ -34,7 +32,7 @@ from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.ensemble_scores import Asked, scores
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
-from hybridbn.structures.building import Learner, learner_of
+from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, shorten
 
@@ -84,7 +82,7 @@ def boost(
         Whatever `Table` takes; holes are allowed. Rows without a class can't be boosted and do not count, like rows of weight zero.
     target : str
         A discrete column.
-    build : builder, partial of one, Network, or list of arcs, optional
+    build : builder, partial of one, its name, Network, or list of arcs, optional
         How a network is learned from a weighted table: a function of (data, target, potentials=), such as
         ``partial(nb_tree, max_depth=3)``. A `Network` keeps its arcs and families. By default: naive Bayes.
     rounds : int
@@ -145,7 +143,8 @@ def boost(
     rng = np.random.default_rng(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     jobs = checked_jobs(n_jobs)
-    table = read_as_declared(data, build if isinstance(build, nx.Graph) else None, weights, keep_numbers=True)
+    asked = Build.of(build)
+    table = asked.read(data, weights)
     variable = _target_of(table, target, algorithm)
     table = _counting(table, target)
     held_out = None if validation is None else _held_out(table, target, validation, rng)
@@ -171,21 +170,23 @@ def boost(
             patience,
         ),
     )
-    chosen = _chosen(build, potentials)
+    chosen = asked.potentials if potentials is None else potentials
+    if chosen is None and not asked.keeps_families:
+        chosen = "multinomial"
     found = None if chosen is None else roles(table.with_weights(base), target, chosen)
     if found is not None and not refit_cuts:
         table = Table(table, variables=[role.variable for role in found.values()])
-        if algorithm == "m1" and _is_naive_bayes(build):
+        if algorithm == "m1" and asked.is_naive_bayes(target, list(found)):
             fitters = _counters(found, target)
             if fitters is not None:
                 variables = {name: _discrete(found[name]) for name in found if name != target}
                 counter = counter_of(table, (*variables.values(), variable), jobs)
                 boost_counts(Columns(counter, variables, variable), len(table), fitters, base, record, rng)
                 return _ensemble(record, target, algorithm)
-    own = potentials if _keeps_own(build, potentials) else chosen
-    learn = learner_of(build, target, own)
+    # what a structure leaves open follows from the columns, which are cut by now
+    learn = asked.learner(target, chosen if asked.structure is None else potentials)
     if refit_cuts and chosen is not None:
-        learn = _Recut(learn, target, chosen)
+        learn = partial(_cut_and_learn, learn=learn, target=target, potentials=chosen)
     base = np.ones(len(table)) if base is None else base
     (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, record, rng, asking)
     return _ensemble(record, target, algorithm)
@@ -261,46 +262,13 @@ class _Scorer:
         return scores(self.asked.log_joint(network), vote, self.real)
 
 
-class _Recut:
-    """A learner that cuts number columns by the weights of each round."""
-
-    def __init__(self, learn: Learner, target: str, potentials: Potentials) -> None:
-        self.learn, self.target, self.potentials = learn, target, potentials
-
-    def __call__(self, table: Table) -> Network:
-        found = roles(table, self.target, self.potentials)
-        return self.learn(Table(table, variables=[role.variable for role in found.values()]))
+def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Potentials) -> Network:
+    """Cut number columns by the weights of the round, and learn."""
+    columns = roles(table, target, potentials).values()
+    return learn(Table(table, variables=[role.variable for role in columns]))
 
 
 # --- what is asked for ----------------------------------------------------------------------------------------------
-
-
-def _chosen(build: Any, potentials: Potentials | None) -> Potentials | None:
-    """Return the potentials that say which number columns are cut; None where a network's own variables say it."""
-    if potentials is not None:
-        return potentials
-    if isinstance(build, nx.Graph) and any(build.nodes[name].get("potential") for name in build):
-        return None
-    if isinstance(build, partial) and "potentials" in build.keywords:
-        own: Potentials = build.keywords["potentials"]
-        return own
-    return "multinomial"
-
-
-def _keeps_own(build: Any, potentials: Potentials | None) -> bool:
-    return potentials is None and (
-        isinstance(build, nx.Graph) or (isinstance(build, partial) and "potentials" in build.keywords)
-    )
-
-
-def _is_naive_bayes(build: Any) -> bool:
-    """Tell whether the builder is the library's own naive Bayes, which lives in a higher layer and is known by its name here."""
-    if isinstance(build, partial) and not build.args and set(build.keywords) <= {"potentials"}:
-        build = build.func
-    return build is None or (
-        getattr(build, "__module__", None) == "hybridbn.structures.naive_bayes"
-        and getattr(build, "__qualname__", None) == "naive_bayes"
-    )
 
 
 def _counters(found: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:

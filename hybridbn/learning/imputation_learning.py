@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
-from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.available_cases import fit_available
+from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.choice import Potentials, checked_spec
 from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
 from hybridbn.learning.imputation_frames import integer_ranges
 from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
 from hybridbn.learning.imputation_notes import has_note
-from hybridbn.learning.imputation_rounds import Built, Chain, Default, Recipe
+from hybridbn.learning.imputation_rounds import Chain, Default, Recipe, Relearned
 from hybridbn.learning.imputation_structure import best_target
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame
 from hybridbn.variables import shorten
@@ -149,42 +147,19 @@ def _recipe(structure: Any, target: str | None, potentials: Potentials, table: T
         if automatic and target is None:
             return Default({name: float((~table.cells(name).missing).sum()) for name in table.names})
         structure = "chow_liu" if target is None else "tan"
-    if isinstance(structure, nx.Graph) or not (callable(structure) or isinstance(structure, str)):
-        return Built(lambda filled: fit_available(structure, filled, potentials), potentials)
-    build = _builder(structure) if isinstance(structure, str) else structure
-    options: dict[str, Any] = {} if automatic else {"potentials": potentials}
-    wants_target = _wants_target(build)
-
-    def built(filled: Table) -> Network:
-        given = target
-        if wants_target and given is None:
-            given = best_target(_without_holes(filled))
-        network = build(filled, given, **options) if wants_target else build(filled, **options)
-        if not isinstance(network, Network):
-            raise NetworkError(f"a builder must return a Network, not {network!r:.80}")
-        return network
-
-    return Built(built, potentials)
+    build = Build.of(structure, "structure")
+    return Relearned(partial(_learn, build, target, None if automatic else potentials), potentials)
 
 
-def _builder(name: str) -> Callable[..., Any]:
-    # builders are of a higher layer, so they are looked up when they are asked for
-    structures = import_module("hybridbn.structures")
-    if name not in structures.__all__:
-        raise NetworkError(
-            f"structure={name!r} is not known; choose 'auto' or one of {shorten(structures.__all__, 20)}"
-        )
-    found: Callable[..., Any] = getattr(structures, name)
-    return found
-
-
-def _wants_target(build: Callable[..., Any]) -> bool:
-    """Tell whether the second argument of a builder, after the data, is a target."""
-    try:
-        names = list(inspect.signature(build).parameters)
-    except (TypeError, ValueError):
-        return True
-    return len(names) > 1 and names[1] not in ("potentials", "weights")
+def _learn(build: Build, target: str | None, potentials: Potentials | None, table: Table) -> Network:
+    """Learn a network from a table; a builder with a target gets the column that tells most about the others."""
+    kind = build.declaration.takes_target
+    if build.structure is not None or not kind:
+        return build.learn(table, None, potentials)
+    if target is None:
+        names = [name for name in table.names if kind is True or isinstance(table.variable(name), kind)]
+        target = best_target(_without_holes(table), names)
+    return build.learn(table, target, potentials)
 
 
 def _without_holes(table: Table) -> Table:

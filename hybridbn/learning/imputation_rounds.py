@@ -29,7 +29,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 
-__all__ = ["Built", "Chain", "Default", "Recipe"]
+__all__ = ["Chain", "Default", "Recipe", "Relearned"]
 
 _KEPT = 5
 """Completed tables that the final network is learned from, so that no single draw decides."""
@@ -77,8 +77,8 @@ class Default:
 
 
 @dataclass(frozen=True)
-class Built:
-    """A builder or arcs.
+class Relearned:
+    """What the user's `build` learns.
 
     Attributes
     ----------
@@ -187,7 +187,8 @@ class Chain:
     def filler(self, network: Network) -> Filler:
         """Return what fills rows from the network that was learned last."""
         filler = Filler(network, self.donors, self.bounds, self.options)
-        if filler.closed is None or not self.matched:
+        # what is expected of a number given all other cells is known only where there are no others than these
+        if filler.closed is None or not self.matched or any(name not in self.table for name in network):
             return filler
         cells = {name: self._completed.column(name) for name in self.table.names}
         proper = network is not self.network

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hybridbn.errors import TableError
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
@@ -70,8 +71,13 @@ def conditional_gaussian_arcs(
     return arcs + _number_arcs(design, numbers, discrete, ties, most_parents)
 
 
-def best_target(table: Table) -> str:
+def best_target(table: Table, candidates: Sequence[str] | None = None) -> str:
     """Return the column of a complete table that tells most about all the others together, of equals the first.
+
+    Parameters
+    ----------
+    candidates : sequence of str, optional
+        The columns to choose from.
 
     Examples
     --------
@@ -85,7 +91,10 @@ def best_target(table: Table) -> str:
     told = np.zeros(len(names))
     for i, j in itertools.combinations(range(len(names)), 2):
         told[[i, j]] += _association(columns[i], columns[j])
-    return names[int(np.argmax(told))]
+    allowed = np.array([candidates is None or name in candidates for name in names])
+    if not allowed.any():
+        raise TableError("no column is of the kind that the structure's target must be of; choose another structure")
+    return names[int(np.argmax(np.where(allowed, told, -np.inf)))]
 
 
 def _indicators(table: Table, name: str) -> Values:
