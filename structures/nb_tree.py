@@ -12,7 +12,16 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import counts_suffice
-from hybridbn.fitting.trees.column_tests import Criterion, GainRatio, Grown, Utility, Variance, View, grown, leaves
+from hybridbn.fitting.trees.column_tests import (
+    GainRatio,
+    TestCriterion,
+    Utility,
+    Variance,
+    View,
+    grow_by_tests,
+    mass_of,
+)
+from hybridbn.fitting.trees.growth import Node, leaves
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -38,7 +47,7 @@ def nb_tree(
     weights: Any = None,
     *,
     max_depth: int | None = None,
-    criterion: Criterion | None = None,
+    criterion: TestCriterion | None = None,
     least: float = 30.0,
     least_branch: float | None = None,
     binary: bool | None = None,
@@ -135,7 +144,7 @@ def nb_tree(
     if least_branch is None:
         least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
     depth = None if max_depth is None else int(max_depth)
-    root = grown(view, criterion, depth, float(least), float(least_branch), binary)
+    root = grow_by_tests(view, criterion, depth, float(least), float(least_branch), binary)
     return _Tree(read, target, name, tests, view, root).network()
 
 
@@ -182,7 +191,7 @@ class _Tree:
     """A grown tree on its way to a network."""
 
     def __init__(
-        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], view: View, root: Grown
+        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], view: View, root: Node[Values]
     ) -> None:
         self.data, self.target, self.tests, self.view = data, target, tests, view
         self.columns = list(tests)
@@ -237,7 +246,7 @@ class _Tree:
                 table[number] = _confined(table[number], box)
         return table
 
-    def _path(self, leaf: Grown) -> str:
+    def _path(self, leaf: Node[Values]) -> str:
         parts = []
         for place, box in leaf.boxes.items():
             variable = self.tests[self.columns[place]]
@@ -254,7 +263,7 @@ class _Tree:
             parts.append(f"{variable.name}: {told}")
         return "; ".join(parts) or "all"
 
-    def _attribute(self, leaf: Grown, place: int) -> Case:
+    def _attribute(self, leaf: Node[Values], place: int) -> Case:
         """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was tested."""
         column, box = self.columns[place], leaf.boxes.get(place)
         if box is None:
@@ -271,27 +280,27 @@ class _Tree:
         found = self._fitted(leaf, column, parents)
         return Case(found.potential, low, high)
 
-    def _fitted(self, leaf: Grown, column: str, parents: tuple[str, ...]) -> Case:
+    def _fitted(self, leaf: Node[Values], column: str, parents: tuple[str, ...]) -> Case:
         """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
-        node: Grown | None = leaf
+        node: Node[Values] | None = leaf
         failure: TableError | None = None
         while node is not None:
-            if node.mass > 0:
+            if mass_of(node) > 0:
                 try:
                     return Case(self._learned(node, column, parents))
                 except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
                     failure = failure or error
-            node = node.above
+            node = node.parent
         assert failure is not None
         raise failure
 
-    def _learned(self, node: Grown, column: str, parents: tuple[str, ...]) -> Potential:
+    def _learned(self, node: Node[Values], column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
-        rows = self.data.table.select(names).take(node.rows).with_weights(node.weights)
+        rows = self.data.table.select(names).take(node.part.rows).with_weights(node.part.weights)
         return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
 
-    def _joined(self, column: str, make: Callable[[Grown], Case]) -> Potential:
+    def _joined(self, column: str, make: Callable[[Node[Values]], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
         cases = [make(leaf) for leaf in self.leaves]
         variable = self.data.variable(column)
@@ -332,21 +341,21 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _counts_of(found: list[Grown], view: View) -> Values:
+def _counts_of(found: list[Node[Values]], view: View) -> Values:
     """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `View.counts`.
 
     They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
     """
-    counts = np.stack([leaf.counts for leaf in found])
+    counts = np.stack([leaf.statistics for leaf in found])
     starts, sizes = view.starts, np.append(np.diff(view.starts), 1)
     lacking = np.add.reduceat(counts.sum(axis=1), starts, axis=1) <= 0
     for number in np.flatnonzero(lacking.any(axis=1)):
-        node, empty = found[number].above, lacking[number]
+        node, empty = found[number].parent, lacking[number]
         while node is not None and empty.any():
             places = np.repeat(empty, sizes)
-            counts[number][:, places] = node.counts[:, places]
+            counts[number][:, places] = node.statistics[:, places]
             empty = np.add.reduceat(counts[number].sum(axis=0), starts) <= 0
-            node = node.above
+            node = node.parent
     return counts
 
 
@@ -379,11 +388,19 @@ def _confined(table: Values, box: NDArray[np.intp]) -> Values:
     return np.asarray(inside / inside.sum(axis=-1, keepdims=True))
 
 
-def _mass(leaf: Grown) -> float:
-    share, node = leaf.share, leaf.above
-    while node is not None:
-        share, node = share * node.share, node.above
-    return share
+def _mass(leaf: Node[Values]) -> float:
+    """Return the probability of a leaf.
+
+    Every branch can be reached: as if two more rows were spread as the branches are, halfway to evenly.
+    """
+    probability, node = 1.0, leaf
+    while node.parent is not None and node.parent.split is not None:
+        split = node.parent.split
+        mass, share = split.masses[node.branch], split.shares()[node.branch]
+        known = float(np.cumsum(split.masses)[-1])
+        probability *= float((mass + 2 * (0.5 * share + 0.5 / len(split.masses))) / (known + 2))
+        node = node.parent
+    return probability
 
 
 def _told(paths: list[str]) -> tuple[str, ...]:

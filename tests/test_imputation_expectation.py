@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybridbn.fitting.trees.random_forest import grown
+from hybridbn.fitting.trees.random_forest import grow_forest
 from hybridbn.learning.imputation_expectation import _ridge, expectation
 
 
@@ -68,16 +68,16 @@ def test_leaves_hold_three_rows_at_least_and_questions_do_not_depend_on_units() 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
     y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2]
-    forest, without = grown(x, y, np.random.default_rng(5))
+    forest, without = grow_forest(x, y, np.random.default_rng(5))
     assert np.corrcoef(without, y)[0, 1] > 0.7
     leaves = np.isinf(forest.cut)
     assert (forest.left[leaves] == np.flatnonzero(leaves)).all()
     assert (forest.left[~leaves] > np.flatnonzero(~leaves)).all()
-    scaled, _ = grown(1024 * x, y, np.random.default_rng(5))
+    scaled, _ = grow_forest(1024 * x, y, np.random.default_rng(5))
     np.testing.assert_array_equal(scaled.predicted(1024 * x), forest.predicted(x))
 
 
 def test_a_constant_has_trees_of_one_leaf() -> None:
-    forest, without = grown(np.arange(30.0)[:, None], np.zeros(30), np.random.default_rng(0))
+    forest, without = grow_forest(np.arange(30.0)[:, None], np.zeros(30), np.random.default_rng(0))
     assert len(forest.value) == len(forest.roots)
     assert not without.any()

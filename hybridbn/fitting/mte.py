@@ -16,7 +16,7 @@ from hybridbn.fitting.mte_pieces import Line, Scale, assembled, boxes, exponenti
 from hybridbn.fitting.mte_splines import Knots
 from hybridbn.fitting.mte_thinning import thinned
 from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores
-from hybridbn.fitting.trees.likelihood import Cell, class_judges, cuts_of, grown, value_judges
+from hybridbn.fitting.trees.likelihood import Cell, class_judges, cuts_of, grow_cells, value_judges
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte_terms import Terms
 from hybridbn.tables import Table
@@ -146,7 +146,7 @@ class MTEFitter(Fitter):
         if isinstance(child, Discrete):
             columns, sizes, cuts = self._cells(parents, others, weights)
             judges = class_judges(own, len(child))
-            cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
             contents = list(cell_probabilities(own, weights, len(child), cells, leaves, self.prior))
             return self._placed(parents, cuts, [cells[i] for i in leaves], contents)
         distinct, place = np.unique(own, return_inverse=True) if others else (own, np.arange(len(own)))
@@ -164,7 +164,7 @@ class MTEFitter(Fitter):
         columns, sizes, cuts = self._cells(parents, others, weights)
         if others:
             judges = value_judges(normal_scores(summed)[place])
-            cells, leaves = grown(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
         whole = fitted(standardized, summed, domain)

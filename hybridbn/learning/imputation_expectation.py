@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
-from hybridbn.fitting.trees.random_forest import Forest, grown
+from hybridbn.fitting.trees.random_forest import Forest, grow_forest
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Expectation", "expectation"]
@@ -95,7 +95,7 @@ def expectation(features: Values, place: int, weights: Values, rng: np.random.Ge
     mean = float(np.average(target, weights=weights))
     centered = target - mean
     center, slopes, fitted, straight = _ridge(rest, centered, weights)
-    forest, bent = grown(rest, centered, rng)
+    forest, bent = grow_forest(rest, centered, rng)
     said = np.column_stack([straight, bent])
     said_mean = np.average(said, axis=0, weights=weights)
     shares = _shares(said - said_mean, centered, weights)

@@ -1,14 +1,14 @@
-"""Growing a tree over coded columns, level by level: which test splits a node, by gain ratio, utility of naive Bayes, or variance.
+"""Trees whose nodes test coded columns, grown level by level by gain ratio, the utility of naive Bayes, or variance.
 
-A row whose tested cell is missing goes down all branches, with their shares of its weight (C4.5's rule). All nodes of a level are
-counted in one pass, by node, class and state; tests are judged by these counts, and so are the densities of the leaves learned.
+All nodes of a level are counted in one pass, by node, class and state; tests are judged by these counts, and naive Bayes trees learn the
+densities of their leaves from them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from hybridbn.fitting.counts import single_counts
+from hybridbn.fitting.trees.growth import Levels, Node, Part, Split, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Criterion", "GainRatio", "Grown", "Tests", "Utility", "Variance", "View", "grown", "leaves"]
+__all__ = ["GainRatio", "TestCriterion", "Tests", "Utility", "Variance", "View", "grow_by_tests", "mass_of"]
 
 FOLDS = 5
 LEAST_GAIN = 0.05
@@ -67,13 +68,16 @@ class View:
             line[own < 0] = self.starts[-1] + 1
         self._places[-1] = self.starts[-1]
 
-    def counts(self, rows: NDArray[np.intp], nodes: NDArray[np.intp], weights: Values, count: int) -> Values:
-        """Return the weight by node, class (one of a number) and state, the weight of all rows coming after the states.
+    def counts(self, parts: Sequence[Part]) -> Values:
+        """Return the weight by part, class (one of a number) and state, the weight of all rows coming after the states.
 
         Returns
         -------
-        ndarray (count, classes, states + 1)
+        ndarray (parts, classes, states + 1)
         """
+        rows, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        count = len(parts)
+        nodes = np.repeat(np.arange(count), [len(part.rows) for part in parts])
         classes, width = max(self.classes, 1), int(self.starts[-1]) + 2
         keys = nodes * (classes * width)
         if self.classes:
@@ -82,45 +86,11 @@ class View:
         # a bincount starts from zeros, so a large table wants large blocks
         block = max(_CELLS // len(self._places), 4 * total.size // len(self._places), 1)
         for start in range(0, len(rows), block):
-            part = slice(start, start + block)
-            cells = self._places[:, rows[part]] + keys[part]
-            spread = np.broadcast_to(weights[part], cells.shape)
+            some = slice(start, start + block)
+            cells = self._places[:, rows[some]] + keys[some]
+            spread = np.broadcast_to(weights[some], cells.shape)
             total += np.bincount(cells.ravel(), spread.ravel(), total.size)
         return total.reshape(count, classes, width)[:, :, :-1]
-
-    def cells(self, columns: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the code of one cell for each column and row given, -1 where missing."""
-        found = self._places[columns, rows].astype(np.intp)
-        return np.where(found > self.starts[-1], -1, found - self.starts[columns])
-
-
-@dataclass(eq=False)
-class Grown:
-    """A node of a tree.
-
-    Attributes
-    ----------
-    rows, weights : the rows that reach the node, and with which weight
-    counts : the node's counts, (classes, states + 1), as in `View.counts`
-    share : the part of its parent's weight that the branch has
-    test : the column tested, None at a leaf
-    children : one for each branch
-    boxes : for each column tested on the way, the codes that come here
-    """
-
-    rows: NDArray[np.intp]
-    weights: Values
-    counts: Values
-    share: float = 1.0
-    test: int | None = None
-    children: list[Grown] = field(default_factory=list)
-    boxes: dict[int, NDArray[np.intp]] = field(default_factory=dict)
-    above: Grown | None = None
-
-    @property
-    def mass(self) -> float:
-        """The weight of the rows that reach the node."""
-        return float(self.counts[:, -1].sum())
 
 
 class Tests:
@@ -178,13 +148,13 @@ class Tests:
         """Return the sums over the branches of each test (..., tests)."""
         return np.add.reduceat(values, self.starts[:-1], axis=-1)
 
-    def worthy(self, masses: Values, nodes: Sequence[Grown]) -> NDArray[np.bool_]:
+    def worthy(self, masses: Values, nodes: Sequence[Node[Values]]) -> NDArray[np.bool_]:
         """Tell which tests put weight on at least two branches, and so much on both sides of a cut (nodes, tests).
 
         Parameters
         ----------
         masses : ndarray (nodes, branches)
-        nodes : sequence of Grown
+        nodes : sequence of Node
         """
         least = np.where(np.repeat(self.cuts, np.diff(self.starts)) < 0, self.branch, self.side)
         found = self.summed((masses >= least).astype(np.intp)) >= 2
@@ -194,29 +164,30 @@ class Tests:
                 found[number, (self.columns == column) & (self.cuts < 0)] = False
         return np.asarray(found)
 
-    def groups(self, test: int, node: Grown) -> list[NDArray[np.intp]]:
-        """Return the codes that go to each branch of a test."""
-        column, cut = int(self.columns[test]), int(self.cuts[test])
-        if cut < 0:
-            return list(np.arange(self.view.sizes[column])[:, None])
-        allowed = node.boxes.get(column, np.arange(self.view.sizes[column]))
-        return [allowed[allowed <= cut], allowed[allowed > cut]]
+    def branches_of(self, test: int) -> Codes:
+        """Return the branch that each code takes in a test, and -1 for missing cells, as in `Split`."""
+        codes = np.arange(self.view.sizes[self.columns[test]] + 1)
+        branches = codes if self.cuts[test] < 0 else (codes > self.cuts[test]).astype(np.intp)
+        branches[-1] = -1
+        return branches
 
-    def routed(self, tests: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the branch that each row takes in a test of its own, -1 where the cell is missing."""
-        codes, cuts = self.view.cells(self.columns[tests], rows), self.cuts[tests]
-        return codes if self.by_state else np.where((cuts < 0) | (codes < 0), codes, codes > cuts)
+    def split(self, test: int, masses: Values) -> Split[Values]:
+        """Return a test as a split of a node whose branches have these weights (branches of all tests,)."""
+        own = masses[self.starts[test] : self.starts[test + 1]]
+        return Split(int(self.columns[test]), self.branches_of(test), own)
 
 
-class Criterion(Protocol):
+class TestCriterion(Protocol):
     """How tests are judged."""
 
-    def best(self, view: View, nodes: Sequence[Grown], tests: Tests) -> list[int | None]:
+    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the number of the best test of each node, None where none is worth while."""
 
 
-def grown(view: View, criterion: Criterion, depth: int | None, least: float, branch: float, binary: bool) -> Grown:
-    """Grow a tree from all rows.
+def grow_by_tests(
+    view: View, criterion: TestCriterion, depth: int | None, least: float, branch: float, binary: bool
+) -> Node[Values]:
+    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `View.counts`.
 
     Parameters
     ----------
@@ -225,92 +196,52 @@ def grown(view: View, criterion: Criterion, depth: int | None, least: float, bra
     branch : at least two branches of a test have so much weight
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
-    rows, weights = np.arange(len(view.target)), view.weights.astype(float)
-    root = Grown(rows, weights, view.counts(rows, np.zeros(len(rows), np.intp), weights, 1)[0])
     tests = Tests(view, binary, branch, max(branch, LEAST_SHARE * least))
-    nodes, level = [root], 0
-    while nodes and len(tests.columns) and (depth is None or level < depth):
-        able = [node for node in nodes if len(node.rows) and node.mass >= least and not _pure(view, node)]
-        chosen = criterion.best(view, able, tests) if able else []
-        split = [(node, test) for node, test in zip(able, chosen, strict=True) if test is not None]
-        nodes = _split(view, split, tests) if split else []
-        level += 1
-    return root
+    return grow(view.codes, view.weights.astype(float), _Stopped(view, tests, criterion, depth, least), Levels())[0]
 
 
-def leaves(root: Grown) -> list[Grown]:
-    """Return the leaves from left to right."""
-    return [root] if root.test is None else [leaf for child in root.children for leaf in leaves(child)]
+@dataclass(frozen=True, eq=False)
+class _Stopped:
+    """The best tests by a criterion, within the bounds of depth and weight; see `grow_by_tests`."""
+
+    view: View
+    tests: Tests
+    criterion: TestCriterion
+    depth: int | None
+    least: float
+
+    def measure(self, parts: Sequence[Part]) -> list[Values]:
+        """Count the rows of all parts in one pass."""
+        return list(self.view.counts(parts))
+
+    def best(self, nodes: Sequence[Node[Values]]) -> list[Split[Values] | None]:
+        """Return the best test of each node."""
+        splits: list[Split[Values] | None] = [None] * len(nodes)
+        able = [number for number, node in enumerate(nodes) if self._may_be_split(node)]
+        if able:
+            chosen = self.criterion.best(self.view, [nodes[number] for number in able], self.tests)
+            for number, test in zip(able, chosen, strict=True):
+                if test is not None:
+                    masses = self.tests.branches(nodes[number].statistics.sum(axis=0))
+                    splits[number] = self.tests.split(test, masses)
+        return splits
+
+    def _may_be_split(self, node: Node[Values]) -> bool:
+        if not len(self.tests.columns) or (self.depth is not None and node.level >= self.depth):
+            return False
+        return bool(len(node.part.rows)) and mass_of(node) >= self.least and not _pure(self.view, node)
 
 
-def _pure(view: View, node: Grown) -> bool:
+def mass_of(node: Node[Values]) -> float:
+    """Return the weight of the rows that reach a node."""
+    return float(node.statistics[:, -1].sum())
+
+
+def _pure(view: View, node: Node[Values]) -> bool:
     if view.classes:
-        return bool(np.count_nonzero(node.counts[:, -1]) < 2)
-    seen = view.target[node.rows]
+        return bool(np.count_nonzero(node.statistics[:, -1]) < 2)
+    seen = view.target[node.part.rows]
     return bool((seen == seen[0]).all())
-
-
-def _split(view: View, split: Sequence[tuple[Grown, int]], tests: Tests) -> list[Grown]:
-    """Split nodes of a level by their tests, and return the children of all."""
-    chosen = np.array([test for _, test in split])
-    sizes = np.diff(tests.starts)[chosen]
-    first = np.concatenate([[0], np.cumsum(sizes)])
-    parent = np.repeat(np.arange(len(split)), sizes)
-    masses = tests.branches(np.stack([node.counts for node, _ in split]).sum(axis=1))
-    mass = masses[parent, np.arange(first[-1]) - first[parent] + tests.starts[chosen][parent]]
-    known = np.bincount(parent, mass)[parent]
-    shares = mass / known
-    # every branch can be reached: as if two more rows were spread as the branches are, halfway to evenly
-    smooth = (mass + 2 * (0.5 * shares + 0.5 / sizes[parent])) / (known + 2)
-    rows = np.concatenate([node.rows for node, _ in split])
-    weights = np.concatenate([node.weights for node, _ in split])
-    owner = np.repeat(np.arange(len(split)), [len(node.rows) for node, _ in split])
-    branch = tests.routed(chosen[owner], rows)
-    missing = np.flatnonzero(branch < 0)
-    if missing.size:
-        rows, weights, owner, branch = _spread(missing, rows, weights, owner, branch, shares, first)
-    child = first[owner] + branch
-    # in each node the rows keep their order, also those that came down with missing cells
-    order = np.lexsort((rows, child)) if missing.size else np.argsort(child, kind="stable")
-    rows, weights = rows[order], weights[order]
-    counts = view.counts(rows, child[order], weights, int(first[-1]))
-    ends = np.concatenate([[0], np.cumsum(np.bincount(child, minlength=first[-1]))])
-    found = []
-    for number, (node, test) in enumerate(split):
-        column = int(tests.columns[test])
-        node.test = column
-        for place, group in zip(range(first[number], first[number + 1]), tests.groups(test, node), strict=True):
-            part = slice(ends[place], ends[place + 1])
-            boxes = {**node.boxes, column: group}
-            made = Grown(rows[part], weights[part], counts[place], float(smooth[place]), boxes=boxes, above=node)
-            node.children.append(made)
-        found += node.children
-    return found
-
-
-def _spread(
-    missing: NDArray[np.intp],
-    rows: NDArray[np.intp],
-    weights: Values,
-    owner: NDArray[np.intp],
-    branch: NDArray[np.intp],
-    shares: Values,
-    first: NDArray[np.intp],
-) -> tuple[NDArray[np.intp], Values, NDArray[np.intp], NDArray[np.intp]]:
-    """Send the rows whose tested cell is missing down all branches that have a share."""
-    sizes = np.diff(first)[owner[missing]]
-    again = np.repeat(missing, sizes)
-    places = np.arange(len(again)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    parts = shares[first[owner[again]] + places]
-    again, places, parts = again[parts > 0], places[parts > 0], parts[parts > 0]
-    stay = np.flatnonzero(branch >= 0)
-    every = np.concatenate([stay, again])
-    return (
-        rows[every],
-        np.concatenate([weights[stay], weights[again] * parts]),
-        owner[every],
-        np.concatenate([branch[stay], places]),
-    )
 
 
 # -- criteria -----------------------------------------------------------------------------------------------------
@@ -320,9 +251,9 @@ def _spread(
 class GainRatio:
     """C4.5's gain ratio, among the tests whose gain is not below the average (Ting & Zheng 2003, section 3.2)."""
 
-    def best(self, view: View, nodes: Sequence[Grown], tests: Tests) -> list[int | None]:
+    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the test of the greatest ratio of each node."""
-        counts = np.stack([node.counts for node in nodes])
+        counts = np.stack([node.statistics for node in nodes])
         branches = tests.branches(counts)
         masses = branches.sum(axis=1)
         total = counts[:, :, -1].sum(axis=1, keepdims=True)
@@ -349,14 +280,14 @@ class Utility:
 
     prior: float = 2.0
 
-    def best(self, view: View, nodes: Sequence[Grown], tests: Tests) -> list[int | None]:
+    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the test of each node with the fewest errors."""
         return [self._best(view, node, tests) for node in nodes]
 
-    def _best(self, view: View, node: Grown, tests: Tests) -> int | None:
+    def _best(self, view: View, node: Node[Values], tests: Tests) -> int | None:
         rng = np.random.default_rng(0)
-        folds = rng.permutation(len(node.rows)) % FOLDS
-        whole = self._errors(view, node, np.zeros(len(node.rows), dtype=np.intp), 1, folds, None)
+        folds = rng.permutation(len(node.part.rows)) % FOLDS
+        whole = self._errors(view, node, np.zeros(len(node.part.rows), dtype=np.intp), 1, folds, None)
         least, best = whole * (1 - LEAST_GAIN), None
         for test, count, branches in _branchings(node, tests):
             multiway = int(tests.columns[test]) if tests.cuts[test] < 0 else None
@@ -365,19 +296,21 @@ class Utility:
                 least, best = errors, test
         return best
 
-    def _errors(self, view: View, node: Grown, branches: Codes, count: int, folds: Codes, without: int | None) -> float:
+    def _errors(
+        self, view: View, node: Node[Values], branches: Codes, count: int, folds: Codes, without: int | None
+    ) -> float:
         """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong."""
         columns = [c for c in range(len(view.sizes)) if c != without and len(node.boxes.get(c, (0, 1))) > 1]
-        target = view.target[node.rows]
+        target = view.target[node.part.rows]
         keys = (branches * FOLDS + folds) * view.classes + target
         shape = (count, FOLDS, view.classes)
-        prior = np.bincount(keys, node.weights, math.prod(shape)).reshape(shape)
+        prior = np.bincount(keys, node.part.weights, math.prod(shape)).reshape(shape)
         prior = prior.sum(axis=1, keepdims=True) - prior
         place = branches * FOLDS + folds
         logs = np.log(prior + self.prior / view.classes).reshape(-1, view.classes)[place]
         sizes = [view.sizes[c] for c in columns]
-        codes = [view.codes[c][node.rows] for c in columns]
-        tables = single_counts(codes, sizes, keys, math.prod(shape), node.weights)
+        codes = [view.codes[c][node.part.rows] for c in columns]
+        tables = single_counts(codes, sizes, keys, math.prod(shape), node.part.weights)
         for column, size, table in zip(codes, sizes, tables, strict=True):
             counts = table.reshape(*shape, size)
             counts = counts.sum(axis=1, keepdims=True) - counts
@@ -386,20 +319,20 @@ class Utility:
             table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, view.classes, size)
             seen = np.flatnonzero(column >= 0)
             logs[seen] += table[place[seen], :, column[seen]]
-        return float(node.weights[logs.argmax(axis=1) != target].sum())
+        return float(node.part.weights[logs.argmax(axis=1) != target].sum())
 
 
 @dataclass(frozen=True)
 class Variance:
     """For a target that is a number: the test that leaves the least variance, if it takes away 5 %."""
 
-    def best(self, view: View, nodes: Sequence[Grown], tests: Tests) -> list[int | None]:
+    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the test of the least variance of each node."""
         return [self._best(view, node, tests) for node in nodes]
 
-    def _best(self, view: View, node: Grown, tests: Tests) -> int | None:
-        target = view.target[node.rows]
-        weights = node.weights
+    def _best(self, view: View, node: Node[Values], tests: Tests) -> int | None:
+        target = view.target[node.part.rows]
+        weights = node.part.weights
         center = np.average(target, weights=weights)
         whole = float(weights @ (target - center) ** 2)
         least, best = whole * (1 - LEAST_GAIN), None
@@ -417,9 +350,9 @@ class Variance:
         return best
 
 
-def _branchings(node: Grown, tests: Tests) -> Iterator[tuple[int, int, NDArray[np.intp]]]:
+def _branchings(node: Node[Values], tests: Tests) -> Iterator[tuple[int, int, Codes]]:
     """Yield the worthy tests of a node with their number of branches, and the branch of each row, -1 where the cell is missing."""
-    masses = tests.branches(node.counts.sum(axis=0))[None]
+    masses = tests.branches(node.statistics.sum(axis=0))[None]
     for test in np.flatnonzero(tests.worthy(masses, [node])[0]).tolist():
         count = int(tests.starts[test + 1] - tests.starts[test])
-        yield test, count, tests.routed(np.full(len(node.rows), test), node.rows)
+        yield test, count, tests.branches_of(test)[tests.view.codes[tests.columns[test]][node.part.rows]]

@@ -8,8 +8,6 @@ all branches share, so that the pieces of the potential make a small grid, howev
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.trees.growth import BestFirst, Node, Part, Split, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Cell", "Judge", "class_judges", "cuts_of", "grown", "value_judges"]
+__all__ = ["Cell", "Judge", "class_judges", "cuts_of", "grow_cells", "value_judges"]
 
 _MOST_CELLS = 256
 _MOST_GRID = 200_000
@@ -117,7 +116,7 @@ def cuts_of(values: Values, weights: Values, most: int) -> Values:
     return np.unique(np.where(cuts > distinct[step], cuts, distinct[step + 1]))
 
 
-def grown(
+def grow_cells(
     columns: Sequence[Codes], sizes: Sequence[int], ordered: Sequence[bool], judges: Sequence[Judge], weights: Values,
     least: float,
 ) -> tuple[list[Cell], Codes]:  # fmt: skip
@@ -135,76 +134,100 @@ def grown(
     cells : every cell of the tree, the whole first and every cell after the one that it is a part of
     leaves : positions of those that were not divided
     """
-    price = 0.5 * math.log(max(float(weights.sum()), math.e))
-    cells = [Cell(tuple(np.ones(size, dtype=bool) for size in sizes), np.arange(len(weights)), -1)]
-    number = itertools.count()
-    waiting: list[tuple[float, int, int, int, NDArray[np.bool_]]] = []
-    divided: set[int] = set()
-    used = [np.zeros(max(size - 1, 0), dtype=bool) for size in sizes]
-
-    def consider(position: int) -> None:
-        found = _best_split(cells[position], columns, sizes, ordered, judges, weights, least, price)
-        if found is not None:
-            heapq.heappush(waiting, (-found[0], next(number), position, found[1], found[2]))
-
-    consider(0)
-    leaves = 1
-    while waiting and leaves < _MOST_CELLS:
-        _, _, position, parent, left = heapq.heappop(waiting)
-        new = used[parent] | (np.diff(left.astype(int)) != 0) if ordered[parent] else used[parent] | True
-        grid = math.prod(1 + int((new if j == parent else cuts).sum()) for j, cuts in enumerate(used))
-        if grid > _MOST_GRID:
-            continue
-        used[parent] = new
-        divided.add(position)
-        cell = cells[position]
-        codes = columns[parent][cell.rows]
-        present = np.bincount(codes, minlength=sizes[parent]) > 0
-        inside = cell.allowed[parent]
-        parts = [inside & left, inside & ~left]
-        if not ordered[parent]:  # states that were never seen here stay with the density of the whole cell
-            parts = [part & present for part in parts] + [inside & ~present]
-        for part in parts:
-            if part.any():
-                allowed = (*cell.allowed[:parent], part, *cell.allowed[parent + 1 :])
-                cells.append(Cell(allowed, cell.rows[part[codes]], position))
-                leaves += 1
-                if len(cells[-1].rows):
-                    consider(len(cells) - 1)
-        leaves -= 1
-    return cells, np.array([i for i in range(len(cells)) if i not in divided])
+    criterion = LikelihoodGain(columns, sizes, ordered, judges, weights, least)
+    nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
+    position = {id(node): number for number, node in enumerate(nodes)}
+    cells = [
+        Cell(_allowed(node, sizes), node.part.rows, -1 if node.parent is None else position[id(node.parent)])
+        for node in nodes
+    ]
+    return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
 
 
-def _best_split(
-    cell: Cell, columns: Sequence[Codes], sizes: Sequence[int], ordered: Sequence[bool], judges: Sequence[Judge],
-    weights: Values, least: float, price: float,
-) -> tuple[float, int, NDArray[np.bool_]] | None:  # fmt: skip
-    """Return the gain, the parent and the states or cells of one side of the best split, None if none is worth it."""
-    best: tuple[float, int, NDArray[np.bool_]] | None = None
-    here = weights[cell.rows]
-    if here.sum() < 2.0 * least:
-        return None
-    for parent, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        codes = column[cell.rows]
-        order: Codes | None = None
-        for judge in judges:
-            sums = judge.sums(codes, size, cell.rows, here)
-            if order is None:
-                order = np.arange(size) if ordered[parent] else _by_response(sums)
-            upto = np.cumsum(sums[order], axis=0)
-            whole, left = upto[-1], upto[:-1]
-            right = whole - left
-            able = (left[:, 0] >= least) & (right[:, 0] >= least)
-            if not able.any():
-                break
-            gains = judge.gain(left, whole) + judge.gain(np.maximum(right, 0.0), whole) - judge.gain(whole, whole)
-            gains = np.where(able, gains, -np.inf) - price * (judge.freedom + 1.0)  # one for the place of the cut
-            place = int(np.argmax(gains))
-            if gains[place] > (best[0] if best else 0.0):
-                mask = np.zeros(size, dtype=bool)
-                mask[order[: place + 1]] = True
-                best = float(gains[place]), parent, mask
-    return best
+def _allowed(node: Node[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
+    masks = []
+    for parent, size in enumerate(sizes):
+        mask = np.full(size, parent not in node.boxes)
+        mask[node.boxes.get(parent, slice(0))] = True
+        masks.append(mask)
+    return tuple(masks)
+
+
+class _Grid:
+    """The cuts of all branches together; the pieces of a potential lie on their grid, which must not become too large."""
+
+    def __init__(self, sizes: Sequence[int], ordered: Sequence[bool]) -> None:
+        self.ordered = ordered
+        self.used = [np.zeros(max(size - 1, 0), dtype=bool) for size in sizes]
+
+    def permits(self, split: Split[None]) -> bool:
+        """Tell whether the grid stays small enough with the cuts of a split, and add them if so."""
+        parent = split.column
+        cuts = np.diff(split.branches[:-1]) != 0 if self.ordered[parent] else np.True_
+        used = [*self.used[:parent], self.used[parent] | cuts, *self.used[parent + 1 :]]
+        small = math.prod(1 + int(own.sum()) for own in used) <= _MOST_GRID
+        self.used = used if small else self.used
+        return small
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodGain:
+    """The split whose parts are most likely, if it gains more than its parameters cost by BIC; see `grow_cells`."""
+
+    columns: Sequence[Codes]
+    sizes: Sequence[int]
+    ordered: Sequence[bool]
+    judges: Sequence[Judge]
+    weights: Values
+    least: float
+
+    def measure(self, parts: Sequence[Part]) -> list[None]:
+        """Return nothing: the sums are taken for one node and parent at a time."""
+        return [None] * len(parts)
+
+    def best(self, nodes: Sequence[Node[None]]) -> list[Split[None] | None]:
+        """Return the best split of each node."""
+        price = 0.5 * math.log(max(float(self.weights.sum()), math.e))
+        return [self._best(node, price) for node in nodes]
+
+    def _best(self, node: Node[None], price: float) -> Split[None] | None:
+        rows, here = node.part
+        if here.sum() < 2.0 * self.least:
+            return None
+        best: tuple[float, int, Codes, Values] | None = None
+        for parent, (column, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
+            codes = column[rows]
+            order: Codes | None = None
+            for judge in self.judges:
+                sums = judge.sums(codes, size, rows, here)
+                if order is None:
+                    order = np.arange(size) if self.ordered[parent] else _by_response(sums)
+                upto = np.cumsum(sums[order], axis=0)
+                whole, left = upto[-1], upto[:-1]
+                right = whole - left
+                able = (left[:, 0] >= self.least) & (right[:, 0] >= self.least)
+                if not able.any():
+                    break
+                gains = judge.gain(left, whole) + judge.gain(np.maximum(right, 0.0), whole) - judge.gain(whole, whole)
+                # one parameter more for the position of the cut
+                gains = np.where(able, gains, -np.inf) - price * (judge.freedom + 1.0)
+                cut = int(np.argmax(gains))
+                if gains[cut] > (best[0] if best else 0.0):
+                    best = float(gains[cut]), parent, order[: cut + 1], np.array([left[cut, 0], right[cut, 0]])
+        return None if best is None else self._split(node, *best)
+
+    def _split(self, node: Node[None], gain: float, parent: int, left: Codes, masses: Values) -> Split[None]:
+        size = self.sizes[parent]
+        branches = np.ones(size + 1, dtype=np.intp)
+        branches[left] = 0
+        branches[-1] = -1
+        if not self.ordered[parent]:
+            # states that were never seen here stay with the density of the whole cell
+            unseen = np.bincount(self.columns[parent][node.part.rows], minlength=size) == 0
+            branches[:-1][unseen] = 2
+            if unseen[node.boxes.get(parent, slice(None))].any():
+                masses = np.append(masses, 0.0)
+        return Split(parent, branches, masses, gain)
 
 
 def _by_response(sums: Values) -> Codes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Forest", "grown"]
+__all__ = ["Forest", "grow_forest"]
 
 _TREES = 40
 _LEAST = 3
@@ -68,7 +68,7 @@ class Forest:
         Examples
         --------
         >>> x = np.linspace(-1, 1, 400)
-        >>> forest, _ = grown(x[:, None], x**2, np.random.default_rng(0))
+        >>> forest, _ = grow_forest(x[:, None], x**2, np.random.default_rng(0))
         >>> bool(abs(forest.predicted(np.array([[0.5]]))[0] - 0.25) < 0.05)
         True
         """
@@ -76,7 +76,7 @@ class Forest:
         return np.asarray(self.each(features).mean(axis=1))
 
 
-def grown(features: Values, target: Values, rng: np.random.Generator) -> tuple[Forest, Values]:
+def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> tuple[Forest, Values]:
     """Return a forest, and for each row the mean of those trees that haven't seen it.
 
     Parameters

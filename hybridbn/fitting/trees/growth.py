@@ -1,0 +1,240 @@
+"""Growing a tree: its nodes, the order in which they are split, and the rows that go down each branch.
+
+Rows are known by coded columns: states, or intervals of numbers. What differs between trees is the `Criterion`: which statistics a node has (sums
+over its rows, so that those of several batches of rows add up), and which split gains most by them, if one is worth its price.
+Which node is split next is up to an `Order`: whole levels, whose nodes are counted in one pass, one after the other, or the best first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from hybridbn.variables import Codes, Values
+
+__all__ = ["BestFirst", "Criterion", "DepthFirst", "Levels", "Node", "Order", "Part", "Split", "grow", "leaves"]
+
+S = TypeVar("S")
+
+
+class Part(NamedTuple):
+    """Some of the rows, in their order, and with which weights they count."""
+
+    rows: Codes
+    weights: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Generic[S]):
+    """A test of a column.
+
+    Attributes
+    ----------
+    column : int
+    branches : ndarray (codes + 1,)
+        The branch that each code goes to. The last one is -1, for the code -1 of missing cells: they go down all branches.
+    masses : ndarray (branches,)
+        The weight of the rows that go to each; rows whose cell is missing are divided like these.
+    gain : float
+        What it is worth, where the best node is split first.
+    statistics : tuple
+        Those of the branches, where the criterion knows them already.
+    """
+
+    column: int
+    branches: Codes
+    masses: Values
+    gain: float = 0.0
+    statistics: tuple[S, ...] = ()
+
+    def parts(self, codes: Codes, part: Part) -> list[Part]:
+        """Send rows down the branches; those whose cell is missing down all, with their shares of the weight (C4.5's rule).
+
+        Parameters
+        ----------
+        codes : ndarray (all rows,)
+            The column that is tested.
+        part : Part
+
+        Examples
+        --------
+        >>> split = Split(0, np.array([0, 1, -1]), np.array([3.0, 1.0]))
+        >>> for rows, weights in split.parts(np.array([0, 1, -1]), Part(np.arange(3), np.ones(3))):
+        ...     print(rows, weights)
+        [0 2] [1.   0.75]
+        [1 2] [1.   0.25]
+        """
+        branch = self.branches[codes[part.rows]]
+        missing = branch < 0
+        if not missing.any():
+            chosen = (np.flatnonzero(branch == number) for number in range(len(self.masses)))
+            return [Part(part.rows[rows], part.weights[rows]) for rows in chosen]
+        parts = []
+        for number, share in enumerate(self.shares()):
+            rows = np.flatnonzero((branch == number) | missing if share > 0 else branch == number)
+            weights = part.weights[rows]
+            parts.append(Part(part.rows[rows], np.where(missing[rows], weights * share, weights)))
+        return parts
+
+    def shares(self) -> Values:
+        """Return the part of the weight that each branch has."""
+        return np.asarray(self.masses / np.cumsum(self.masses)[-1])
+
+
+@dataclass(eq=False)
+class Node(Generic[S]):
+    """A node of a tree.
+
+    Attributes
+    ----------
+    part : Part
+        The rows that reach the node.
+    statistics
+        What its criterion knows about them.
+    parent : Node, None of the root
+    branch : int
+        Which child of the parent it is.
+    level : int
+        The number of tests on the way to it.
+    boxes : for each column tested on the way, the codes that come here
+    split : Split, None at a leaf
+    children : one for each branch
+    """
+
+    part: Part
+    statistics: S
+    parent: Node[S] | None = None
+    branch: int = 0
+    level: int = 0
+    boxes: dict[int, Codes] = field(default_factory=dict)
+    split: Split[S] | None = None
+    children: list[Node[S]] = field(default_factory=list)
+
+
+class Criterion(Protocol[S]):
+    """What a tree is grown for."""
+
+    def measure(self, parts: Sequence[Part]) -> Sequence[S]:
+        """Return the statistics of new nodes, of many in one pass over the rows."""
+
+    def best(self, nodes: Sequence[Node[S]]) -> Sequence[Split[S] | None]:
+        """Return the best split of each node, None where a stopping rule holds or no split is worth its price."""
+
+
+class Order(ABC, Generic[S]):
+    """Which nodes are split next."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Node[S]] = []
+
+    def add(self, nodes: Sequence[Node[S]], criterion: Criterion[S]) -> None:
+        """Take in new leaves."""
+        self.waiting += nodes
+
+    @abstractmethod
+    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+        """Return some nodes with their splits; none when the tree is finished."""
+
+
+class Levels(Order[S]):
+    """All nodes of a level at once."""
+
+    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+        """Return the nodes of the next level that are worth splitting."""
+        nodes, self.waiting = self.waiting, []
+        splits = criterion.best(nodes)
+        return [(node, split) for node, split in zip(nodes, splits, strict=True) if split is not None]
+
+
+class DepthFirst(Order[S]):
+    """The newest node first, so that few nodes wait."""
+
+    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+        """Return the newest node that is worth splitting."""
+        while self.waiting:
+            node = self.waiting.pop()
+            (split,) = criterion.best([node])
+            if split is not None:
+                return [(node, split)]
+        return []
+
+
+class BestFirst(Order[S]):
+    """The node first whose split gains most, until there are too many leaves.
+
+    Parameters
+    ----------
+    most : int
+        No node is split when there are so many leaves.
+    permits : callable
+        Whether a split may be made after those that were made before it; the node stays a leaf otherwise.
+    """
+
+    def __init__(self, most: int, permits: Callable[[Split[S]], bool]) -> None:
+        super().__init__()
+        self.most, self.permits = most, permits
+        self.leaves = 1
+        self.queue: list[tuple[float, int, Node[S], Split[S]]] = []
+        self.number = itertools.count()
+
+    def add(self, nodes: Sequence[Node[S]], criterion: Criterion[S]) -> None:
+        """Take in new leaves."""
+        self.leaves += len(nodes) - 1
+        for node, split in zip(nodes, criterion.best(nodes), strict=True):
+            if split is not None:
+                heapq.heappush(self.queue, (-split.gain, next(self.number), node, split))
+
+    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+        """Return the node with the best split that is permitted."""
+        while self.queue and self.leaves < self.most:
+            _, _, node, split = heapq.heappop(self.queue)
+            if self.permits(split):
+                return [(node, split)]
+        return []
+
+
+def grow(columns: Sequence[Codes], weights: Values, criterion: Criterion[S], order: Order[S]) -> list[Node[S]]:
+    """Grow a tree from all rows; return its nodes, every one after its parent.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray (rows,)
+        The codes that splits test, -1 where missing.
+    weights : ndarray (rows,)
+    """
+    everything = Part(np.arange(len(weights)), weights)
+    nodes = [Node(everything, criterion.measure([everything])[0])]
+    order.add(nodes, criterion)
+    while batch := order.take(criterion):
+        parts = [part for node, split in batch for part in split.parts(columns[split.column], node.part)]
+        known = [statistics for _, split in batch for statistics in split.statistics]
+        measured = iter(zip(parts, known or criterion.measure(parts), strict=True))
+        children = [child for node, split in batch for child in _attach(node, split, measured)]
+        nodes += children
+        order.add(children, criterion)
+    return nodes
+
+
+def _attach(node: Node[S], split: Split[S], measured: Iterator[tuple[Part, S]]) -> list[Node[S]]:
+    """Make the children of a node."""
+    node.split = split
+    column, size = split.column, len(split.branches) - 1
+    allowed = node.boxes.get(column, np.arange(size))
+    branches = split.branches[allowed]
+    for number, (part, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
+        boxes = {**node.boxes, column: allowed[branches == number]}
+        node.children.append(Node(part, statistics, node, number, node.level + 1, boxes))
+    return node.children
+
+
+def leaves(root: Node[S], depth: int | None = None) -> list[Node[S]]:
+    """Return the leaves from left to right, of the tree cut off at a depth."""
+    if root.split is None or root.level == depth:
+        return [root]
+    return [leaf for child in root.children for leaf in leaves(child, depth)]
