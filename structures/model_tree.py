@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency
-from hybridbn.fitting.trees.regressions import Growth, LinearNode, Rows, grown, leaves_at, predicted
+from hybridbn.fitting.trees.growth import Node, leaves
+from hybridbn.fitting.trees.regressions import Growth, NodeRegression, Rows, grow_regressions, predict_by_depth
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
@@ -158,7 +159,7 @@ class _Tuned(NamedTuple):
 
     ridge: float
     depth: int
-    trees: list[LinearNode]
+    trees: list[Node[NodeRegression]]
     means: Values
     variances: Values
 
@@ -188,7 +189,7 @@ class _Forest:
         noise = noise_of(self.target - tuned.means, tuned.variances, self.samples == 0, self.weights)
         trees = tuned.trees
         if not self.several:
-            trees = [grown(rows, self.weights, self._growth(tuned.ridge), self.rng)]
+            trees = [grow_regressions(rows, self.weights, self._growth(tuned.ridge), self.rng)]
         return self._joined(trees, tuned.depth, noise, name)
 
     def _samples(self, trees: int) -> Values:
@@ -206,10 +207,11 @@ class _Forest:
     def _chosen_tests(self) -> Rows:
         """Keep the tests of the columns that lower the squared error most."""
         codes = np.stack([test.codes for test in self.tests], axis=1)
-        rows = Rows(self.regressors.numbers, self.target, codes, self.regressors.ridge)
+        sizes = tuple(test.size for test in self.tests)
+        rows = Rows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
         gains = np.zeros(len(self.tests))
         for weights in self.samples[:FOLDS]:
-            _count(grown(rows, weights, self._growth(RIDGES[0]), self.rng), gains)
+            _count(grow_regressions(rows, weights, self._growth(RIDGES[0]), self.rng), gains)
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
@@ -227,8 +229,8 @@ class _Forest:
         best: _Tuned | None = None
         least = math.inf
         for ridge in RIDGES:
-            trees = [grown(rows, weights, self._growth(ridge), self.rng) for weights in self.samples]
-            means, variances = np.stack([predicted(tree, rows, self.depth) for tree in trees], axis=1)
+            trees = [grow_regressions(rows, weights, self._growth(ridge), self.rng) for weights in self.samples]
+            means, variances = np.stack([predict_by_depth(tree, rows, self.depth) for tree in trees], axis=1)
             average = (means * held_out[:, None]).sum(axis=0)[:, seen] / held_out.sum(axis=0)[seen]
             losses = (average - self.target[seen]) ** 2 @ self.weights[seen]
             for depth, loss in enumerate(losses.tolist()):
@@ -237,24 +239,22 @@ class _Forest:
         assert best is not None
         return best
 
-    def _joined(self, trees: Sequence[LinearNode], depth: int, noise: Noise, name: str) -> Network:
+    def _joined(self, trees: Sequence[Node[NodeRegression]], depth: int, noise: Noise, name: str) -> Network:
         """Put the leaves of all trees into one node."""
-        sizes = [test.size for test in self.tests]
-        found = [
-            (number, node, box) for number, tree in enumerate(trees) for node, box in leaves_at(tree, depth, sizes)
-        ]
-        used = [i for i in range(len(self.tests)) if any(box[i] != (0, sizes[i]) for _, _, box in found)]
+        joined = [(number, node) for number, tree in enumerate(trees) for node in leaves(tree, depth)]
+        used = [i for i in range(len(self.tests)) if any(i in node.boxes for _, node in joined)]
+        spans = [{i: (int(box[0]), int(box[-1]) + 1) for i, box in node.boxes.items()} for _, node in joined]
         labels = []
-        for number, _, box in found:
-            path = "; ".join(self.tests[i].told(*box[i]) for i in used if box[i] != (0, sizes[i])) or "all"
+        for (number, _), span in zip(joined, spans, strict=True):
+            path = "; ".join(self.tests[i].told(*span[i]) for i in used if i in span) or "all"
             labels.append(f"{number + 1}. {path}" if self.several else path)
         leaf = Boxes(
             Discrete(name, _distinct(labels)),
             [self.tests[i].variable for i in used],
-            [np.stack([self.tests[i].side(*box[i]) for _, _, box in found]) for i in used],
+            [np.stack([self.tests[i].side(*span.get(i, (0, self.tests[i].size))) for span in spans]) for i in used],
         )
-        coefficients = np.stack([node.coefficients for _, node, _ in found])
-        variances = np.array([node.variance for _, node, _ in found])
+        coefficients = np.stack([node.statistics.coefficients for _, node in joined])
+        variances = np.array([node.statistics.variance for _, node in joined])
         return linear_network(self.regressors, coefficients, variances, noise, leaf)
 
 
@@ -272,13 +272,14 @@ def _test(regressors: Regressors, name: str) -> _Test:
     return _Test(name, variable, (), order, places[np.argmax(filled, axis=1)], holes)
 
 
-def _count(node: LinearNode, gains: Values) -> None:
+def _count(node: Node[NodeRegression], gains: Values) -> None:
     """Add to each test by how much it lowers the squared error in a tree."""
     pending = [node]
     while pending:
         node = pending.pop()
-        if node.children:
-            gains[node.test] += max(node.residual - sum(child.residual for child in node.children), 0.0)
+        if node.split is not None:
+            left = sum(child.statistics.residual for child in node.children)
+            gains[node.split.column] += max(node.statistics.residual - left, 0.0)
             pending += node.children
 
 

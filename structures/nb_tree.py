@@ -13,8 +13,8 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.trees.column_tests import (
+    ColumnCriterion,
     GainRatio,
-    TestCriterion,
     Utility,
     Variance,
     View,
@@ -47,7 +47,7 @@ def nb_tree(
     weights: Any = None,
     *,
     max_depth: int | None = None,
-    criterion: TestCriterion | None = None,
+    criterion: ColumnCriterion | None = None,
     least: float = 30.0,
     least_branch: float | None = None,
     binary: bool | None = None,

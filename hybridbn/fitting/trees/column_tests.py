@@ -19,7 +19,7 @@ from hybridbn.fitting.counts import single_counts
 from hybridbn.fitting.trees.growth import Levels, Node, Part, Split, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["GainRatio", "TestCriterion", "Tests", "Utility", "Variance", "View", "grow_by_tests", "mass_of"]
+__all__ = ["ColumnCriterion", "GainRatio", "Tests", "Utility", "Variance", "View", "grow_by_tests", "mass_of"]
 
 FOLDS = 5
 LEAST_GAIN = 0.05
@@ -177,7 +177,7 @@ class Tests:
         return Split(int(self.columns[test]), self.branches_of(test), own)
 
 
-class TestCriterion(Protocol):
+class ColumnCriterion(Protocol):
     """How tests are judged."""
 
     def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
@@ -185,7 +185,7 @@ class TestCriterion(Protocol):
 
 
 def grow_by_tests(
-    view: View, criterion: TestCriterion, depth: int | None, least: float, branch: float, binary: bool
+    view: View, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
 ) -> Node[Values]:
     """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `View.counts`.
 
@@ -206,7 +206,7 @@ class _Stopped:
 
     view: View
     tests: Tests
-    criterion: TestCriterion
+    criterion: ColumnCriterion
     depth: int | None
     least: float
 

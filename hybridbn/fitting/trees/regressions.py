@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
+from hybridbn.fitting.trees.growth import DepthFirst, Node, Part, Split, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Growth", "LinearNode", "Rows", "grown", "leaves_at", "predicted"]
+__all__ = ["Growth", "NodeRegression", "Rows", "grow_regressions", "predict_by_depth"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Rows:
     target : ndarray (rows,)
     codes : ndarray (rows, tests)
         Intervals of numbers and ordered categories, which a test cuts in two.
+    sizes : tuple of int
+        How many of them there are.
     ridge : ndarray (regressors,)
         Of the regression at the root, which is drawn towards zero.
     """
@@ -31,11 +33,13 @@ class Rows:
     numbers: Values
     target: Values
     codes: Codes
+    sizes: tuple[int, ...]
     ridge: Values
 
     def take(self, tests: Sequence[int]) -> Rows:
         """Return the same with some of the tests."""
-        return Rows(self.numbers, self.target, self.codes[:, list(tests)], self.ridge)
+        sizes = tuple(self.sizes[test] for test in tests)
+        return Rows(self.numbers, self.target, self.codes[:, list(tests)], sizes, self.ridge)
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ class Growth:
 
 
 @dataclass
-class LinearNode:
-    """A node: its regression, and the test that its rows are divided by, unless it is a leaf.
+class NodeRegression:
+    """The regression at a node.
 
     Attributes
     ----------
@@ -76,120 +80,139 @@ class LinearNode:
     variance : float
         Mean square residual, drawn towards that of the node above.
     mass, residual : weight of the rows, and their sum of squares about the regression
-    test : int, -1 at a leaf
-    cut : int
-        Codes below it go to the first child.
+    moments : ndarray (regressors + 2, regressors + 2)
+        Of 1, the regressors and the target; empty as soon as the node's split is known, since trees are kept.
     """
 
     coefficients: Values
     variance: float
     mass: float
     residual: float
-    level: int = 0
-    test: int = -1
-    cut: int = 0
-    children: tuple[LinearNode, ...] = field(default=())
+    moments: Values
 
 
-def grown(rows: Rows, weights: Values, growth: Growth, rng: np.random.Generator) -> LinearNode:
+def grow_regressions(rows: Rows, weights: Values, growth: Growth, rng: np.random.Generator) -> Node[NodeRegression]:
     """Grow a tree from weighted rows; those of weight zero have no say.
 
     Examples
     --------
     >>> x = np.linspace(-1, 1, 80)
-    >>> rows = Rows(x[:, None], np.abs(x), (x > 0).astype(int)[:, None], np.zeros(1))
-    >>> tree = grown(rows, np.ones(80), Growth(ridge=0.01, depth=1), np.random.default_rng(0))
-    >>> [node.coefficients.round(1).tolist() for node in tree.children]
+    >>> rows = Rows(x[:, None], np.abs(x), (x > 0).astype(int)[:, None], (2,), np.zeros(1))
+    >>> tree = grow_regressions(rows, np.ones(80), Growth(ridge=0.01, depth=1), np.random.default_rng(0))
+    >>> [node.statistics.coefficients.round(1).tolist() for node in tree.children]
     [[0.0, -1.0], [0.0, 1.0]]
     """
     used = np.flatnonzero(weights > 0)
     full = np.column_stack((np.ones(len(used)), rows.numbers[used], rows.target[used]))
-    weights, codes = weights[used], rows.codes[used]
-    start = np.zeros(full.shape[1] - 1)
-    start[0] = weights @ rows.target[used] / weights.sum()
-    moments = moments_of(full, weights)
-    coefficients, residual, _ = regress_towards(moments, start, rows.ridge, 0.0)
-    mass = float(weights.sum())
-    free = max(mass - 1, 1e-9)
-    root = LinearNode(coefficients, float(residual) / free, mass, float(residual))
-    pending = [(root, np.arange(len(used)), moments)]
-    ridge = np.full(rows.numbers.shape[1], growth.ridge)
-    while pending:
-        node, inside, moments = pending.pop()
-        if node.level >= growth.depth or node.mass < 2 * growth.least:
-            continue
-        tests = np.arange(codes.shape[1])
+    columns = list(np.ascontiguousarray(rows.codes[used].T))
+    criterion = PenalizedSquares(full, columns, rows.sizes, rows.ridge, growth, rng)
+    return grow(columns, weights[used], criterion, DepthFirst())[0]
+
+
+@dataclass(frozen=True, eq=False)
+class PenalizedSquares:
+    """The cut that leaves the least sum of squares, penalties included; see `Growth`.
+
+    Attributes
+    ----------
+    full : ndarray (rows, regressors + 2)
+        Ones, the regressors and the target.
+    columns : sequence of ndarray (rows,)
+    sizes : tuple of int
+    ridge : ndarray (regressors,)
+        Of the regression at the root.
+    growth : Growth
+    rng : Generator
+        Draws the tests to be tried.
+    """
+
+    full: Values
+    columns: Sequence[Codes]
+    sizes: tuple[int, ...]
+    ridge: Values
+    growth: Growth
+    rng: np.random.Generator
+
+    def measure(self, parts: Sequence[Part]) -> list[NodeRegression]:
+        """Return the regression of the root; those of other nodes come with the splits."""
+        return [self._root(part) for part in parts]
+
+    def _root(self, part: Part) -> NodeRegression:
+        start = np.zeros(self.full.shape[1] - 1)
+        start[0] = part.weights @ self.full[part.rows, -1] / part.weights.sum()
+        moments = moments_of(self.full[part.rows], part.weights)
+        coefficients, residual, _ = regress_towards(moments, start, self.ridge, 0.0)
+        mass = float(part.weights.sum())
+        return NodeRegression(coefficients, float(residual) / max(mass - 1, 1e-9), mass, float(residual), moments)
+
+    def best(self, nodes: Sequence[Node[NodeRegression]]) -> list[Split[NodeRegression] | None]:
+        """Return the best cut of each node."""
+        return [self._best(node) for node in nodes]
+
+    def _best(self, node: Node[NodeRegression]) -> Split[NodeRegression] | None:
+        growth, own = self.growth, node.statistics
+        moments, own.moments = own.moments, np.empty(0)
+        if node.level >= growth.depth or own.mass < 2 * growth.least:
+            return None
+        tests = np.arange(len(self.columns))
         if growth.share < 1:
-            tests = rng.permutation(tests)[: max(1, int(np.ceil(growth.share * len(tests))))]
-        cuts, below = _cuts(full[inside], weights[inside], codes[inside], tests, growth.least)
+            tests = self.rng.permutation(tests)[: max(1, int(np.ceil(growth.share * len(tests))))]
+        rows, weights = node.part
+        codes = {test: self.columns[test][rows] for test in tests.tolist()}
+        cuts, below = _cuts(self.full[rows], weights, codes, growth.least)
         if not cuts:
-            continue
+            return None
         sides = np.stack((below, moments - below))
-        found, residual, objective = regress_towards(sides, node.coefficients, ridge, growth.level)
+        ridge = np.full(len(self.ridge), growth.ridge)
+        coefficients, residual, objective = regress_towards(sides, own.coefficients, ridge, growth.level)
         best = int(np.argmin(objective.sum(axis=0)))
-        if objective[:, best].sum() > node.residual * (1 - growth.gain):
-            continue
-        node.test, node.cut = cuts[best]
-        first = codes[inside, node.test] < node.cut
-        made = []
-        for side, chosen in enumerate((first, ~first)):
-            mass = float(sides[side, best, 0, 0])
+        if objective[:, best].sum() > own.residual * (1 - growth.gain):
+            return None
+        test, cut = cuts[best]
+        branches = (np.arange(self.sizes[test] + 1) >= cut).astype(np.intp)
+        branches[-1] = -1
+        masses = sides[:, best, 0, 0]
+        regressions = []
+        for side, mass in enumerate(masses.tolist()):
             left = float(residual[side, best])
-            variance = (left + growth.level * node.variance) / (mass + growth.level)
-            made.append(LinearNode(found[side, best], variance, mass, left, node.level + 1))
-            pending.append((made[-1], inside[chosen], sides[side, best]))
-        node.children = tuple(made)
-    return root
+            variance = (left + growth.level * own.variance) / (mass + growth.level)
+            regressions.append(NodeRegression(coefficients[side, best], variance, mass, left, sides[side, best]))
+        return Split(test, branches, masses, statistics=tuple(regressions))
 
 
 def _cuts(
-    full: Values, weights: Values, codes: Codes, tests: NDArray[np.intp], least: float
+    full: Values, weights: Values, codes: Mapping[int, Codes], least: float
 ) -> tuple[list[tuple[int, int]], Values]:
     """Return tests and cuts that leave enough weight on both sides, and the moments of the rows below."""
     cuts: list[tuple[int, int]] = []
     below: list[Values] = []
     total = weights.sum()
-    for test in tests.tolist():
-        own = codes[:, test]
+    for test, own in codes.items():
         order = np.argsort(own, kind="stable")
         values, starts = np.unique(own[order], return_index=True)
         if len(values) < 2:
             continue
         ends = np.append(starts[1:], len(own))
+        ordered = full[order]
+        scaled = ordered * weights[order, None]
         moments = np.zeros((full.shape[1], full.shape[1]))
         for value, start, end in zip(values[1:], starts, ends, strict=False):
-            rows = order[start:end]
-            moments = moments + moments_of(full[rows], weights[rows])
+            moments = moments + scaled[start:end].T @ ordered[start:end]
             if least <= moments[0, 0] <= total - least:
                 cuts.append((test, int(value)))
                 below.append(moments)
     return cuts, np.array(below)
 
 
-def predicted(root: LinearNode, rows: Rows, depth: int) -> tuple[Values, Values]:
+def predict_by_depth(root: Node[NodeRegression], rows: Rows, depth: int) -> tuple[Values, Values]:
     """Return predictions and variances of the tree cut off at each depth, (depth + 1, rows) both."""
     means, variances = np.empty((2, depth + 1, len(rows.numbers)))
     full = np.column_stack((np.ones(len(rows.numbers)), rows.numbers))
-    pending = [(root, np.arange(len(full)))]
+    pending = [(root, Part(np.arange(len(full)), np.ones(len(full))))]
     while pending:
-        node, inside = pending.pop()
-        means[node.level :, inside] = full[inside] @ node.coefficients
-        variances[node.level :, inside] = node.variance
-        if node.children:
-            first = rows.codes[inside, node.test] < node.cut
-            pending += [(node.children[0], inside[first]), (node.children[1], inside[~first])]
+        node, part = pending.pop()
+        means[node.level :, part.rows] = full[part.rows] @ node.statistics.coefficients
+        variances[node.level :, part.rows] = node.statistics.variance
+        if node.split is not None:
+            pending += zip(node.children, node.split.parts(rows.codes[:, node.split.column], part), strict=True)
     return means, variances
-
-
-def leaves_at(root: LinearNode, depth: int, sizes: Sequence[int]) -> Iterator[tuple[LinearNode, list[tuple[int, int]]]]:
-    """Yield the leaves of the tree cut off at a depth, each with the codes [low, high) of every test that come there."""
-    pending = [(root, [(0, size) for size in sizes])]
-    while pending:
-        node, box = pending.pop()
-        if not node.children or node.level >= depth:
-            yield node, box
-            continue
-        low, high = box[node.test]
-        first, second = list(box), list(box)
-        first[node.test], second[node.test] = (low, node.cut), (node.cut, high)
-        pending += [(node.children[1], second), (node.children[0], first)]
