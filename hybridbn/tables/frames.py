@@ -313,11 +313,16 @@ class ColumnAdapter(ABC):
         exact = column.large_integers()
         if exact is not None:
             return self.make_integers(column.name, exact)
-        made = self.make(column.name, column.cells)
+        cells = column.cells
         if source is None or old is None:
-            return made
-        made = self.restore_type(made, old, column.cells)
-        return made if source.kept is None else self.keep(made, old, source.kept)
+            return self.make(column.name, cells)
+        if source.kept is not None:
+            rows = np.flatnonzero(~source.kept)
+            part = cells.take(rows)
+            whole = self.insert(old, rows, self.restore_type(self.make(column.name, part), old, part))
+            if whole is not None:
+                return whole
+        return self.restore_type(self.make(column.name, cells), old, cells)
 
     @abstractmethod
     def make(self, name: str, cells: Cells) -> Any:
@@ -331,9 +336,9 @@ class ColumnAdapter(ABC):
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
         """Return a new column in the type of an old one where that can hold it, else as it is."""
 
-    @abstractmethod
-    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
-        """Return a new column with the values of an old one in some rows, where the way through the cells changed them."""
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
+        """Return a column with a new one in some of its rows, or None where it can't take that as it is."""
+        return None
 
 
 class FrameAdapter(ABC):

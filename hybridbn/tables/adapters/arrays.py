@@ -96,9 +96,6 @@ class ArrayColumns(ColumnAdapter):
         lost = np.isfinite(made) & (~np.isfinite(cast) if old.dtype.kind == "f" else cast != made)
         return made if lost.any() else cast
 
-    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
-        return made
-
 
 class Mappings(FrameAdapter):
     """Mappings of names to columns, of any library each."""

@@ -105,13 +105,19 @@ class ArrowColumns(ColumnAdapter):
                 return made.cast(old.type)
         return made
 
-    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         import pyarrow
         import pyarrow.compute as compute
 
-        if made.type != old.type or not (pyarrow.types.is_integer(made.type) or pyarrow.types.is_decimal(made.type)):
-            return made
-        return compute.if_else(pyarrow.array(kept), old, made)
+        if part.type != old.type or pyarrow.types.is_dictionary(old.type):
+            return None
+        mask = np.zeros(len(old), dtype=bool)
+        mask[rows] = True
+        whole = old.combine_chunks() if isinstance(old, pyarrow.ChunkedArray) else old
+        try:
+            return pyarrow.chunked_array([compute.replace_with_mask(whole, mask, part.combine_chunks())])
+        except pyarrow.ArrowNotImplementedError:
+            return None
 
 
 def arrow_labels(name: str, column: Any, *, declared: bool) -> Cells:

@@ -100,18 +100,14 @@ class PandasColumns(ColumnAdapter):
         except (TypeError, ValueError):
             return made
 
-    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         import pandas
 
-        if (
-            made.dtype != old.dtype
-            or getattr(made.dtype, "kind", "O") not in "iufO"
-            or isinstance(made.dtype, pandas.CategoricalDtype | pandas.SparseDtype)
-        ):
-            return made
+        if part.dtype != old.dtype or isinstance(old.dtype, pandas.SparseDtype):
+            return None
         array = old.array.copy()
-        array[~kept] = made.array[~kept]
-        return pandas.Series(array)
+        array[rows] = part.array
+        return pandas.Series(array, dtype=old.dtype)
 
 
 def _new_array(cells: Cells) -> Any:
@@ -183,7 +179,7 @@ class PandasFrames(FrameAdapter):
         made = frame.data.copy()
         numbers = {name: number for number, name in enumerate(frame.names)}  # labels of the frame need not be text
         for name, column in columns.items():
-            made.isetitem(numbers[name], column_adapter("pandas").write(column).array)
+            made.isetitem(numbers[name], column_adapter("pandas").write(column).set_axis(made.index))
         for name, values in added.items():
             made[name] = values
         return made

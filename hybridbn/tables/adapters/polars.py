@@ -107,12 +107,16 @@ class PolarsColumns(ColumnAdapter):
         except (polars.exceptions.PolarsError, TypeError, ValueError):
             return made
 
-    def keep(self, made: Any, old: Any, kept: NDArray[np.bool_]) -> Any:
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         import polars
 
-        if made.dtype != old.dtype or not made.dtype.is_numeric():
-            return made
-        return old.zip_with(polars.Series(kept), made)
+        if part.dtype != old.dtype or not old.dtype.is_numeric() or not len(rows):
+            return None
+        spread = np.zeros(len(old), dtype=np.intp)
+        spread[rows] = np.arange(len(rows))
+        kept = np.ones(len(old), dtype=bool)
+        kept[rows] = False
+        return old.zip_with(polars.Series(kept), part.gather(spread))
 
 
 class PolarsFrames(FrameAdapter):
