@@ -2,14 +2,13 @@
 
 Evidence is a mapping (one case) or a table (one case a row). The value of a variable may be a state or a number, an
 `Interval`, a set of states, a likelihood (a mapping of states to numbers, or a function of a continuous variable),
-or nothing (None, NaN): unknown.
+or nothing (None, NaN): unknown. See `hybridbn.inference.cell_evidence` for all that is no value.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.inference.cell_evidence import CellEvidence, Interval, as_evidence
 from hybridbn.network import Network
 from hybridbn.potentials.base import frozen
 from hybridbn.tables import Table
@@ -25,32 +25,6 @@ from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 __all__ = ["Evidence", "EvidenceReader", "Finding", "Interval"]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A range of a continuous variable as evidence; the ends may be infinite.
-
-    Examples
-    --------
-    >>> Interval(1, 3)
-    Interval(low=1.0, high=3.0)
-    >>> Interval(2)
-    Interval(low=2.0, high=inf)
-    """
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def __post_init__(self) -> None:
-        try:
-            low, high = float(self.low), float(self.high)
-        except (TypeError, ValueError):
-            raise TableError(f"the ends of an interval must be numbers, not {self.low!r} and {self.high!r}") from None
-        if not low < high:
-            raise TableError(f"an interval needs low < high, not {low} and {high}")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
 
 
 @dataclass(frozen=True)
@@ -63,11 +37,11 @@ class Finding:
     values : ndarray (rows,)
         State codes, ``-1`` where not observed; or numbers, NaN where not observed.
     likelihood : ndarray (states, rows), optional
-        Of a discrete variable; ones where nothing is said.
+        Of a discrete variable; ones where nothing is known. Ask `weights`.
     low, high : ndarray (rows,), optional
-        Range of a continuous variable, infinite where nothing is said.
-    functions : sequence, optional
-        Likelihood functions of a continuous variable, one a row; None where there is none.
+        Range of a continuous variable, infinite where nothing is known. Ask `reach`.
+    cells : ndarray (rows,) of CellEvidence or None, optional
+        Likelihoods along a continuous variable. Ask `weights`.
     """
 
     variable: Variable
@@ -75,7 +49,7 @@ class Finding:
     likelihood: Values | None = None
     low: Values | None = None
     high: Values | None = None
-    functions: tuple[Callable[[Values], Any] | None, ...] | None = None
+    cells: NDArray[Any] | None = None
 
     @cached_property
     def observed(self) -> NDArray[np.bool_]:
@@ -90,12 +64,17 @@ class Finding:
     @property
     def plain(self) -> bool:
         """Whether there is nothing but observed and missing values."""
-        return self.likelihood is None and self.low is None and self.functions is None
+        return self.likelihood is None and self.low is None and self.cells is None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether there are likelihoods along a continuous variable, which only nodes can resolve."""
+        return self.cells is not None
 
     @cached_property
     def pattern(self) -> tuple[bool, bool, bool, bool]:
         """All that compiling a question needs to know of the finding."""
-        return (self.hard, self.likelihood is not None, self.low is not None, self.functions is not None)
+        return (self.hard, self.likelihood is not None, self.low is not None, self.cells is not None)
 
     @cached_property
     def empty(self) -> bool:
@@ -104,23 +83,95 @@ class Finding:
 
     @property
     def soft_part(self) -> Finding:
-        """The finding without observed values: likelihoods, ranges and functions."""
+        """The finding without observed values."""
         nothing = -1 if isinstance(self.variable, Discrete) else np.nan
         return replace(self, values=np.full_like(self.values, nothing))
 
     def take(self, rows: Any) -> Finding:
         """Return the finding of some rows, given by a slice or an index array."""
-        functions = self.functions
-        if functions is not None:
-            functions = tuple(functions[rows]) if isinstance(rows, slice) else tuple(functions[int(r)] for r in rows)
         return Finding(
             self.variable,
             self.values[rows],
             None if self.likelihood is None else self.likelihood[:, rows],
             None if self.low is None else self.low[rows],
             None if self.high is None else self.high[rows],
-            functions,
+            None if self.cells is None else self.cells[rows],
         )
+
+    def reach(self) -> tuple[Values, Values] | None:
+        """Return the range (rows,) to which evidence other than values confines a continuous variable, None if it never does."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def confined(self) -> NDArray[np.bool_]:
+        """Where there is an observed value, or a range with an end (rows,)."""
+        reach = self.reach()
+        return self.observed if reach is None else self.observed | np.isfinite(reach[0]) | np.isfinite(reach[1])
+
+    def clip(self, points: Values) -> Values:
+        """Return points (points, rows) moved into the range, and to the observed value where there is one."""
+        reach = self.reach()
+        return np.where(self.observed, self.values, points if reach is None else np.clip(points, *reach))
+
+    def fill(self) -> NDArray[Any]:
+        """Return the observed values, with any admissible value where there is none."""
+        if self.observed.all():
+            return self.values
+        if isinstance(self.variable, Discrete):
+            return np.where(self.observed, self.values, 0)
+        some = self.values[self.observed][0] if self.observed.any() else 0.0
+        return np.where(self.observed, self.values, some)
+
+    def weights(self, points: NDArray[Any]) -> Values:
+        """Return the likelihood (points, rows) of states or numbers (points,) or (points, rows).
+
+        A continuous variable's observed value and range do not count here: they decide where its points are.
+        """
+        rows = len(self.values)
+        if isinstance(self.variable, Discrete):
+            weights: Values = np.ones((len(points), rows))
+            if self.likelihood is not None:
+                weights = self.likelihood[points]
+            if self.observed.any():
+                weights *= ~self.observed | (points[:, None] == self.values)
+            return np.asarray(weights, dtype=np.float64)
+        weights = np.ones((len(points), rows))
+        for row in self.weighted_rows():
+            assert self.cells is not None
+            own = points if points.ndim == 1 else points[:, row]
+            weights[:, row] = self._checked(own, self.cells[row].weights(self.variable, own))
+        return weights
+
+    def _checked(self, points: Values, weights: Any) -> Values:
+        checked: Values = np.broadcast_to(weights, points.shape).astype(np.float64)
+        if not np.isfinite(checked).all() or (checked < 0).any():
+            raise TableError(
+                f"the likelihood function of {self.variable.name!r} must give finite, non-negative numbers on "
+                f"{points.min()} to {points.max()}"
+            )
+        return checked
+
+    def weighted_rows(self) -> list[int]:
+        """Return the rows with a likelihood along a continuous variable."""
+        return [] if self.cells is None else [row for row, cell in enumerate(self.cells) if cell is not None]
+
+    def breaks(self, row: int) -> Values:
+        """Return the places where the likelihood of a row is not smooth."""
+        cell = None if self.cells is None else self.cells[row]
+        return np.array([] if cell is None else cell.breaks(), dtype=np.float64)
+
+    def columns(self) -> list[NDArray[Any]]:
+        """Return arrays (rows,) of numbers that are all equal where rows are told the same."""
+        arrays = [self.values]
+        if self.low is not None and self.high is not None:
+            arrays += [self.low, self.high]
+        if self.likelihood is not None:
+            arrays += list(self.likelihood)
+        if self.cells is not None:
+            numbers: dict[Hashable, int] = {None: 0}
+            keys = [None if cell is None else (type(cell), cell.key()) for cell in self.cells]
+            arrays.append(np.array([numbers.setdefault(key, len(numbers)) for key in keys]))
+        return arrays
 
 
 @dataclass(frozen=True)
@@ -153,7 +204,7 @@ class Evidence:
 
 _ONE_CELL: dict[bool, dict[str, Any]] = {
     known: {
-        **dict.fromkeys(("likelihood", "low", "high", "functions")),
+        **dict.fromkeys(("likelihood", "low", "high", "cells")),
         "observed": frozen(np.array([known])),
         "hard": known,
         "empty": not known,
@@ -270,7 +321,7 @@ def _column(variable: Variable, table: Table) -> Finding:
         cells = table.raw(variable.name).tolist()
         # numbers and states together are evidence on a discretized number
         mixed = isinstance(variable, Discrete) and variable.cuts is not None
-        if mixed or any(isinstance(cell, Interval | set | frozenset | Mapping) or callable(cell) for cell in cells):
+        if mixed or any(as_evidence(cell) is not None for cell in cells):
             return _cells(variable, cells)
         raise
 
@@ -284,67 +335,54 @@ def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
         finding = object.__new__(Finding)
         finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))
         return finding
-    many = len(cells) > 1
-    if isinstance(variable, Continuous):
-        return _continuous_cells(variable, cells, many)
+    return (_states if isinstance(variable, Discrete) else _numbers)(variable, cells)  # type: ignore[arg-type]
+
+
+def _checked(variable: Variable, cell: CellEvidence, row: int, many: bool) -> CellEvidence:
+    try:
+        cell.check(variable)
+    except TableError as error:
+        raise TableError(f"row {row}: {error}") if many else error from None
+    return cell
+
+
+def _states(variable: Discrete, cells: Sequence[Any]) -> Finding:
     codes = np.full(len(cells), -1, dtype=np.intp)
     likelihood = np.ones((len(variable), len(cells)))
-    soft = False
+    soft, every = False, np.arange(len(variable))
     for row, cell in enumerate(cells):
-        if isinstance(cell, set | frozenset | Mapping):
-            likelihood[:, row] = _soft(variable, cell, f"row {row}: " if many else "")
-            soft = True
-        elif isinstance(cell, Interval):
-            raise TableError(f"{variable.name!r} is discrete; give a set of states instead of {cell!r}")
-        else:
+        evidence = None if callable(cell) else as_evidence(cell)
+        if evidence is None:
             codes[row] = variable.code(cell)
+        else:
+            likelihood[:, row] = _checked(variable, evidence, row, len(cells) > 1).weights(variable, every)
+            soft = True
     return Finding(variable, codes, likelihood if soft else None)
 
 
-def _soft(variable: Discrete, cell: Any, where: str) -> Values:
-    weights = np.zeros(len(variable))
-    items = cell.items() if isinstance(cell, Mapping) else [(state, 1.0) for state in cell]
-    for state, weight in items:
-        code = variable.code(state)
-        if code < 0:
-            raise TableError(f"{where}{variable.name!r}: {state!r} is not a state")
-        try:
-            weights[code] = float(weight)
-        except (TypeError, ValueError):
-            raise TableError(
-                f"{where}{variable.name!r}: the likelihood {weight!r} of {state!r} is not a number"
-            ) from None
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
-        raise TableError(
-            f"{where}{variable.name!r}: a likelihood needs finite, non-negative numbers, one of them positive; "
-            f"found {weights.tolist()}"
-        )
-    return weights
-
-
-def _continuous_cells(variable: Continuous, cells: Sequence[Any], many: bool) -> Finding:
+def _numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
     values = np.full(len(cells), np.nan)
     low, high = np.full(len(cells), -np.inf), np.full(len(cells), np.inf)
-    functions: list[Callable[[Values], Any] | None] = [None] * len(cells)
-    ranged = False
+    likelihoods = np.full(len(cells), None)
     for row, cell in enumerate(cells):
-        where = f"row {row}: " if many else ""
-        if isinstance(cell, Interval):
-            if cell.high < variable.domain[0] or cell.low > variable.domain[1]:
-                raise TableError(f"{where}{variable.name!r}: {cell!r} lies outside the domain {variable.domain}")
-            low[row], high[row], ranged = cell.low, cell.high, True
-        elif callable(cell):
-            functions[row] = cell
-        elif isinstance(cell, tuple | set | frozenset | Mapping | list):
+        evidence = as_evidence(cell)
+        if evidence is not None:
+            low[row], high[row] = _checked(variable, evidence, row, len(cells) > 1).reach()
+            if not evidence.only_reach:
+                likelihoods[row] = evidence
+        elif isinstance(cell, tuple | list):
             raise TableError(
-                f"{where}{variable.name!r} is continuous; give a number, an hb.Interval or a function, not {cell!r}"
+                f"{f'row {row}: ' if len(cells) > 1 else ''}{variable.name!r} is continuous; give a number, an "
+                f"hb.Interval or a function, not {cell!r}"
             )
         elif not is_missing(cell):
             values[row] = variable.value(cell)
+    ranged = bool(np.isfinite(low).any() or np.isfinite(high).any())
+    weighted = any(cell is not None for cell in likelihoods)
     return Finding(
         variable,
         values,
         low=low if ranged else None,
         high=high if ranged else None,
-        functions=tuple(functions) if any(f is not None for f in functions) else None,
+        cells=likelihoods if weighted else None,
     )

@@ -265,9 +265,7 @@ def _searched_around(
                 moved[name] = np.clip(moved[name], low, high)
                 finding = part.finding(name)
                 if finding is not None:
-                    moved[name] = np.where(finding.observed, finding.values, moved[name])
-                    if finding.low is not None and finding.high is not None:
-                        moved[name] = np.clip(moved[name], finding.low, finding.high)
+                    moved[name] = finding.clip(moved[name])
             axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
             if number < SETTLED:
                 best, tied = _settled(problem, tables, axes, part, rows, movable)

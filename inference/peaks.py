@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.sources import likelihood_values
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.numeric_search import climbed, evaluate, fallen_at, plain_numbers
 from hybridbn.variables import Continuous, Discrete, Values
@@ -167,8 +166,8 @@ def peaks_of(
     ends : past which the density of the variable is zero
     """
     finding = evidence.findings.get(name)
-    if finding is not None and finding.functions is not None:
-        yield _of_functions(finding.functions, name, ranges[name], ends)
+    if finding is not None and finding.weighted:
+        yield _of_evidence(finding, ranges[name], ends)
     for potential in problem.potentials.values():
         if name not in potential.scope or not potential.opaque:
             continue
@@ -199,26 +198,28 @@ def peaks_of(
                 break
 
 
-def _of_functions(
-    functions: tuple[Any, ...], name: str, interval: tuple[Values, Values], ends: tuple[Values, Values]
-) -> Peaks:
+def _of_evidence(finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]) -> Peaks:
+    """Look along a variable for the peaks of what evidence gives for likelihoods of it."""
     found = []
-    for row, function in enumerate(functions):
+    told = set(finding.weighted_rows())
+    for row in range(len(finding.values)):
         low, high = (end[row : row + 1] for end in interval)
-        if function is None:
+        if row not in told:
             found.append(Peaks(np.empty((0, 1)), low, high))
             continue
+        own, marks = finding.take(slice(row, row + 1)), finding.breaks(row)[:, None]
 
-        def logs(points: Values, _: NDArray[np.intp], function: Any = function) -> Values:
+        def logs(points: Values, _: NDArray[np.intp], own: Finding = own) -> Values:
             with np.errstate(divide="ignore"):
-                return np.log(likelihood_values(function, points.ravel(), name).reshape(points.shape))
+                return np.asarray(np.log(own.weights(points.reshape(-1, 1)).reshape(points.shape)))
 
         strict = [end[row : row + 1] for end in ends]
         with np.errstate(all="ignore"):  # overflow far out does not matter
             try:
-                found.append(peaks(logs, low, high, strict[0], strict[1], even=EVEN_OF_FUNCTIONS))
+                seen = peaks(logs, low, high, strict[0], strict[1], marks, EVEN_OF_FUNCTIONS)
             except TableError:  # it may be undefined outside the range
-                found.append(peaks(logs, low, high, low, high, even=EVEN_OF_FUNCTIONS))
+                seen = peaks(logs, low, high, low, high, marks, EVEN_OF_FUNCTIONS)
+        found.append(Peaks(np.concatenate([seen.edges, marks]), seen.low, seen.high))
     most = max(len(one.edges) for one in found)
     edges = np.concatenate(
         [np.concatenate([one.edges, np.full((most - len(one.edges), 1), one.low[0])]) for one in found], 1

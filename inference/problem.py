@@ -249,6 +249,8 @@ class ProblemCache:
         self.total = 0
         """Bytes held by all problems together, about."""
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self._full: OrderedDict[int, _Entry] = OrderedDict()
+        """Those of the entries that may hold tables, by their identity."""
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -261,6 +263,8 @@ class ProblemCache:
             if entry is None:
                 return None
             self._entries.move_to_end(key)
+            if id(entry) in self._full:
+                self._full.move_to_end(id(entry))
             return entry.problem
 
     def put(self, key: Any, problem: Problem, potentials: tuple[Potential, ...]) -> Problem:
@@ -279,12 +283,11 @@ class ProblemCache:
             if entry is None:
                 return
             self._measure(entry)
+            self._full[id(entry)] = entry
             if entry.held > self.most_bytes:
-                self._release(entry)
-            for other in list(self._entries.values()):
-                if self.total <= self.most_bytes:
-                    return
-                self._release(other)
+                self._release(self._full.pop(id(entry)))
+            while self.total > self.most_bytes and self._full:
+                self._release(self._full.popitem(last=False)[1])
             while self.total > self.most_bytes and self._entries:
                 self.total -= self._entries.popitem(last=False)[1].held
 
@@ -292,6 +295,7 @@ class ProblemCache:
         """Forget all problems."""
         with self._lock:
             self._entries.clear()
+            self._full.clear()
             self.total = 0
 
     def _release(self, entry: _Entry) -> None:
@@ -458,7 +462,7 @@ class _Kinds:
         return (
             self.used[name].exact_mass
             and self.closed.isdisjoint(self.used[name].scope)
-            and (finding is None or finding.functions is None)
+            and (finding is None or not finding.weighted)
             and all(child.cellwise(name) for child in self.below[name])
             and (name not in question.targets or self._shaped_by_cells(name, question))
         )
@@ -501,7 +505,7 @@ class _Kinds:
         for name, finding in self.findings.items():
             if name not in self.axes and name not in self.nodes:
                 continue
-            if isinstance(finding.variable, Discrete) or finding.functions is not None:
+            if isinstance(finding.variable, Discrete) or finding.weighted:
                 result.append(LikelihoodSource(name, batched))
         return result
 

@@ -70,10 +70,7 @@ def _told(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
     finding = evidence.findings.get(name)
     if finding is None:
         return np.zeros(evidence.rows, dtype=bool)
-    known = finding.observed
-    if finding.low is not None and finding.high is not None:
-        known = known | np.isfinite(finding.low) | np.isfinite(finding.high)
-    return known
+    return finding.confined
 
 
 def admissible(
@@ -97,21 +94,15 @@ def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values
     """
     if finding is None:
         return low, high
-    if finding.low is not None and finding.high is not None:
+    reach = finding.reach()
+    if reach is not None:
+        least, most = reach
         with np.errstate(invalid="ignore"):  # of what is not chosen
             length = high - low
-            above, below = finding.low >= high, finding.high <= low
+            above, below = least >= high, most <= low
             low, high = (
-                np.where(
-                    above,
-                    finding.low,
-                    np.where(below, np.maximum(finding.low, finding.high - length), np.maximum(low, finding.low)),
-                ),
-                np.where(
-                    below,
-                    finding.high,
-                    np.where(above, np.minimum(finding.high, finding.low + length), np.minimum(high, finding.high)),
-                ),
+                np.where(above, least, np.where(below, np.maximum(least, most - length), np.maximum(low, least))),
+                np.where(below, most, np.where(above, np.minimum(most, least + length), np.minimum(high, most))),
             )
     return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
 

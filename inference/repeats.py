@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,14 +60,7 @@ def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
 
 def _columns(finding: Finding) -> Iterator[NDArray[np.uint64]]:
     """Yield the bits of all that a finding says of each row."""
-    numbers: list[NDArray[Any]] = [finding.values]
-    if finding.low is not None and finding.high is not None:
-        numbers += [finding.low, finding.high]
-    if finding.likelihood is not None:
-        numbers += list(finding.likelihood)
-    if finding.functions is not None:
-        numbers.append(np.array([id(function) for function in finding.functions]))
-    for array in numbers:
+    for array in finding.columns():
         # adding zero turns -0.0 into 0.0; NaN has one bit pattern here
         bits = np.ascontiguousarray(array + 0.0).view(np.uint64)
         yield np.where(np.isnan(array), np.uint64(0x7FF8000000000001), bits)

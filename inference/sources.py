@@ -13,13 +13,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
 from hybridbn.inference.axes import CellAxis, NodeAxis, StateAxis
-from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Continuous, Values
 
-__all__ = ["Axis", "LikelihoodSource", "PotentialSource", "Source", "WeightSource", "likelihood_values"]
+__all__ = ["Axis", "LikelihoodSource", "PotentialSource", "Source", "WeightSource"]
 
 Axis: TypeAlias = StateAxis | CellAxis | NodeAxis
 
@@ -87,7 +86,7 @@ class PotentialSource:
             if name in self.hard or (self.masked and name == self.potential.child.name):
                 values = evidence.findings[name].values
                 if self.masked and name == self.potential.child.name:
-                    values = _filled(evidence.findings[name])
+                    values = evidence.findings[name].fill()
                 found[name] = values[None, :] if self.rows else values
             else:
                 found[name] = axes[name].points
@@ -136,14 +135,15 @@ class PotentialSource:
         finding = evidence.findings.get(child)
         del points[child]
         edges = axis.edges
-        if finding is not None and finding.low is not None and finding.high is not None:
-            low, high = (finding.low, finding.high) if self.rows else (finding.low[0], finding.high[0])
+        reach = None if finding is None else finding.reach()
+        if reach is not None:
+            low, high = reach if self.rows else (reach[0][0], reach[1][0])
             edges = np.clip(edges[:, None] if self.rows else edges, low, high)
         array, scale = self.potential.mass(points, edges)
         if finding is None or not finding.observed.any():
             return array, scale
         known = finding.observed
-        values = _filled(finding)
+        values = finding.fill()
         density, density_scale = self.potential.on({**points, child: values[None, :]})
         inside = np.searchsorted(axis.edges[1:-1], values, side="right")
         place = np.arange(axis.size)[:, None] == inside
@@ -168,16 +168,6 @@ def _or(array: Values, known: NDArray[np.bool_], value: float) -> Values:
         return np.where(known, array, value)
     np.copyto(array, value, where=~known)  # several times faster than by an index
     return array
-
-
-def _filled(finding: Finding) -> Values:
-    """Return observed values, with any admissible value where there is none."""
-    if finding.observed.all():
-        return np.asarray(finding.values)
-    if isinstance(finding.variable, Discrete):
-        return np.where(finding.observed, finding.values, 0)
-    some = finding.values[finding.observed][0] if finding.observed.any() else 0.0
-    return np.where(finding.observed, finding.values, some)
 
 
 @dataclass(frozen=True)
@@ -220,18 +210,7 @@ class LikelihoodSource:
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
-        finding, axis = evidence.findings[self.name], axes[self.name]
-        if isinstance(finding.variable, Discrete):
-            array = np.ones((axis.size, evidence.rows))
-            if finding.likelihood is not None:
-                array = finding.likelihood.copy()
-            if finding.observed.any():
-                array *= ~finding.observed | (np.arange(axis.size)[:, None] == finding.values)
-        else:
-            array = np.ones((axis.size, evidence.rows))
-            for row, function in enumerate(finding.functions or ()):
-                if function is not None:
-                    array[:, row] = likelihood_values(function, axis.points[:, row], self.name)
+        array = evidence.findings[self.name].weights(axes[self.name].points)
         return (array, 0.0) if self.rows else (array[:, 0], 0.0)
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
@@ -239,13 +218,3 @@ class LikelihoodSource:
         array, _ = self.values(axes, evidence)
         with np.errstate(divide="ignore"):
             return np.log(array)
-
-
-def likelihood_values(function: Any, points: Values, name: str) -> Values:
-    """Call a likelihood function, refusing what is not finite and non-negative."""
-    values = np.broadcast_to(np.asarray(function(points), dtype=np.float64), points.shape)
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise TableError(
-            f"the likelihood function of {name!r} must give finite, non-negative numbers on {points.min()} to {points.max()}"
-        )
-    return values
