@@ -7,10 +7,9 @@ a module of this package: that is all it takes to be found by its name here, in 
 if __name__ != "hybridbn.structures":
     raise ImportError("import hybridbn.structures, not structures")
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from hybridbn.registry import import_modules
 from hybridbn.structures.building import BUILDERS, Declaration, builder
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-for _module in iter_modules(__path__):
-    import_module(f"hybridbn.structures.{_module.name}")
+import_modules("hybridbn.structures")
 # after all imports, as some modules have the name of their builder
 globals().update(BUILDERS)
 

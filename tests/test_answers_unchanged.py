@@ -457,7 +457,8 @@ def record_boosting() -> Any:
     }
 
     def ask(table: Any, target: str, given: dict[str, Any]) -> dict[str, Any]:
-        ensemble = hb.boost(table, target, **{"rounds": 10, **given})
+        # the default is the same builder, but had its nodes in another order once
+        ensemble = hb.boost(table, target, **{"build": structures.naive_bayes, "rounds": 10, **given})
         return {
             "votes": ensemble.votes,
             "posterior": ensemble.posterior(table).probabilities[:40],
@@ -485,7 +486,8 @@ def record_augmentation() -> Any:
     }
 
     def ask(target: str, given: dict[str, Any]) -> dict[str, Any]:
-        augmented = hb.augment(holes, target, random_state=1, max_iterations=6, **given)
+        given = {"build": structures.naive_bayes, "random_state": 1, "max_iterations": 6, **given}
+        augmented = hb.augment(holes, target, **given)
         return {
             "completed": hb.Table(augmented.completed).to_dict(),
             "network": contents(augmented.network),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -35,13 +36,8 @@ LAYERS = (
     },
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-# modules whose convenience methods may import higher layers, inside the function
-CONVENIENT = {
-    "hybridbn",
-    "hybridbn.network",
-    "hybridbn.tables.table",
-    "hybridbn.learning.ensemble",
-}
+CONVENIENT = {"Network": "hybridbn.network", "Table": "hybridbn.tables.table", "Ensemble": "hybridbn.learning.ensemble"}
+"""Classes whose methods may import higher layers, as a convenience, and their modules."""
 
 
 def modules() -> dict[str, Path]:
@@ -100,23 +96,52 @@ def test_importing_a_folder_by_its_bare_name_fails_loudly(name: str) -> None:
     assert run(code).strip() == f"import hybridbn.{name}, not {name}"
 
 
-def imports(path: Path) -> list[tuple[str, bool]]:
-    """Every hybridbn module that a file imports, and whether it does so while it is being imported itself."""
-    found = []
+class Imports(ast.NodeVisitor):
+    """Every hybridbn module that a file imports, or names in a text as `import_module` takes it, and how.
 
-    def visit(node: ast.AST, at_import: bool) -> None:
-        if isinstance(node, ast.Import):
-            found.extend((alias.name, at_import) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path.name}: imports are absolute"
-            found.append((str(node.module), at_import))
-        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for below in ast.iter_child_nodes(node):
-            visit(below, at_import and not inside and not typing_only)
+    How is "import" at the top, "typing", "text", or the name of the class or function at the top of the file.
+    """
 
-    visit(ast.parse(path.read_text(encoding="utf-8")), True)
-    return [(name, at_import) for name, at_import in found if name.split(".")[0] == "hybridbn"]
+    def __init__(self, path: Path) -> None:
+        self.path, self.how = path, "import"
+        self.imported: list[tuple[str, str]] = []
+        self.visit(ast.parse(path.read_text(encoding="utf-8")))
+
+    def add(self, name: str, how: str) -> None:
+        if name.split(".")[0] == "hybridbn":
+            self.imported.append((name, how))
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.add(alias.name, self.how)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        assert not node.level, f"{self.path.name}: imports are absolute"
+        self.add(str(node.module), self.how)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        # also the beginning of an f-string
+        if isinstance(node.value, str) and re.fullmatch(r"hybridbn(\.\w+)+[.:]?\w*", node.value):
+            name = node.value.partition(":")[0].rstrip(".")
+            if room(name) in LEVEL:
+                self.add(name, self.how if self.how != "import" else "text")
+
+    def inside(self, node: ast.AST, how: str) -> None:
+        outside, self.how = self.how, self.how if self.how != "import" else how
+        self.generic_visit(node)
+        self.how = outside
+
+    def visit_If(self, node: ast.If) -> None:
+        self.inside(node, "typing" if "TYPE_CHECKING" in ast.dump(node.test) else self.how)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.inside(node, node.name)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.inside(node, node.name)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self.inside(node, node.name)
 
 
 def room(name: str) -> str | None:
@@ -130,17 +155,49 @@ def level(name: str) -> int:
     return LEVEL[place]
 
 
+def is_allowed(name: str, path: Path, imported: str, how: str) -> bool:
+    """Tell whether a module may import another one of a higher layer, or the package as a whole."""
+    if path.name == "__init__.py":
+        return how != "import"  # lazy names
+    if imported == "hybridbn":
+        return level(name) == len(LAYERS) - 1  # for its version
+    return CONVENIENT.get(how) == name or (how == "typing" and name in CONVENIENT.values())
+
+
 def test_no_module_imports_upward() -> None:
-    faults = []
-    for name, path in modules().items():
-        for imported, at_import in imports(path):
-            if name in CONVENIENT and not at_import:
-                continue
-            if imported == "hybridbn" and level(name) == len(LAYERS) - 1:
-                continue  # for its version
-            if name == "hybridbn" or room(imported) is None or level(imported) > level(name):
-                faults.append(f"{name} imports {imported}")
+    faults = [
+        f"{name} imports {imported} ({how})"
+        for name, path in modules().items()
+        for imported, how in Imports(path).imported
+        if name == "hybridbn" or room(imported) is None or level(imported) > level(name)
+        if not is_allowed(name, path, imported, how)
+    ]
     assert not faults
+
+
+def test_imports_are_seen_wherever_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("""
+from hybridbn.table import Table
+HOME = "hybridbn.formats.hbn:load"
+if TYPE_CHECKING:
+    import hybridbn.network
+class Network:
+    def plot(self):
+        from hybridbn.pictures import plot
+def load(name):
+    import_module(f"hybridbn.formats.{name}")
+    __import__("hybridbn.estimators")
+    raise ImportError("import hybridbn.structures")
+""")
+    assert Imports(path).imported == [
+        ("hybridbn.table", "import"),
+        ("hybridbn.formats.hbn", "text"),
+        ("hybridbn.network", "typing"),
+        ("hybridbn.pictures", "Network"),
+        ("hybridbn.formats", "load"),
+        ("hybridbn.estimators", "load"),
+    ]
 
 
 def test_every_public_name_can_be_loaded() -> None:
