@@ -13,11 +13,11 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.trees.column_tests import (
+    CodedColumns,
     ColumnCriterion,
     GainRatio,
     Utility,
     Variance,
-    View,
     grow_by_tests,
     mass_of,
 )
@@ -168,7 +168,7 @@ def _test_variable(data: Prepared, column: str, always: bool) -> Discrete:
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
 
 
-def _view(data: Prepared, tests: Mapping[str, Discrete]) -> View:
+def _view(data: Prepared, tests: Mapping[str, Discrete]) -> CodedColumns:
     assert data.target is not None
     target = data.variable(data.target)
     codes = []
@@ -177,7 +177,7 @@ def _view(data: Prepared, tests: Mapping[str, Discrete]) -> View:
         if not isinstance(data.variable(column), Discrete):
             own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
         codes.append(own)
-    return View(
+    return CodedColumns(
         codes,
         [len(variable) for variable in tests.values()],
         [variable.cuts is not None for variable in tests.values()],
@@ -191,7 +191,13 @@ class _Tree:
     """A grown tree on its way to a network."""
 
     def __init__(
-        self, data: Prepared, target: str, name: str, tests: Mapping[str, Discrete], view: View, root: Node[Values]
+        self,
+        data: Prepared,
+        target: str,
+        name: str,
+        tests: Mapping[str, Discrete],
+        view: CodedColumns,
+        root: Node[Values],
     ) -> None:
         self.data, self.target, self.tests, self.view = data, target, tests, view
         self.columns = list(tests)
@@ -297,7 +303,7 @@ class _Tree:
     def _learned(self, node: Node[Values], column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
-        rows = self.data.table.select(names).take(node.part.rows).with_weights(node.part.weights)
+        rows = self.data.table.select(names).take(node.sample.rows).with_weights(node.sample.weights)
         return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
 
     def _joined(self, column: str, make: Callable[[Node[Values]], Case]) -> Potential:
@@ -341,8 +347,8 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _counts_of(found: list[Node[Values]], view: View) -> Values:
-    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `View.counts`.
+def _counts_of(found: list[Node[Values]], view: CodedColumns) -> Values:
+    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `CodedColumns.counts`.
 
     They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
     """

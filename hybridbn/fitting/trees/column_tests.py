@@ -15,22 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from hybridbn.fitting.counters import NumpyCounter
+from hybridbn.fitting.counting import Groups
 from hybridbn.fitting.counts import single_counts
-from hybridbn.fitting.trees.growth import Levels, Node, Part, Split, grow
+from hybridbn.fitting.trees.growth import Levels, Node, Sample, Split, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["ColumnCriterion", "GainRatio", "Tests", "Utility", "Variance", "View", "grow_by_tests", "mass_of"]
+__all__ = ["CodedColumns", "ColumnCriterion", "GainRatio", "Tests", "Utility", "Variance", "grow_by_tests", "mass_of"]
 
 FOLDS = 5
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
 LEAST_SHARE = 0.25
 """Both sides of a cut have at least so much of the weight that a node needs to be split."""
-_CELLS = 2**18
-"""Cells of a table that are counted at a time."""
 
 
-class View:
+class CodedColumns:
     """What tests look at: columns of codes, laid out so that all are counted at once.
 
     Parameters
@@ -61,36 +61,32 @@ class View:
         self.codes, self.sizes, self.ordered = codes, sizes, ordered
         self.target, self.classes, self.weights = target, classes, weights
         self.starts = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.intp))])
-        # a last line counts all rows; missing cells come after the states of all columns
-        self._places = np.zeros((len(codes) + 1, len(target)), np.int32)
-        for line, own, start in zip(self._places, codes, self.starts[:-1], strict=False):
-            np.add(own, start, out=line, casting="same_kind")
-            line[own < 0] = self.starts[-1] + 1
-        self._places[-1] = self.starts[-1]
+        # the last column counts all rows
+        columns: list[Codes] = [*codes, np.zeros(len(target), np.intp)]
+        self._names = [(str(number),) for number in range(len(columns))]
+        self._counter = NumpyCounter(
+            {name: column for (name,), column in zip(self._names, columns, strict=True)},
+            {name: size for (name,), size in zip(self._names, [*sizes, 1], strict=True)},
+            persistent=True,
+        )
 
-    def counts(self, parts: Sequence[Part]) -> Values:
-        """Return the weight by part, class (one of a number) and state, the weight of all rows coming after the states.
+    def counts(self, samples: Sequence[Sample]) -> Values:
+        """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the states.
 
         Returns
         -------
-        ndarray (parts, classes, states + 1)
+        ndarray (samples, classes, states + 1)
         """
-        rows, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        count = len(parts)
-        nodes = np.repeat(np.arange(count), [len(part.rows) for part in parts])
-        classes, width = max(self.classes, 1), int(self.starts[-1]) + 2
-        keys = nodes * (classes * width)
+        rows, weights = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
+        classes = max(self.classes, 1)
+        keys = np.repeat(np.arange(len(samples)), [len(sample.rows) for sample in samples])
         if self.classes:
-            keys += self.target[rows] * width
-        total = np.zeros(count * classes * width)
-        # a bincount starts from zeros, so a large table wants large blocks
-        block = max(_CELLS // len(self._places), 4 * total.size // len(self._places), 1)
-        for start in range(0, len(rows), block):
-            some = slice(start, start + block)
-            cells = self._places[:, rows[some]] + keys[some]
-            spread = np.broadcast_to(weights[some], cells.shape)
-            total += np.bincount(cells.ravel(), spread.ravel(), total.size)
-        return total.reshape(count, classes, width)[:, :, :-1]
+            keys = keys * classes + self.target[rows]
+        groups = Groups.of(keys, len(samples) * classes, weights, rows)
+        tables = self._counter.by_group(groups, self._names)
+        sizes = [*self.sizes, 1]
+        counts = [table[:, :size] for table, size in zip(tables, sizes, strict=True)]
+        return np.concatenate(counts, axis=1).reshape(len(samples), classes, -1)
 
 
 class Tests:
@@ -98,7 +94,7 @@ class Tests:
 
     Parameters
     ----------
-    view : View
+    view : CodedColumns
     binary : bool
         Whether intervals of numbers are cut in two; else each interval, like each state, is a branch.
     branch, side : float
@@ -115,7 +111,7 @@ class Tests:
         Whether each state of each column is a branch, in their order.
     """
 
-    def __init__(self, view: View, binary: bool, branch: float, side: float) -> None:
+    def __init__(self, view: CodedColumns, binary: bool, branch: float, side: float) -> None:
         self.view, self.branch, self.side = view, branch, side
         tests: list[tuple[int, int, int]] = []
         for column, size in enumerate(view.sizes):
@@ -180,14 +176,14 @@ class Tests:
 class ColumnCriterion(Protocol):
     """How tests are judged."""
 
-    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the number of the best test of each node, None where none is worth while."""
 
 
 def grow_by_tests(
-    view: View, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
+    view: CodedColumns, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
 ) -> Node[Values]:
-    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `View.counts`.
+    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `CodedColumns.counts`.
 
     Parameters
     ----------
@@ -204,15 +200,15 @@ def grow_by_tests(
 class _Stopped:
     """The best tests by a criterion, within the bounds of depth and weight; see `grow_by_tests`."""
 
-    view: View
+    view: CodedColumns
     tests: Tests
     criterion: ColumnCriterion
     depth: int | None
     least: float
 
-    def measure(self, parts: Sequence[Part]) -> list[Values]:
-        """Count the rows of all parts in one pass."""
-        return list(self.view.counts(parts))
+    def measure(self, samples: Sequence[Sample]) -> list[Values]:
+        """Count the rows of all samples in one pass."""
+        return list(self.view.counts(samples))
 
     def best(self, nodes: Sequence[Node[Values]]) -> list[Split[Values] | None]:
         """Return the best test of each node."""
@@ -229,7 +225,7 @@ class _Stopped:
     def _may_be_split(self, node: Node[Values]) -> bool:
         if not len(self.tests.columns) or (self.depth is not None and node.level >= self.depth):
             return False
-        return bool(len(node.part.rows)) and mass_of(node) >= self.least and not _pure(self.view, node)
+        return bool(len(node.sample.rows)) and mass_of(node) >= self.least and not _pure(self.view, node)
 
 
 def mass_of(node: Node[Values]) -> float:
@@ -237,10 +233,10 @@ def mass_of(node: Node[Values]) -> float:
     return float(node.statistics[:, -1].sum())
 
 
-def _pure(view: View, node: Node[Values]) -> bool:
+def _pure(view: CodedColumns, node: Node[Values]) -> bool:
     if view.classes:
         return bool(np.count_nonzero(node.statistics[:, -1]) < 2)
-    seen = view.target[node.part.rows]
+    seen = view.target[node.sample.rows]
     return bool((seen == seen[0]).all())
 
 
@@ -251,7 +247,7 @@ def _pure(view: View, node: Node[Values]) -> bool:
 class GainRatio:
     """C4.5's gain ratio, among the tests whose gain is not below the average (Ting & Zheng 2003, section 3.2)."""
 
-    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the test of the greatest ratio of each node."""
         counts = np.stack([node.statistics for node in nodes])
         branches = tests.branches(counts)
@@ -280,14 +276,14 @@ class Utility:
 
     prior: float = 2.0
 
-    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the test of each node with the fewest errors."""
         return [self._best(view, node, tests) for node in nodes]
 
-    def _best(self, view: View, node: Node[Values], tests: Tests) -> int | None:
+    def _best(self, view: CodedColumns, node: Node[Values], tests: Tests) -> int | None:
         rng = np.random.default_rng(0)
-        folds = rng.permutation(len(node.part.rows)) % FOLDS
-        whole = self._errors(view, node, np.zeros(len(node.part.rows), dtype=np.intp), 1, folds, None)
+        folds = rng.permutation(len(node.sample.rows)) % FOLDS
+        whole = self._errors(view, node, np.zeros(len(node.sample.rows), dtype=np.intp), 1, folds, None)
         least, best = whole * (1 - LEAST_GAIN), None
         for test, count, branches in _branchings(node, tests):
             multiway = int(tests.columns[test]) if tests.cuts[test] < 0 else None
@@ -297,20 +293,20 @@ class Utility:
         return best
 
     def _errors(
-        self, view: View, node: Node[Values], branches: Codes, count: int, folds: Codes, without: int | None
+        self, view: CodedColumns, node: Node[Values], branches: Codes, count: int, folds: Codes, without: int | None
     ) -> float:
         """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong."""
         columns = [c for c in range(len(view.sizes)) if c != without and len(node.boxes.get(c, (0, 1))) > 1]
-        target = view.target[node.part.rows]
+        target = view.target[node.sample.rows]
         keys = (branches * FOLDS + folds) * view.classes + target
         shape = (count, FOLDS, view.classes)
-        prior = np.bincount(keys, node.part.weights, math.prod(shape)).reshape(shape)
+        prior = np.bincount(keys, node.sample.weights, math.prod(shape)).reshape(shape)
         prior = prior.sum(axis=1, keepdims=True) - prior
         place = branches * FOLDS + folds
         logs = np.log(prior + self.prior / view.classes).reshape(-1, view.classes)[place]
         sizes = [view.sizes[c] for c in columns]
-        codes = [view.codes[c][node.part.rows] for c in columns]
-        tables = single_counts(codes, sizes, keys, math.prod(shape), node.part.weights)
+        codes = [view.codes[c][node.sample.rows] for c in columns]
+        tables = single_counts(codes, sizes, keys, math.prod(shape), node.sample.weights)
         for column, size, table in zip(codes, sizes, tables, strict=True):
             counts = table.reshape(*shape, size)
             counts = counts.sum(axis=1, keepdims=True) - counts
@@ -319,20 +315,20 @@ class Utility:
             table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, view.classes, size)
             seen = np.flatnonzero(column >= 0)
             logs[seen] += table[place[seen], :, column[seen]]
-        return float(node.part.weights[logs.argmax(axis=1) != target].sum())
+        return float(node.sample.weights[logs.argmax(axis=1) != target].sum())
 
 
 @dataclass(frozen=True)
 class Variance:
     """For a target that is a number: the test that leaves the least variance, if it takes away 5 %."""
 
-    def best(self, view: View, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
         """Return the test of the least variance of each node."""
         return [self._best(view, node, tests) for node in nodes]
 
-    def _best(self, view: View, node: Node[Values], tests: Tests) -> int | None:
-        target = view.target[node.part.rows]
-        weights = node.part.weights
+    def _best(self, view: CodedColumns, node: Node[Values], tests: Tests) -> int | None:
+        target = view.target[node.sample.rows]
+        weights = node.sample.weights
         center = np.average(target, weights=weights)
         whole = float(weights @ (target - center) ** 2)
         least, best = whole * (1 - LEAST_GAIN), None
@@ -355,4 +351,4 @@ def _branchings(node: Node[Values], tests: Tests) -> Iterator[tuple[int, int, Co
     masses = tests.branches(node.statistics.sum(axis=0))[None]
     for test in np.flatnonzero(tests.worthy(masses, [node])[0]).tolist():
         count = int(tests.starts[test + 1] - tests.starts[test])
-        yield test, count, tests.branches_of(test)[tests.view.codes[tests.columns[test]][node.part.rows]]
+        yield test, count, tests.branches_of(test)[tests.view.codes[tests.columns[test]][node.sample.rows]]

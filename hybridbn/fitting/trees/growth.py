@@ -18,12 +18,12 @@ import numpy as np
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["BestFirst", "Criterion", "DepthFirst", "Levels", "Node", "Order", "Part", "Split", "grow", "leaves"]
+__all__ = ["BestFirst", "Criterion", "DepthFirst", "Levels", "Node", "Order", "Sample", "Split", "grow", "leaves"]
 
 S = TypeVar("S")
 
 
-class Part(NamedTuple):
+class Sample(NamedTuple):
     """Some of the rows, in their order, and with which weights they count."""
 
     rows: Codes
@@ -53,34 +53,34 @@ class Split(Generic[S]):
     gain: float = 0.0
     statistics: tuple[S, ...] = ()
 
-    def parts(self, codes: Codes, part: Part) -> list[Part]:
+    def divide(self, codes: Codes, sample: Sample) -> list[Sample]:
         """Send rows down the branches; those whose cell is missing down all, with their shares of the weight (C4.5's rule).
 
         Parameters
         ----------
         codes : ndarray (all rows,)
             The column that is tested.
-        part : Part
+        sample : Sample
 
         Examples
         --------
         >>> split = Split(0, np.array([0, 1, -1]), np.array([3.0, 1.0]))
-        >>> for rows, weights in split.parts(np.array([0, 1, -1]), Part(np.arange(3), np.ones(3))):
+        >>> for rows, weights in split.divide(np.array([0, 1, -1]), Sample(np.arange(3), np.ones(3))):
         ...     print(rows, weights)
         [0 2] [1.   0.75]
         [1 2] [1.   0.25]
         """
-        branch = self.branches[codes[part.rows]]
+        branch = self.branches[codes[sample.rows]]
         missing = branch < 0
         if not missing.any():
             chosen = (np.flatnonzero(branch == number) for number in range(len(self.masses)))
-            return [Part(part.rows[rows], part.weights[rows]) for rows in chosen]
-        parts = []
+            return [Sample(sample.rows[rows], sample.weights[rows]) for rows in chosen]
+        samples = []
         for number, share in enumerate(self.shares()):
             rows = np.flatnonzero((branch == number) | missing if share > 0 else branch == number)
-            weights = part.weights[rows]
-            parts.append(Part(part.rows[rows], np.where(missing[rows], weights * share, weights)))
-        return parts
+            weights = sample.weights[rows]
+            samples.append(Sample(sample.rows[rows], np.where(missing[rows], weights * share, weights)))
+        return samples
 
     def shares(self) -> Values:
         """Return the part of the weight that each branch has."""
@@ -93,7 +93,7 @@ class Node(Generic[S]):
 
     Attributes
     ----------
-    part : Part
+    sample : Sample
         The rows that reach the node.
     statistics
         What its criterion knows about them.
@@ -107,7 +107,7 @@ class Node(Generic[S]):
     children : one for each branch
     """
 
-    part: Part
+    sample: Sample
     statistics: S
     parent: Node[S] | None = None
     branch: int = 0
@@ -120,7 +120,7 @@ class Node(Generic[S]):
 class Criterion(Protocol[S]):
     """What a tree is grown for."""
 
-    def measure(self, parts: Sequence[Part]) -> Sequence[S]:
+    def measure(self, samples: Sequence[Sample]) -> Sequence[S]:
         """Return the statistics of new nodes, of many in one pass over the rows."""
 
     def best(self, nodes: Sequence[Node[S]]) -> Sequence[Split[S] | None]:
@@ -208,28 +208,28 @@ def grow(columns: Sequence[Codes], weights: Values, criterion: Criterion[S], ord
         The codes that splits test, -1 where missing.
     weights : ndarray (rows,)
     """
-    everything = Part(np.arange(len(weights)), weights)
+    everything = Sample(np.arange(len(weights)), weights)
     nodes = [Node(everything, criterion.measure([everything])[0])]
     order.add(nodes, criterion)
     while batch := order.take(criterion):
-        parts = [part for node, split in batch for part in split.parts(columns[split.column], node.part)]
+        samples = [sample for node, split in batch for sample in split.divide(columns[split.column], node.sample)]
         known = [statistics for _, split in batch for statistics in split.statistics]
-        measured = iter(zip(parts, known or criterion.measure(parts), strict=True))
+        measured = iter(zip(samples, known or criterion.measure(samples), strict=True))
         children = [child for node, split in batch for child in _attach(node, split, measured)]
         nodes += children
         order.add(children, criterion)
     return nodes
 
 
-def _attach(node: Node[S], split: Split[S], measured: Iterator[tuple[Part, S]]) -> list[Node[S]]:
+def _attach(node: Node[S], split: Split[S], measured: Iterator[tuple[Sample, S]]) -> list[Node[S]]:
     """Make the children of a node."""
     node.split = split
     column, size = split.column, len(split.branches) - 1
     allowed = node.boxes.get(column, np.arange(size))
     branches = split.branches[allowed]
-    for number, (part, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
+    for number, (sample, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
         boxes = {**node.boxes, column: allowed[branches == number]}
-        node.children.append(Node(part, statistics, node, number, node.level + 1, boxes))
+        node.children.append(Node(sample, statistics, node, number, node.level + 1, boxes))
     return node.children
 
 

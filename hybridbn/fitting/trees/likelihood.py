@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.trees.growth import BestFirst, Node, Part, Split, grow
+from hybridbn.fitting.trees.growth import BestFirst, Node, Sample, Split, grow
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Cell", "Judge", "class_judges", "cuts_of", "grow_cells", "value_judges"]
@@ -138,7 +138,7 @@ def grow_cells(
     nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
     position = {id(node): number for number, node in enumerate(nodes)}
     cells = [
-        Cell(_allowed(node, sizes), node.part.rows, -1 if node.parent is None else position[id(node.parent)])
+        Cell(_allowed(node, sizes), node.sample.rows, -1 if node.parent is None else position[id(node.parent)])
         for node in nodes
     ]
     return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
@@ -181,9 +181,9 @@ class LikelihoodGain:
     weights: Values
     least: float
 
-    def measure(self, parts: Sequence[Part]) -> list[None]:
+    def measure(self, samples: Sequence[Sample]) -> list[None]:
         """Return nothing: the sums are taken for one node and parent at a time."""
-        return [None] * len(parts)
+        return [None] * len(samples)
 
     def best(self, nodes: Sequence[Node[None]]) -> list[Split[None] | None]:
         """Return the best split of each node."""
@@ -191,7 +191,7 @@ class LikelihoodGain:
         return [self._best(node, price) for node in nodes]
 
     def _best(self, node: Node[None], price: float) -> Split[None] | None:
-        rows, here = node.part
+        rows, here = node.sample
         if here.sum() < 2.0 * self.least:
             return None
         best: tuple[float, int, Codes, Values] | None = None
@@ -223,7 +223,7 @@ class LikelihoodGain:
         branches[-1] = -1
         if not self.ordered[parent]:
             # states that were never seen here stay with the density of the whole cell
-            unseen = np.bincount(self.columns[parent][node.part.rows], minlength=size) == 0
+            unseen = np.bincount(self.columns[parent][node.sample.rows], minlength=size) == 0
             branches[:-1][unseen] = 2
             if unseen[node.boxes.get(parent, slice(None))].any():
                 masses = np.append(masses, 0.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import DepthFirst, Node, Part, Split, grow
+from hybridbn.fitting.trees.growth import DepthFirst, Node, Sample, Split, grow
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Growth", "NodeRegression", "Rows", "grow_regressions", "predict_by_depth"]
@@ -133,16 +133,16 @@ class PenalizedSquares:
     growth: Growth
     rng: np.random.Generator
 
-    def measure(self, parts: Sequence[Part]) -> list[NodeRegression]:
+    def measure(self, samples: Sequence[Sample]) -> list[NodeRegression]:
         """Return the regression of the root; those of other nodes come with the splits."""
-        return [self._root(part) for part in parts]
+        return [self._root(sample) for sample in samples]
 
-    def _root(self, part: Part) -> NodeRegression:
+    def _root(self, sample: Sample) -> NodeRegression:
         start = np.zeros(self.full.shape[1] - 1)
-        start[0] = part.weights @ self.full[part.rows, -1] / part.weights.sum()
-        moments = moments_of(self.full[part.rows], part.weights)
+        start[0] = sample.weights @ self.full[sample.rows, -1] / sample.weights.sum()
+        moments = moments_of(self.full[sample.rows], sample.weights)
         coefficients, residual, _ = regress_towards(moments, start, self.ridge, 0.0)
-        mass = float(part.weights.sum())
+        mass = float(sample.weights.sum())
         return NodeRegression(coefficients, float(residual) / max(mass - 1, 1e-9), mass, float(residual), moments)
 
     def best(self, nodes: Sequence[Node[NodeRegression]]) -> list[Split[NodeRegression] | None]:
@@ -157,7 +157,7 @@ class PenalizedSquares:
         tests = np.arange(len(self.columns))
         if growth.share < 1:
             tests = self.rng.permutation(tests)[: max(1, int(np.ceil(growth.share * len(tests))))]
-        rows, weights = node.part
+        rows, weights = node.sample
         codes = {test: self.columns[test][rows] for test in tests.tolist()}
         cuts, below = _cuts(self.full[rows], weights, codes, growth.least)
         if not cuts:
@@ -208,11 +208,11 @@ def predict_by_depth(root: Node[NodeRegression], rows: Rows, depth: int) -> tupl
     """Return predictions and variances of the tree cut off at each depth, (depth + 1, rows) both."""
     means, variances = np.empty((2, depth + 1, len(rows.numbers)))
     full = np.column_stack((np.ones(len(rows.numbers)), rows.numbers))
-    pending = [(root, Part(np.arange(len(full)), np.ones(len(full))))]
+    pending = [(root, Sample(np.arange(len(full)), np.ones(len(full))))]
     while pending:
-        node, part = pending.pop()
-        means[node.level :, part.rows] = full[part.rows] @ node.statistics.coefficients
-        variances[node.level :, part.rows] = node.statistics.variance
+        node, sample = pending.pop()
+        means[node.level :, sample.rows] = full[sample.rows] @ node.statistics.coefficients
+        variances[node.level :, sample.rows] = node.statistics.variance
         if node.split is not None:
-            pending += zip(node.children, node.split.parts(rows.codes[:, node.split.column], part), strict=True)
+            pending += zip(node.children, node.split.divide(rows.codes[:, node.split.column], sample), strict=True)
     return means, variances

@@ -1,0 +1,150 @@
+"""Growing trees: what holds for every order and criterion; counts by brute force; and ridge regressions against their definitions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hybridbn.fitting.ridge import GeneralizedCrossValidation, MarginalLikelihood, Spectrum, regress_towards
+from hybridbn.fitting.trees.column_tests import CodedColumns, GainRatio, Utility, grow_by_tests, mass_of
+from hybridbn.fitting.trees.growth import BestFirst, DepthFirst, Levels, Sample, Split, grow, leaves
+from hybridbn.fitting.trees.likelihood import class_judges, grow_cells
+
+
+class LeastSquares:
+    """The cut of an ordered column that leaves the least sum of squares of a target."""
+
+    def __init__(self, columns, target, least=5.0):
+        self.columns, self.target, self.least = columns, target, least
+
+    def measure(self, samples):
+        return [float(weights @ self.target[rows]) for rows, weights in samples]
+
+    def best(self, nodes):
+        return [self._best(node) for node in nodes]
+
+    def _best(self, node):
+        best = None
+        rows, weights = node.sample
+        for column, codes in enumerate(self.columns):
+            for cut in range(1, int(codes.max()) + 1):
+                side = (codes[rows] >= cut).astype(int)
+                known = codes[rows] >= 0
+                mass = np.bincount(side[known], weights[known], 2)
+                if mass.min() < self.least or node.level == 4:
+                    continue
+                sums = np.bincount(side[known], (weights * self.target[rows])[known], 2)
+                gain = float((sums**2 / mass).sum() - sums.sum() ** 2 / mass.sum())
+                if best is None or gain > best.gain:
+                    branches = np.append((np.arange(codes.max() + 1) >= cut).astype(int), -1)
+                    best = Split(column, branches, mass, gain)
+        return best
+
+
+def data(rows=400, holes=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(6, size=rows) for _ in range(4)]
+    target = columns[0] * 1.5 - (columns[1] > 2) * columns[2] + rng.normal(size=rows)
+    for column in columns:
+        column[rng.random(rows) < holes] = -1
+    return columns, target, rng.uniform(0.5, 2, rows)
+
+
+def described(root):
+    return [(leaf.boxes.keys(), leaf.sample.rows.tolist(), leaf.sample.weights.tolist()) for leaf in leaves(root)]
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+def test_every_order_grows_the_same_tree_whose_leaves_share_out_the_rows(holes):
+    columns, target, weights = data(holes=holes)
+    criterion = LeastSquares(columns, target)
+    orders = (Levels(), DepthFirst(), BestFirst(10**6, lambda split: True))
+    trees = [grow(columns, weights, criterion, order) for order in orders]
+    assert described(trees[0][0]) == described(trees[1][0]) == described(trees[2][0])
+    assert len(leaves(trees[0][0])) > 5
+    for node in trees[0]:
+        rows = node.sample.rows
+        assert (np.diff(rows) > 0).all()
+        for column, box in node.boxes.items():
+            assert np.isin(columns[column][rows], [-1, *box]).all()
+        if node.children:
+            shared = np.zeros(len(weights))
+            for child in node.children:
+                assert child.parent is node
+                np.add.at(shared, child.sample.rows, child.sample.weights)
+            np.testing.assert_allclose(shared[rows], node.sample.weights)
+    assert [node.level for node in leaves(trees[0][0], 1)] == [1, 1]
+
+
+def test_growing_best_first_makes_the_best_of_few_leaves():
+    columns, target, weights = data()
+    criterion = LeastSquares(columns, target)
+    nodes = grow(columns, weights, criterion, BestFirst(5, lambda split: True))
+    assert sum(node.split is None for node in nodes) == 5
+    gains = [node.split.gain for node in nodes if node.split is not None]
+    assert all(node.split is not None or criterion.best([node])[0].gain <= min(gains) for node in nodes)
+    refused = grow(columns, weights, criterion, BestFirst(5, lambda split: split.column == 0))
+    assert {node.split.column for node in refused if node.split is not None} == {0}
+
+
+@pytest.mark.parametrize(("criterion", "binary"), [(GainRatio(), False), (GainRatio(), True), (Utility(), True)])
+def test_counts_of_nodes_are_those_of_their_rows_and_add_up_over_batches(criterion, binary):
+    columns, target, weights = data(holes=0.15)
+    classes = np.digitize(target, [-1.0, 2.0])
+    coded = CodedColumns(columns, [6] * 4, [True] * 4, classes, 3, weights)
+    root = grow_by_tests(coded, criterion, 2, 10.0, 2.0, binary)
+    assert root.children
+    for leaf in leaves(root):
+        rows, own = leaf.sample
+        assert mass_of(leaf) == pytest.approx(own.sum())
+        expected = np.zeros((3, 25))
+        np.add.at(expected[:, 24], classes[rows], own)
+        for number, column in enumerate(columns):
+            seen = column[rows] >= 0
+            np.add.at(expected, (classes[rows][seen], 6 * number + column[rows][seen]), own[seen])
+        np.testing.assert_allclose(leaf.statistics, expected, atol=1e-12)
+        half = len(rows) // 2
+        batches = coded.counts([Sample(rows[:half], own[:half]), Sample(rows[half:], own[half:])])
+        np.testing.assert_allclose(batches.sum(axis=0), expected, atol=1e-12)
+
+
+def test_cells_divide_all_configurations_of_the_parents():
+    rng = np.random.default_rng(0)
+    columns = [rng.integers(4, size=500), rng.integers(3, size=500)]
+    child = ((columns[0] > 1) ^ (columns[1] == 2)).astype(int)
+    # a state that no row has stays with the cell above
+    cells, last = grow_cells(columns, [4, 5], [True, False], class_judges(child, 2), np.ones(500), 8.0)
+    covered = np.zeros((4, 5), dtype=int)
+    for cell in (cells[i] for i in last):
+        covered += np.outer(*cell.allowed)
+        inside = cell.allowed[0][columns[0]] & cell.allowed[1][columns[1]]
+        np.testing.assert_array_equal(np.flatnonzero(inside), cell.rows)
+    assert (covered == 1).all()
+    assert all(cell.above < number for number, cell in enumerate(cells))
+
+
+def test_penalties_are_judged_by_their_definitions():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3))
+    x -= x.mean(axis=0)
+    y = x @ [1.0, -0.5, 0.0] + rng.normal(size=40)
+    y -= y.mean()
+    penalties = np.geomspace(0.1, 100, 7)
+    spectrum = Spectrum.of(x.T @ x, x.T @ y)
+    validated = GeneralizedCrossValidation(40.0).losses(spectrum, y @ y, penalties)
+    likely = MarginalLikelihood(40.0).losses(spectrum, y @ y, penalties)
+    logs = []
+    for penalty, loss in zip(penalties, validated, strict=True):
+        hat = x @ np.linalg.solve(x.T @ x + penalty * np.eye(3), x.T)
+        np.testing.assert_allclose(x @ spectrum.slopes(penalty), hat @ y)
+        assert spectrum.coefficients(penalty) == pytest.approx(np.trace(hat))
+        residual = y - hat @ y
+        assert loss == pytest.approx(residual @ residual / (40 - 1 - np.trace(hat)) ** 2)
+        # the residual variance that makes the target most likely
+        covariance = np.eye(40) + x @ x.T / penalty
+        variance = y @ np.linalg.solve(covariance, y) / 40
+        logs.append(stats.multivariate_normal(np.zeros(40), variance * covariance).logpdf(y))
+        moments = np.column_stack((np.ones(40), x, y))
+        drawn = regress_towards(moments.T @ moments, np.zeros(4), np.full(3, penalty), 0.0)[0]
+        np.testing.assert_allclose(drawn[1:], spectrum.slopes(penalty), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(np.diff(likely), -np.diff(logs), atol=1e-9)
+    assert spectrum.best_penalty(y @ y, penalties, MarginalLikelihood(40.0)) == penalties[np.argmax(logs)]
