@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import networkx as nx
 import numpy as np
@@ -23,6 +23,7 @@ from hybridbn.inference.answers import TableCollector, impossible_evidence, solv
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import relevant_evidence
+from hybridbn.inference.regressions import Regressions, conditionals
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -33,8 +34,6 @@ __all__ = ["ConditionalGaussian", "conditional_gaussian"]
 
 _MOST_CONFIGURATIONS = 512
 _SWEEPS = 40
-_MANY = 64
-"""Configurations of a row that are worth common preparations."""
 _CHUNK = 2**22
 """Numbers in the largest temporary array."""
 
@@ -51,21 +50,21 @@ class ConditionalGaussian:
         Parents before their children.
     given : tuple of Discrete
         The discrete parents of numbers.
-    means : ndarray (configurations, numbers)
-    kinds : ndarray (configurations,)
-        Which of the precisions a configuration has.
-    precisions : ndarray (kinds, numbers, numbers)
-    log_determinants : ndarray (kinds,)
-        Of the precisions.
+    regressions : Regressions
+        Of the numbers, for each configuration.
     """
 
     discrete: Network
     numbers: tuple[str, ...]
     given: tuple[Discrete, ...]
-    means: Values
-    kinds: Codes
-    precisions: Values
-    log_determinants: Values
+    regressions: Regressions
+
+    @cached_property
+    def means(self) -> Values:
+        """The expectations of the numbers in each configuration (configurations, numbers)."""
+        regressions = self.regressions
+        means = np.linalg.solve(regressions.matrix[regressions.kind], -regressions.offset[..., None])
+        return np.asarray(means[..., 0], dtype=np.float64)
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +85,7 @@ class ConditionalGaussian:
         known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
         configuration = self._configurations(known, values, levels, options)
         noise = ndtri(np.array([levels[name] for name in self.numbers]).reshape(len(self.numbers), rows).T)
-        drawn, _ = self._solved(values, configuration, noise)
+        drawn = self._drawn(values, configuration, noise)
         return self._filled(known, configuration, drawn, levels, options)
 
     def draw_within(
@@ -119,7 +118,7 @@ class ConditionalGaussian:
             configuration = self._configurations(known, values, uniforms, options)
             for column, name in enumerate(self.numbers):
                 center = self.expected(column, values, configuration)
-                spread = 1 / np.sqrt(self.precisions[self.kinds[configuration], column, column])
+                spread = 1 / np.sqrt(self.regressions.gram[self.regressions.kind[configuration], column, column])
                 a, b = (low[column] - center) / spread, (high[column] - center) / spread
                 fresh = truncnorm.ppf(uniforms[name], a, b, center, spread)
                 values[:, column] = np.where(
@@ -129,7 +128,7 @@ class ConditionalGaussian:
 
     def expected(self, column: int, values: Values, configuration: Codes) -> Values:
         """Return the expectation of one number given all other cells of complete rows."""
-        own = self.precisions[self.kinds[configuration], column]
+        own = self.regressions.gram[self.regressions.kind[configuration], column]
         pull = np.einsum("rj,rj->r", own, values - self.means[configuration])
         return np.asarray(values[:, column] - pull / own[:, column])
 
@@ -218,92 +217,22 @@ class ConditionalGaussian:
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 
     def _densities(self, values: Values, first: Codes, steps: Codes, wanted: NDArray[np.bool_]) -> Values:
-        """Return the log density of what is observed in each row for the configurations that are `steps` from the first.
-
-        With many of these, rows with the same hidden numbers and the same first configuration share what the
-        density is made of: precisions without the hidden numbers, and their products with the means.
-        """
+        """Return the log density of what is observed in each row for the configurations that are `steps` from the first."""
         densities = np.zeros((len(values), len(steps)))
-        if len(steps) < _MANY:
-            row, place = np.nonzero(wanted)
-            densities[row, place] = self._solved(values[row], first[row] + steps[place])[1]
-            return densities
-        hidden = np.isnan(values)
-        pattern = np.concatenate([np.packbits(hidden, axis=1), first[:, None].view(np.uint8)], axis=1)
-        _, leaders, which = _distinct(pattern)
-        order = np.argsort(which, kind="stable")
-        groups = np.split(order, np.cumsum(np.bincount(which))[:-1])
-        for leader, rows in zip(leaders.tolist(), groups, strict=True):
-            h, o = np.flatnonzero(hidden[leader]), np.flatnonzero(~hidden[leader])
-            kinds, kind = np.unique(self.kinds[first[leader] + steps], return_inverse=True)
-            parts = self.precisions[kinds]
-            across, inner = parts[:, h[:, None], o], parts[:, h[:, None], h]
-            seen = parts[:, o[:, None], o] - np.swapaxes(across, 1, 2) @ np.linalg.solve(inner, across)
-            logs = self.log_determinants[kinds] - np.linalg.slogdet(inner)[1] - len(o) * math.log(2 * math.pi)
-            means = self.means[first[leader] + steps][:, o]
-            # away from the middle, so that squares of large numbers don't cancel
-            middle = means.mean(axis=0)
-            away, apart = values[rows][:, o] - middle, means - middle
-            pull = np.einsum("cij,cj->ci", seen[kind], apart)
-            own = np.einsum("ri,kij,rj->rk", away, seen, away)
-            constant = logs[kind] - np.einsum("ci,ci->c", apart, pull)
-            densities[rows] = 0.5 * (constant - own[:, kind]) + np.einsum("ri,ci->rc", away, pull)
+        row, step = np.nonzero(wanted)
+        for part in conditionals(self.regressions, first[row] + steps[step], row, values, np.isnan(values)):
+            squares = np.einsum("cij,cij->c", part.residual, part.residual)
+            densities[row[part.cases], step[part.cases]] = part.log_constant - 0.5 * squares
         return densities
 
-    def _solved(self, values: Values, configuration: Codes, noise: Values | None = None) -> tuple[Values, Values]:
-        """Return rows with their hidden numbers drawn (expected, without noise), and the log density of what is observed.
-
-        Rows with equally many hidden numbers are solved together, in matrices that are no larger than that, whatever
-        other rows there are: not even rounding depends on them. Rows with the same pattern share a factor.
-        """
-        hidden, kind = np.isnan(values), self.kinds[configuration]
-        drawn, density = np.empty_like(values), np.empty(len(values))
-        counts = hidden.sum(axis=1)
-        for count in np.unique(counts).tolist():
-            rows = np.flatnonzero(counts == count)
-            step = max(_CHUNK // (values.shape[1] ** 2 + 1), 1)
-            for start in range(0, len(rows), step):
-                own = rows[start : start + step]
-                given = None if noise is None else noise[own]
-                drawn[own], density[own] = self._block(values[own], configuration[own], kind[own], count, given)
-        return drawn, density
-
-    def _block(
-        self, values: Values, configuration: Codes, kind: Codes, count: int, noise: Values | None
-    ) -> tuple[Values, Values]:
-        """Solve some rows with equally many hidden numbers."""
-        hidden = np.isnan(values)
-        residual = np.where(hidden, 0.0, values - self.means[configuration])
-        force = np.empty_like(residual)
-        for own in np.unique(kind).tolist():
-            rows = kind == own
-            force[rows] = np.einsum("ij,rj->ri", self.precisions[own], residual[rows])
-        square = (residual * force).sum(axis=1)
-        density = 0.5 * (self.log_determinants[kind] - square - (len(self.numbers) - count) * math.log(2 * math.pi))
-        if not count:
-            return values, density
-        pattern = np.concatenate([np.packbits(hidden, axis=1), kind[:, None].astype(np.uint16).view(np.uint8)], 1)
-        _, first, which = _distinct(pattern)
-        columns = np.nonzero(hidden)[1].reshape(-1, count)
-        places = columns[first]
-        factors = np.linalg.cholesky(self.precisions[kind[first, None, None], places[:, :, None], places[:, None, :]])
-        roots = np.linalg.inv(factors)
-        inside = -np.einsum("rij,rj->ri", roots[which], np.take_along_axis(force, columns, 1))
-        logs = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)[which]
-        density += 0.5 * (inside * inside).sum(axis=1) - logs
-        if noise is not None:
-            inside += np.take_along_axis(noise, columns, 1)
-        shift = np.einsum("rji,rj->ri", roots[which], inside)
-        filled = np.array(values)
-        filled[hidden] = (np.take_along_axis(self.means[configuration], columns, 1) + shift).ravel()
-        return filled, density
-
-
-def _distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], Codes, Codes]:
-    """Return the distinct rows as bytes, where each stands first, and which of them each row is."""
-    bits = np.ascontiguousarray(rows)
-    packed = bits.view(np.dtype((np.void, bits.shape[1] * bits.itemsize))).ravel() if bits.size else np.zeros(len(rows))
-    return np.unique(packed, return_index=True, return_inverse=True)
+    def _drawn(self, values: Values, configuration: Codes, noise: Values) -> Values:
+        """Return rows with their hidden numbers drawn from standard normal noise (rows, numbers)."""
+        hidden, drawn, row = np.isnan(values), np.array(values), np.arange(len(values))
+        # not even the rounding of a draw depends on other rows
+        for part in conditionals(self.regressions, configuration, row, values, hidden, separately=True):
+            rows, columns = part.cases[:, None], part.columns[part.system]
+            drawn[rows, columns] = part.draw(noise[rows, columns])
+        return drawn
 
 
 def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
@@ -338,25 +267,10 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
     size = math.prod(sizes)
     if size > _MOST_CONFIGURATIONS:
         return None
-    slopes = np.zeros((size, len(numbers), len(numbers)))
-    intercepts, variances = np.zeros(slopes.shape[:2]), np.ones(slopes.shape[:2])
-    place = {name: i for i, name in enumerate(numbers)}
     states = dict(zip(given, np.unravel_index(np.arange(size), sizes) if sizes else (), strict=True))
-    for name in numbers:
-        potential = network.potential(name)
-        regression = potential.regression()
-        if regression is None:
-            return None
-        cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
-        others = [place[p.name] for p in potential.parents if not isinstance(p, Discrete)]
-        intercepts[:, place[name]] = regression.intercept[cell]
-        slopes[:, place[name], others] = regression.coefficients[cell]
-        variances[:, place[name]] = regression.variance[cell]
-    _, first, kinds = _distinct(np.concatenate([slopes.reshape(size, -1), variances], axis=1))
-    away = np.eye(len(numbers)) - slopes[first]
-    precisions = np.einsum("cji,cj,cjk->cik", away, 1 / variances[first], away)
-    kinds = kinds.reshape(size)
-    means: Values = np.asarray(np.linalg.solve(away[kinds], intercepts[..., None])[..., 0], dtype=np.float64)
+    potentials = [network.potential(name) for name in numbers]
+    if any(potential.regression() is None for potential in potentials):
+        return None
+    regressions = Regressions.of(potentials, numbers, len(numbers), states, (size,), kept=False)
     alone = Network([network.potential(name) for name in network if isinstance(network.variable(name), Discrete)])
-    logs = -np.log(variances[first]).sum(axis=1)
-    return ConditionalGaussian(alone, tuple(numbers), tuple(given.values()), means, kinds, precisions, logs)
+    return ConditionalGaussian(alone, tuple(numbers), tuple(given.values()), regressions)

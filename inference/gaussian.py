@@ -53,13 +53,15 @@ class _Cases:
     Attributes
     ----------
     regressions : Regressions
-    kind, configuration, row : ndarray (cases,)
+    index : ndarray (cases,)
+        The configuration of all discrete parents, as the regressions number it.
+    configuration, row : ndarray (cases,)
     values : ndarray (rows, columns)
     hidden : ndarray (rows, closed)
     """
 
     regressions: Regressions
-    kind: Codes
+    index: Codes
     configuration: Codes
     row: Codes
     values: Values
@@ -221,7 +223,7 @@ class GaussianComponent:
         """Condition the rows with each configuration that they allow on the observed values."""
         for cases in self._cases(evidence):
             for part in conditionals(
-                cases.regressions, cases.kind, cases.row, cases.values, cases.hidden, separately=separately
+                cases.regressions, cases.index, cases.row, cases.values, cases.hidden, separately=separately
             ):
                 yield cases, part
 
@@ -244,11 +246,11 @@ class GaussianComponent:
             row = np.arange(start, min(start + step, rows))
             configuration, row = self._allowed(evidence, row, count)
             if everything is not None:
-                kind = np.zeros(len(row), dtype=np.intp)
+                index = np.zeros(len(row), dtype=np.intp)
                 for name, size in self._sizes.items():
                     code = states[name][configuration] if name in states else codes[known.index(name)][row]
-                    kind = kind * size + code
-                yield _Cases(everything, kind, configuration, row, values, hidden)
+                    index = index * size + code
+                yield _Cases(everything, index, configuration, row, values, hidden)
                 continue
             seen, which = np.unique(codes[:, row], axis=1, return_inverse=True) if known else (codes[:, None], 0 * row)
             indices = {name: code[None, :] for name, code in states.items()}
@@ -317,29 +319,8 @@ class GaussianComponent:
         return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,), kept=True)
 
     def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
-        """Make the regressions of some configurations, given by the codes of the discrete parents (of this shape together)."""
-        columns = {name: i for i, name in enumerate((*self.closed, *self._outside, *self._open))}
-        matrix = np.zeros([*shape, len(self.potentials), len(columns)])
-        offset, log_scale = np.zeros([*shape, len(self.potentials)]), np.zeros(shape)
-        for row, potential in enumerate(self.potentials):
-            regression = potential.regression()
-            assert regression is not None
-            cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
-            spread = np.sqrt(regression.variance[cell])
-            matrix[..., row, columns[potential.child.name]] = 1 / spread
-            offset[..., row] = -regression.intercept[cell] / spread
-            slopes = regression.coefficients[cell]
-            for i, name in enumerate(p.name for p in potential.parents if not isinstance(p, Discrete)):
-                matrix[..., row, columns[name]] = -slopes[..., i] / spread
-            log_scale = log_scale - np.log(spread)
-        kinds = math.prod(shape)
-        return Regressions(
-            matrix.reshape(kinds, *matrix.shape[-2:]),
-            offset.reshape(kinds, -1),
-            np.broadcast_to(log_scale, shape).reshape(kinds),
-            len(self.closed),
-            kept,
-        )
+        columns = (*self.closed, *self._outside, *self._open)
+        return Regressions.of(self.potentials, columns, len(self.closed), states, shape, kept=kept)
 
 
 def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:

@@ -15,7 +15,7 @@ follows from the observed ones is then one linear function for all rows, which i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import frozen
-from hybridbn.variables import Codes, Values
+from hybridbn.potentials.base import Potential, frozen
+from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["Conditional", "Regressions", "conditionals"]
 
@@ -40,24 +40,74 @@ _ZERO = frozen(np.zeros(1, dtype=np.intp))
 
 @dataclass(frozen=True, eq=False)
 class Regressions:
-    """Regressions of several kinds: one for each configuration of discrete variables.
+    """Regressions of several variables, for each configuration of discrete parents.
 
     Attributes
     ----------
     matrix : ndarray (kinds, equations, columns)
         Coefficients of the standardized residuals. The first `size` columns are of variables that may be hidden.
-    offset : ndarray (kinds, equations)
-        The residuals where all variables are zero.
     log_scale : ndarray (kinds,)
         Minus the sum of the logarithms of the standard deviations.
+    offset : ndarray (configurations, equations)
+        The residuals where all variables are zero.
+    kind : ndarray (configurations,)
+        Configurations of one kind differ in their offsets only.
     size : int
+    kept : bool
+        Whether these are used again, so that preparations pay.
     """
 
     matrix: Values
-    offset: Values
     log_scale: Values
+    offset: Values
+    kind: Codes
     size: int
     kept: bool
+
+    @classmethod
+    def of(
+        cls,
+        potentials: Sequence[Potential],
+        columns: Sequence[str],
+        size: int,
+        states: Mapping[str, Codes],
+        shape: tuple[int, ...],
+        *,
+        kept: bool,
+    ) -> Regressions:
+        """Make the regressions that some potentials are.
+
+        Parameters
+        ----------
+        potentials : sequence of Potential
+        columns : sequence of str
+            The continuous variables; the first `size` may be hidden.
+        states : mapping from name to ndarray of int
+            The codes of the discrete parents in the configurations; together they broadcast to the shape.
+        """
+        place = {name: column for column, name in enumerate(columns)}
+        matrix = np.zeros([*shape, len(potentials), len(columns)])
+        offset, log_scale = np.zeros([*shape, len(potentials)]), np.zeros(shape)
+        for row, potential in enumerate(potentials):
+            regression = potential.regression()
+            assert regression is not None
+            cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
+            spread = np.sqrt(regression.variance[cell])
+            matrix[..., row, place[potential.child.name]] = 1 / spread
+            offset[..., row] = -regression.intercept[cell] / spread
+            slopes = regression.coefficients[cell]
+            for i, name in enumerate(p.name for p in potential.parents if not isinstance(p, Discrete)):
+                matrix[..., row, place[name]] = -slopes[..., i] / spread
+            log_scale = log_scale - np.log(spread)
+        count = math.prod(shape)
+        matrix, log_scale = matrix.reshape(count, *matrix.shape[-2:]), np.broadcast_to(log_scale, shape).reshape(count)
+        kind: Codes = np.arange(count)
+        if count > 1:
+            numbers = np.ascontiguousarray(matrix.reshape(count, -1))
+            bits = numbers.view(np.dtype((np.void, numbers.shape[1] * numbers.itemsize))).ravel()
+            _, first, kind = np.unique(bits, return_index=True, return_inverse=True)
+            matrix, log_scale = matrix[first], log_scale[first]
+        return cls(matrix, log_scale, offset.reshape(count, -1), kind.ravel(), size, kept)
 
     @cached_property
     def gram(self) -> Values:
@@ -72,19 +122,28 @@ class Regressions:
         rotation, upper = np.linalg.qr(self.matrix[..., :size], mode="complete")
         sign = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
         root = np.asarray(np.linalg.inv(upper[:, :size] * sign[..., None]))
-        rest = np.concatenate([self.matrix[..., size:], self.offset[..., None]], axis=-1)
-        rest = np.swapaxes(rotation, -1, -2) @ rest
         log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-        return _AllHidden(root, log_root, -root @ (rest[:, :size] * sign[..., None]), rest[:, size:])
+        turned = np.swapaxes(rotation, -1, -2)
+        to_mean, to_residual = -root @ (turned[:, :size] * sign[..., None]), turned[:, size:]
+        rest, offset = self.matrix[..., size:], self.offset[..., None]
+        return _AllHidden(
+            root,
+            log_root,
+            (to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0]),
+            (to_residual @ rest, (to_residual[self.kind] @ offset)[..., 0]),
+        )
 
 
 class _AllHidden(NamedTuple):
-    """Roots of the covariances, their log determinants, and means and residuals as functions of the other columns and 1."""
+    """Roots of the covariances, their log determinants, and means and residuals as functions of the other columns.
+
+    Such a function is a matrix of each kind and a constant of each configuration.
+    """
 
     root: Values
     log_root: Values
-    mean: Values
-    residual: Values
+    mean: tuple[Values, Values]
+    residual: tuple[Values, Values]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +203,7 @@ class Conditional:
 
 def conditionals(
     regressions: Regressions,
-    kind: Codes,
+    configuration: Codes,
     row: Codes,
     values: Values,
     hidden: NDArray[np.bool_],
@@ -156,23 +215,23 @@ def conditionals(
     Parameters
     ----------
     regressions : Regressions
-    kind, row : ndarray (cases,)
-        The kind of regressions and the row of values of each case; rows ascend where there is one kind.
+    configuration, row : ndarray (cases,)
+        The configuration and the row of values of each case; rows ascend where there is one configuration.
     values : ndarray (rows, columns)
         Observed values, anything in place of hidden ones. Columns of the matrix beyond these are left open.
     hidden : ndarray (rows, size)
     separately : bool
         Whether not even rounding may depend on other cases.
     """
-    size = regressions.size
-    if regressions.kept and hidden.all():
+    size, kind = regressions.size, regressions.kind[configuration]
+    if regressions.kept and not separately and hidden.all():
         # any order of the cases will do, but equal kinds must stand together
         cases = np.arange(len(kind)) if len(regressions.matrix) == 1 else np.argsort(kind, kind="stable")
         if len(cases):
             known = values[:, size:]
-            if len(regressions.matrix) > 1 or len(cases) < len(values):
+            if len(regressions.kind) > 1 or len(cases) < len(values):
                 known = known[row[cases]]
-            yield _solve_all_hidden(regressions, cases, kind[cases], known, separately)
+            yield _solve_all_hidden(regressions, cases, configuration[cases], known)
         return
     pattern = pattern_numbers(hidden)
     known = np.array(values)
@@ -187,7 +246,7 @@ def conditionals(
         step = max(BLOCK // (equations * (count + 1) + 3 * count * count), 64)
         for start in range(0, len(cases), step):
             part = cases[start : start + step]
-            yield _solve(regressions, part, kind[part], key[part], known, row[part], hidden, count, separately)
+            yield _solve(regressions, part, configuration[part], key[part], known, row[part], hidden, count, separately)
 
 
 def pattern_numbers(flags: NDArray[np.bool_]) -> Codes:
@@ -211,7 +270,7 @@ def pattern_numbers(flags: NDArray[np.bool_]) -> Codes:
 def _solve(
     regressions: Regressions,
     cases: Codes,
-    kind: Codes,
+    configuration: Codes,
     key: Codes,
     values: Values,
     row: Codes,
@@ -220,12 +279,13 @@ def _solve(
     separately: bool,
 ) -> Conditional:
     """Solve cases with equally many hidden variables, sorted by their systems."""
+    kind = regressions.kind[configuration]
     first, system = _runs(key)
     columns = np.nonzero(hidden[row[first]])[1].reshape(len(first), count)
     width = values.shape[1]
     residual = np.empty((len(cases), regressions.matrix.shape[1], 1 + regressions.matrix.shape[2] - width))
     residual[..., :1] = _times(regressions.matrix[..., :width], kind, values[row][..., None], separately)
-    residual[..., 0] += regressions.offset[kind]
+    residual[..., 0] += regressions.offset[configuration]
     if residual.shape[2] > 1:
         residual[..., 1:] = regressions.matrix[kind][..., width:]
     if not count:
@@ -247,28 +307,28 @@ def _solve(
     return Conditional(cases, system, columns, root, mean, residual, _log_scale(regressions, kind), size[system])
 
 
-def _solve_all_hidden(
-    regressions: Regressions, cases: Codes, kind: Codes, values: Values, separately: bool
-) -> Conditional:
+def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Codes, values: Values) -> Conditional:
     """Solve cases in which all variables that may be hidden are, sorted by their kinds."""
-    prepared = regressions.all_hidden
+    prepared, kind = regressions.all_hidden, regressions.kind[configuration]
     first, system = _runs(kind)
-    kinds, width = kind[first], values.shape[1]
-    columns = np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size))
+    width = values.shape[1]
 
-    known = np.ones((width + 1, len(cases))).T[..., None]
-    known[:, :width, 0] = values
-    chosen = [*range(width), -1]
+    def applied(matrices: Values, constant: Values) -> Values:
+        result = constant[configuration][..., None]
+        if width:
+            result = result + _times(matrices[..., :width], kind, values[..., None], separately=False)
+        return result if matrices.shape[2] == width else np.concatenate([result, matrices[kind][..., width:]], axis=2)
 
-    def applied(matrices: Values) -> Values:
-        constant = _times(matrices[..., chosen], kind, known, separately)
-        if matrices.shape[2] == width + 1:
-            return constant
-        return np.concatenate([constant, matrices[kind, :, width:-1]], axis=2)
-
-    scale = _log_scale(regressions, kind)
-    mean, residual = applied(prepared.mean), applied(prepared.residual)
-    return Conditional(cases, system, columns, prepared.root[kinds], mean, residual, scale, prepared.log_root[kind])
+    return Conditional(
+        cases,
+        system,
+        np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size)),
+        prepared.root[kind[first]],
+        applied(*prepared.mean),
+        applied(*prepared.residual),
+        _log_scale(regressions, kind),
+        prepared.log_root[kind],
+    )
 
 
 def _runs(keys: Codes) -> tuple[Codes, Codes]:
