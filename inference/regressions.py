@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,12 +119,9 @@ class Regressions:
     def all_hidden(self) -> _AllHidden:
         """What is made of the regressions where all variables that may be hidden are."""
         size = self.size
-        rotation, upper = np.linalg.qr(self.matrix[..., :size], mode="complete")
-        sign = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
-        root = np.asarray(np.linalg.inv(upper[:, :size] * sign[..., None]))
+        turned, root = _decompose(self.matrix[..., :size], "complete")
         log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-        turned = np.swapaxes(rotation, -1, -2)
-        to_mean, to_residual = -root @ (turned[:, :size] * sign[..., None]), turned[:, size:]
+        to_mean, to_residual = -root @ turned[:, :size], turned[:, size:]
         rest, offset = self.matrix[..., size:], self.offset[..., None]
         return _AllHidden(
             root,
@@ -359,11 +356,22 @@ def _factors(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Val
     basis = np.swapaxes(root, 1, 2) @ np.swapaxes(chosen, 1, 2)
     if not fine.all():
         poor = np.flatnonzero(~fine)
-        rotation, triangle = np.linalg.qr(chosen[poor])
-        sign = np.where(np.diagonal(triangle, axis1=1, axis2=2) < 0, -1.0, 1.0)
-        root[poor] = np.linalg.inv(triangle * sign[:, :, None])
-        basis[poor] = np.swapaxes(rotation * sign[:, None, :], 1, 2)
+        basis[poor], root[poor] = _decompose(chosen[poor], "reduced")
     return root, basis
+
+
+def _decompose(columns: Values, mode: Literal["complete", "reduced"]) -> tuple[Values, Values]:
+    """Return an orthonormal basis (systems, vectors, equations) that begins with that of the columns, and the inverse triangle."""
+    # rows of large numbers first, which would drown the small ones otherwise (Cox & Higham 1998)
+    order = np.argsort(-np.abs(columns).max(axis=2, initial=0.0), axis=1, kind="stable")[..., None]
+    rotation, triangle = np.linalg.qr(np.take_along_axis(columns, order, 1), mode=mode)
+    basis = np.empty_like(rotation)
+    np.put_along_axis(basis, order, rotation, 1)
+    size = columns.shape[2]
+    triangle = triangle[:, :size]
+    sign = np.where(np.diagonal(triangle, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    basis[..., :size] *= sign[:, None, :]
+    return np.swapaxes(basis, 1, 2), np.asarray(np.linalg.inv(triangle * sign[:, :, None]))
 
 
 def _inverse_triangles(gram: Values) -> Values:

@@ -6,11 +6,12 @@ hardly any two rows have the same holes. There is no peer: answers are checked a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rows import Report, parser, seconds
+from rows import Report, parser, seconds, take_turns
 
 import hybridbn as hb
 
@@ -68,6 +69,88 @@ def bench_queries(report: Report, rows: int) -> None:
             else:
                 difference = max(difference, abs(one.mean() - posterior.mean()[row]))
         report.show(f"posterior of {target}, {size}", ours, difference=difference, unit="s")
+    pair = ["x05", "x07"]
+    ours, joint = seconds(lambda: network.posterior(pair, table))
+    one = [network.posterior(pair, {name: v for name, v in case.items() if name not in pair}).mean() for case in cases]
+    difference = float(np.abs(np.array(one) - joint.mean()[:CHECKED]).max())
+    report.show(f"joint posterior of {' and '.join(pair)}, {size}", ours, difference=difference, unit="s")
+    ours, _ = seconds(lambda: network.most_probable(table))
+    report.show(f"most_probable, {size}", ours, unit="s")
+
+
+def chain(nodes: int) -> hb.Network:
+    """Each number depends on the one before it."""
+    numbers = [hb.Continuous(f"x{place:03}") for place in range(nodes)]
+    return hb.Network(
+        [
+            hb.LinearGaussian(
+                number,
+                parents=numbers[max(place - 1, 0) : place],
+                intercept=0.3,
+                coefficients=[0.7] * (place > 0),
+                variance=1.0,
+            )
+            for place, number in enumerate(numbers)
+        ]
+    )
+
+
+def bench_chain(report: Report, rows: int) -> None:
+    network = chain(25)
+    complete = network.sample(rows, random_state=0)
+    holes = complete.mask(np.random.default_rng(1).random(complete.shape) < 0.4)
+    network.log_density(holes[:2]), network.posterior("x012", holes[:2])
+    size = f"chain of 25, {rows:,} patterns"
+    ours, _ = seconds(lambda: network.log_density(holes))
+    report.show(f"log_density, {size}", ours, unit="s")
+    ours, _ = seconds(lambda: network.posterior("x012", holes).mean())
+    report.show(f"posterior of one, {size}", ours, unit="s")
+    ours, _ = seconds(lambda: {name: post.mean() for name, post in network.posteriors(holes).items()})
+    report.show(f"posteriors of all, {size}", ours, unit="s")
+    long = chain(200)
+    ours, _ = seconds(lambda: long.sample(5, 0, {"x199": 1.0}))
+    report.show("sample(5) given the end of a chain of 200", ours, unit="s")
+
+
+def bench_solve(report: Report, rows: int) -> None:
+    """Complete rows beside one product with the precision matrix, and rows with holes beside batched solves of their systems."""
+    for nodes in (20, 50):
+        network = chain(nodes)
+        complete = network.sample(rows, random_state=0)
+        table = complete.mask(np.random.default_rng(1).random(complete.shape) < MISSING)
+        precision = np.diag(np.r_[np.full(nodes - 1, 1.49), 1.0])
+        precision -= 0.7 * (np.eye(nodes, k=1) + np.eye(nodes, k=-1))
+        center = network.posteriors({})
+        mean = np.array([center[name].mean() for name in network])
+        network.log_density(complete[:2]), network.log_density(table[:2])
+
+        def quadratic(precision: Any = precision, mean: Any = mean, complete: Any = complete) -> Any:
+            apart = complete.to_numpy() - mean
+            return -0.5 * np.einsum("ri,ri->r", apart @ precision, apart) - 0.5 * len(mean) * np.log(2 * np.pi)
+
+        def solves(precision: Any = precision, mean: Any = mean, table: Any = table) -> Any:
+            apart = table.to_numpy() - mean
+            hidden = np.isnan(apart)
+            force = np.where(hidden, 0.0, apart) @ precision
+            result = np.empty(len(apart))
+            for count in np.unique(hidden.sum(axis=1)):
+                own = np.flatnonzero(hidden.sum(axis=1) == count)
+                columns = np.nonzero(hidden[own])[1].reshape(-1, count)
+                inner = precision[columns[:, :, None], columns[:, None, :]]
+                pull = np.take_along_axis(force[own], columns, 1)
+                shift = np.linalg.solve(inner, pull[..., None])[..., 0]
+                known = np.where(hidden[own], 0.0, apart[own])
+                squares = (known * force[own]).sum(axis=1) - (pull * shift).sum(axis=1)
+                logs = np.linalg.slogdet(inner)[1]
+                result[own] = -0.5 * (squares + logs + (len(mean) - count) * np.log(2 * np.pi))
+            return result
+
+        for label, peer, rows_of in (("complete rows", quadratic, complete), ("30 % holes", solves, table)):
+            least, answers = take_turns({"ours": partial(network.log_density, rows_of), "numpy": peer}, 3)
+            difference = float(np.abs(answers["ours"] - answers["numpy"]).max())
+            report.show(
+                f"log_density, {label}, {rows:,} x {nodes}", least["ours"], least["numpy"], 1 / 3, difference, "ms"
+            )
 
 
 def bench_sample(report: Report, rows: int) -> None:
@@ -101,6 +184,8 @@ def main() -> None:
     options = parser(__doc__).parse_args()
     with Report(options) as report:
         report.run(bench_queries, 1000 if options.ours else 4000)
+        report.run(bench_chain, 500 if options.ours else 20_000)
+        report.run(bench_solve, 1000 if options.ours else 4000)
         report.run(bench_sample, 400 if options.ours else 4000)
         report.run(bench_em, 60 if options.ours else 1000)
         report.run(bench_impute, 1000 if options.ours else 4000)
