@@ -100,7 +100,7 @@ def impute(
         Leave imputed numbers unrounded. By default they get as many decimals as the observed ones of their column have, where that
         are six at most and at least 20 are observed; whole numbers are a matter of `integers`.
     donors : bool
-        With a learned network of linear regressions, numbers that these describe badly (skewed, with spikes, along curves) are
+        With a learned network of linear regressions without hidden nodes, numbers that these describe badly (skewed, with spikes, along curves) are
         drawn again given all other cells of their rows: the observed number of a row in which a regression and a forest
         expect the same, instead of one from a normal distribution.
     indicators : bool

@@ -109,7 +109,7 @@ def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> Fitted:
     if not columns.modeled:
         return Fitted(Model(columns, None), seed)
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])
-    recipe = _recipe(settings.structure, settings.target, settings.potentials, working)
+    recipe = _choose_recipe(settings.structure, settings.target, settings.potentials, working)
     rng = np.random.default_rng(seed)
     chain = Chain(working, recipe, draw_bounds(columns), settings.options, rng, rounds, settings.donors)
     return Fitted(Model(columns, chain.filler(chain.network)), seed, chain)
@@ -132,7 +132,7 @@ def use_network(network: Network, frame: Frame, settings: Settings) -> Fitted:
     return Fitted(model, seed_of(settings.random_state))
 
 
-def _recipe(structure: Any, target: str | None, potentials: Potentials, table: Table) -> Recipe:
+def _choose_recipe(structure: Any, target: str | None, potentials: Potentials, table: Table) -> Recipe:
     """Turn what the user says about the structure into a way of learning."""
     if isinstance(potentials, Mapping):
         potentials = {name: spec for name, spec in potentials.items() if name in table}
