@@ -240,7 +240,7 @@ def conditionals(
         cases = np.flatnonzero(counts == count)
         if len(cases) > 1:
             cases = cases[np.argsort(key[cases], kind="stable")]
-        step = max(BLOCK // (equations * (count + 1) + 3 * count * count), 64)
+        step = max(BLOCK // max(equations * (count + 1) + 3 * count * count, 1), 64)
         for start in range(0, len(cases), step):
             part = cases[start : start + step]
             yield _solve(regressions, part, configuration[part], key[part], known, row[part], hidden, count, separately)
