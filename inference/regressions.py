@@ -35,6 +35,8 @@ REPEATED = 32
 INFLATED = 1e3
 """Cholesky factors serve up to this variance inflation factor, where they lose three digits of sixteen."""
 
+LARGE = 64
+"""Triangles of more rows are inverted by LAPACK."""
 _ZERO = frozen(np.zeros(1, dtype=np.intp))
 
 
@@ -110,10 +112,14 @@ class Regressions:
         return cls(matrix, log_scale, offset.reshape(count, -1), kind.ravel(), size, kept)
 
     @cached_property
+    def by_column(self) -> Values:
+        """The columns that may be hidden (kinds, size, equations)."""
+        return np.ascontiguousarray(np.swapaxes(self.matrix[..., : self.size], -1, -2))
+
+    @cached_property
     def gram(self) -> Values:
         """The products of the columns that may be hidden (kinds, size, size): precisions, where all of them are."""
-        hidden = self.matrix[..., : self.size]
-        return np.asarray(np.swapaxes(hidden, -1, -2) @ hidden)
+        return np.asarray(self.by_column @ np.swapaxes(self.by_column, -1, -2))
 
     @cached_property
     def all_hidden(self) -> _AllHidden:
@@ -343,20 +349,20 @@ def _log_scale(regressions: Regressions, kind: Codes) -> Values:
 
 def _factors(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Values, Values]:
     """Return a root of the covariance of the hidden variables, and an orthonormal basis (hidden, equations) of their columns."""
-    chosen = regressions.matrix[
-        kind[:, None, None], np.arange(regressions.matrix.shape[1])[:, None], columns[:, None, :]
-    ]
-    gram = regressions.gram[kind[:, None, None], columns[:, :, None], columns[:, None, :]]
+    equations, size = regressions.matrix.shape[1], regressions.size
+    place = kind[:, None] * size + columns
+    chosen = regressions.by_column.reshape(-1, equations).take(place, axis=0)
+    gram = regressions.gram.reshape(-1).take(place[:, :, None] * size + columns[:, None, :])
     lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
     gram = gram / (lengths[:, :, None] * lengths[:, None, :])
     inverse = _inverse_triangles(gram)
     with np.errstate(invalid="ignore", over="ignore"):
         fine = np.einsum("sij,sij->sj", inverse, inverse).max(axis=1) < INFLATED
     root = np.swapaxes(inverse / lengths[:, None, :], 1, 2)
-    basis = np.swapaxes(root, 1, 2) @ np.swapaxes(chosen, 1, 2)
+    basis = np.swapaxes(root, 1, 2) @ chosen
     if not fine.all():
         poor = np.flatnonzero(~fine)
-        basis[poor], root[poor] = _decompose(chosen[poor], "reduced")
+        basis[poor], root[poor] = _decompose(np.swapaxes(chosen[poor], 1, 2), "reduced")
     return root, basis
 
 
@@ -377,12 +383,24 @@ def _decompose(columns: Values, mode: Literal["complete", "reduced"]) -> tuple[V
 def _inverse_triangles(gram: Values) -> Values:
     """Return the inverses of the Cholesky factors; NaN where there is none."""
     try:
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(gram)))
+        factors = np.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
         if len(gram) == 1:
             return np.full_like(gram, np.nan)
         half = len(gram) // 2
         return np.concatenate([_inverse_triangles(gram[:half]), _inverse_triangles(gram[half:])])
+    size = gram.shape[1]
+    if size > LARGE:
+        return np.asarray(np.linalg.inv(factors))
+    inverse = np.zeros_like(factors)
+    scale = 1 / np.diagonal(factors, axis1=1, axis2=2)
+    for row in range(size):
+        # several times faster than the general inverse of many small matrices
+        inverse[:, row, row] = scale[:, row]
+        if row:
+            above = (factors[:, row, None, :row] @ inverse[:, :row, :row])[:, 0]
+            inverse[:, row, :row] = -above * scale[:, row, None]
+    return inverse
 
 
 def _times(matrices: Values, which: Codes, vectors: Values, separately: bool) -> Values:
