@@ -169,8 +169,10 @@ class PandasFrames(FrameAdapter):
         import pandas
 
         index = pandas.RangeIndex(like.rows) if like.index is None else like.index
-        write = column_adapter("pandas").write
-        frame = pandas.DataFrame({column.name: write(column).set_axis(index) for column in columns}, index=index)
+        series = [column_adapter("pandas").write(column) for column in columns]
+        # arrays need no alignment, but of an array of objects pandas would guess another type
+        aligned = [one.set_axis(index) if one.dtype == object else one.array for one in series]
+        frame = pandas.DataFrame(dict(zip((column.name for column in columns), aligned, strict=True)), index=index)
         if like.labels is not None:
             frame.columns.name = like.labels.name
         return frame
