@@ -504,9 +504,18 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
 OTHER_CELLS: frozenset[str] = frozenset()
 """The names of the cases of which imputed cells may differ from the earlier version's, each with its reason."""
 
+CHANGED: frozenset[str] = frozenset(
+    {
+        "in utf-16",  # each part had a mark of byte order of its own, in the middle of the file
+        "hybridbn impute --help",  # it names the families that are registered; tests/test_public_face.py knows the options
+    }
+)
+"""The names of the cases whose output was meant to change, each with its reason; they are not compared."""
+
 
 def record_section(section: str) -> dict[str, Any]:
-    cases = (replace(case, cells=case.cells and case.name not in OTHER_CELLS) for case in CASES[section]())
+    chosen = (case for case in CASES[section]() if case.name not in CHANGED)
+    cases = (replace(case, cells=case.cells and case.name not in OTHER_CELLS) for case in chosen)
     return {case.name: record_case(case) for case in cases}
 
 

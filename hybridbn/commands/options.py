@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import hybridbn
 
@@ -51,6 +51,18 @@ Write a network or a table in another format, by the suffixes: networks as .hbn 
 and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz). What a format can't hold is refused by name. The output
 appears complete or not at all. Exit codes are those of impute.
 """
+
+
+class _FormatNames:
+    """The names of all formats of tables, which are imported only if one is given."""
+
+    def __iter__(self) -> Iterator[str]:
+        from hybridbn.formats.tables.base import names
+
+        return iter(names())
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known in self)
 
 
 class _FitterNames:
@@ -206,7 +218,7 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
     )
 
     files = impute.add_argument_group("files")
-    formats = ("csv", "tsv", "arff", "parquet", "feather", "jsonl")
+    formats = _FormatNames()
     files.add_argument(
         "--format",
         choices=formats,
