@@ -18,7 +18,17 @@ from typing import IO, Any
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
-from hybridbn.formats.tables.base import Block, Field, FileFormat, FileSource, FileWriter, Fills, Kinds, Spell
+from hybridbn.formats.tables.base import (
+    Block,
+    Field,
+    FileFormat,
+    FileSource,
+    FileWriter,
+    Fills,
+    Kinds,
+    Spell,
+    fields_of,
+)
 from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.formats.tables.text_blocks import located, plain_text
@@ -42,6 +52,7 @@ class _Columnar(FileFormat):
 
     part_form = "arrow"
     keeps_index = True
+    mixed = False
     needs = NEEDS
 
     def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
@@ -86,13 +97,12 @@ class _Columnar(FileFormat):
     def write(self, table: Table, file: IO[bytes], suffix: str) -> None:  # type: ignore[override]
         """Write a table, and note what its columns are."""
         pyarrow = _needed_pyarrow()
+        fields_of(table, self.title, mixed=self.mixed)  # which refuses what can't be held
         notes = {}
         for name in table.names:
             cells = table.cells(name)
             note: dict[str, Any] = {"kind": "continuous" if cells.states is None else "discrete"}
             if cells.states is not None and _needs_states(cells):
-                if not all(isinstance(state, str | int | float) for state in cells.states):
-                    raise FormatError(f"column {name!r}: only text, numbers and truth values can be states in a file")
                 note |= {"states": list(cells.states), "declared": cells.declared, "ordered": cells.ordered}
             notes[name] = note
         try:
