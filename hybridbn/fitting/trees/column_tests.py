@@ -26,6 +26,8 @@ __all__ = ["CodedColumns", "ColumnCriterion", "GainRatio", "Tests", "Utility", "
 FOLDS = 5
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
+TIE = 1e-12
+"""Relative to the variance above, smaller differences are rounding."""
 LEAST_SHARE = 0.25
 """Both sides of a cut have at least so much of the weight that a node needs to be split."""
 
@@ -323,27 +325,24 @@ class Variance:
     """For a target that is a number: the test that leaves the least variance, if it takes away 5 %."""
 
     def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
-        """Return the test of the least variance of each node."""
-        return [self._best(view, node, tests) for node in nodes]
-
-    def _best(self, view: CodedColumns, node: Node[Values], tests: Tests) -> int | None:
-        target = view.target[node.sample.rows]
-        weights = node.sample.weights
-        center = np.average(target, weights=weights)
-        whole = float(weights @ (target - center) ** 2)
-        least, best = whole * (1 - LEAST_GAIN), None
-        for test, count, branches in _branchings(node, tests):
-            known = branches >= 0
-            sums = [
-                np.bincount(branches[known], weights[known] * (target[known] - center) ** power, count)
-                for power in range(3)
-            ]
-            mass = np.maximum(sums[0], 1e-300)
-            inside = float((sums[2] - sums[1] ** 2 / mass).sum())
-            rest = float(weights[~known] @ (target[~known] - center) ** 2)
-            if inside + rest < least:
-                least, best = inside + rest, test
-        return best
+        """Return the test of the least variance of each node, from sums of the target and its square in each state."""
+        linear, squares = [], []
+        for node in nodes:
+            rows, weights = node.sample
+            deviations = view.target[rows] - np.average(view.target[rows], weights=weights)
+            linear.append(Sample(rows, weights * deviations))
+            squares.append(float(weights @ deviations**2))
+        masses = tests.branches(np.stack([node.statistics for node in nodes]).sum(axis=1))
+        sums = tests.branches(view.counts(linear).sum(axis=1))
+        whole = np.array(squares)[:, None]
+        # rows whose cell is missing keep their squares
+        left = whole - tests.summed(sums**2 / np.maximum(masses, 1e-300))
+        left = np.where(tests.worthy(masses, nodes), left, np.inf)
+        # of tests that are equally good but for rounding, the first
+        best = (left <= left.min(axis=1, keepdims=True) + TIE * whole).argmax(axis=1)
+        return [
+            int(test) if left[node, test] < squares[node] * (1 - LEAST_GAIN) else None for node, test in enumerate(best)
+        ]
 
 
 def _branchings(node: Node[Values], tests: Tests) -> Iterator[tuple[int, int, Codes]]:
