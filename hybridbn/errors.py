@@ -1,5 +1,13 @@
 """The library's errors: one family, so that ``except hb.HybridBNError`` catches whatever it refuses."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = ["FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"]
 
 
@@ -27,6 +35,19 @@ class ImpossibleEvidence(HybridBNError):
     def __init__(self, message: str, rows: tuple[int, ...] = (0,)) -> None:
         super().__init__(message)
         self.rows = rows
+
+    def renumber(self, numbers: NDArray[Any], describe: Callable[[Sequence[int]], str]) -> ImpossibleEvidence:
+        """Return the error of some rows of a table as that of the whole table.
+
+        Parameters
+        ----------
+        numbers : ndarray of int
+            For each row of the part its number in the whole.
+        describe : callable
+            From the impossible rows' numbers to the message.
+        """
+        rows = sorted({int(numbers[row]) for row in self.rows})
+        return type(self)(describe(rows), tuple(rows))
 
     def __reduce__(self) -> tuple[type, tuple[str, tuple[int, ...]]]:
         return type(self), (str(self), self.rows)

@@ -143,7 +143,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         fitted = fit_imputation(table, settings, integer_ranges(frame))
         model = self.model_ = fitted.model
         self._seed = fitted.seed
-        self.network_ = None if model.filler is None else model.network
+        self.network_ = None if model.completion is None else model.network
         self.history_ = fitted.history
         self._indicated = tuple(
             n for n in frame.columns if n in model.columns.variables and table.cells(n).missing.any()

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.completion import Holes, log_likelihood
+from hybridbn.estimation.completion import (
+    Completion,
+    alternate,
+    draw_alone,
+    draw_levels,
+    fill_table,
+    find_holes,
+    log_likelihood,
+    observed_numbers,
+)
 from hybridbn.estimation.em import expectation_maximization, is_exact
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
@@ -116,46 +125,51 @@ def structural_em(
     table = asked.read(data, weights)
     table = table.take(table.weights > 0).require_rows(1).require_values()
     learn = asked.learner(target, potentials)
-    holes = Holes(table)
-    if not holes.rows:
+    holes = find_holes(table)
+    if not holes:
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
-    alone = asked.marginals(table.select(holes.rows), potentials)
-    best = _with_parameters(_first(learn, holes, alone, rng), table, options, rng)
-    history = [_score(best, table, options)]
-    copies = _Copies(table, holes, draws)
-    while len(history) <= rounds:
-        built = learn(copies.completed(best, alone, rng, options))
-        found = _with_parameters(built, table, options, rng)
-        history.append(_score(found, table, options))
-        same = set(found.edges) == set(best.edges)
-        better = history[-1] > max(history[:-1])
-        best = found if better else best
-        if same or not better:
-            return Structured(best, np.array(history), True)
-    return Structured(best, np.array(history), False)
+    alone = asked.marginals(table.select(holes), potentials)
+    copies = _repeat_rows_with_holes(table, draws)
+    best: Network | None = None
+    history: list[float] = []
+    converged = False
+
+    def until(network: Network) -> bool:
+        nonlocal best, converged
+        score = _score(network, table, options)
+        better = best is None or score > max(history)
+        converged = best is not None and (not better or set(network.edges) == set(best.edges))
+        history.append(score)
+        best = network if better else best
+        return converged or len(history) > rounds
+
+    def complete(network: Network) -> Table:
+        levels = draw_levels(rng, copies, network)
+        cells = Completion(network, options, observed_numbers(copies, network)).draw(copies, levels)
+        return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
+
+    def relearn(completed: Table) -> Network:
+        return _with_parameters(learn(completed), table, options, rng)
+
+    first = _with_parameters(_first(learn, table, alone, rng), table, options, rng)
+    last = alternate(first, complete, relearn, until)
+    return Structured(best or last, np.array(history), converged)
 
 
-class _Copies:
-    """A table whose incomplete rows come several times, each with its share of the weight."""
-
-    def __init__(self, table: Table, holes: Holes, draws: int) -> None:
-        times = np.ones(len(table), dtype=np.intp)
-        times[holes.incomplete] = draws
-        rows = np.repeat(np.arange(len(table)), times)
-        self.holes = Holes(table.take(rows).with_weights((table.weights / times)[rows]))
-
-    def completed(self, network: Network, alone: Network, rng: np.random.Generator, options: Options) -> Table:
-        """Return the table with its holes filled from a network."""
-        return self.holes.filled(self.holes.joint(network, alone, self.holes.uniforms(rng, network), options))
+def _repeat_rows_with_holes(table: Table, draws: int) -> Table:
+    """Return a table whose incomplete rows come several times, each with its share of the weight."""
+    times = np.where(np.any([*find_holes(table).values()], axis=0), draws, 1)
+    rows = np.repeat(np.arange(len(table)), times)
+    return table.take(rows).with_weights((table.weights / times)[rows])
 
 
-def _first(learn: Learner, holes: Holes, alone: Network, rng: np.random.Generator) -> Network:
+def _first(learn: Learner, table: Table, alone: Network, rng: np.random.Generator) -> Network:
     """Return a network from available cases, or from marginal draws where these don't suffice."""
     try:
-        return learn(holes.table)
+        return learn(table)
     except TableError:
-        return learn(holes.filled(holes.marginal(alone, holes.uniforms(rng))))
+        return learn(fill_table(table, draw_alone(table, alone, draw_levels(rng, table))))
 
 
 def _with_parameters(network: Network, table: Table, options: Options, rng: np.random.Generator) -> Network:

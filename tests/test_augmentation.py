@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.estimation.completion import Holes
+from hybridbn.estimation.completion import Completion, draw_levels, fill_table, find_holes
 from hybridbn.fitting import MTEFitter, fit
 from hybridbn.learning.augmentation import augment
 from hybridbn.learning.augmentation_history import History, Step
@@ -157,16 +157,16 @@ def test_simulated_cells_follow_the_exact_conditionals() -> None:
     frame = regression_data(3000, seed=5)
     table = hb.Table(with_holes(frame, 0.4))
     network = fit([("y", "u"), ("u", "v"), ("y", "c")], frame, "mte")
-    holes = Holes(table)
-    drawn = holes.conditional(network, network, holes.uniforms(np.random.default_rng(2)), OPTIONS)
+    cells = Completion(network, OPTIONS).draw_separately(table, draw_levels(np.random.default_rng(2), table))
+    drawn = {name: cells[name][missing] for name, missing in find_holes(table).items()}
     for name in ("u", "y"):
-        rows = holes.rows[name][:400]
+        rows = np.flatnonzero(find_holes(table)[name])[:400]
         part = table.drop(name).take(rows)
         levels = [
             post.cdf(value) for post, value in zip(network.posterior(name, part), drawn[name][: len(rows)], strict=True)
         ]
         assert stats.kstest(levels, "uniform").pvalue > 1e-4
-    rows = holes.rows["c"]
+    rows = np.flatnonzero(find_holes(table)["c"])
     probability = network.posterior("c", table.drop("c").take(rows)).probabilities[:, 0]
     z = ((drawn["c"] == 0) - probability).sum() / math.sqrt((probability * (1 - probability)).sum())
     assert abs(z) < 4
@@ -176,10 +176,10 @@ def test_filling_a_row_does_not_depend_on_the_others() -> None:
     frame = with_holes(regression_data(400), 0.4)
     network = fit([("y", "u"), ("u", "v"), ("y", "v")], frame[["u", "v", "y"]], "gaussian")
     for count in (50, 400):
-        holes = Holes(hb.Table(frame[["u", "v", "y"]][:count]))
-        uniforms = holes.uniforms(np.random.default_rng(0))
-        for fill in (holes.joint, holes.conditional):
-            table = holes.filled(fill(network, network, uniforms, OPTIONS)).to_pandas()[:50]
+        holes = hb.Table(frame[["u", "v", "y"]][:count])
+        levels, completion = draw_levels(np.random.default_rng(0), holes), Completion(network, OPTIONS)
+        for fill in (completion.draw, completion.draw_separately):
+            table = fill_table(holes, fill(holes, levels)).to_pandas()[:50]
             if count == 50:
                 kept = {**locals().get("kept", {}), fill.__name__: table}
             else:
@@ -198,12 +198,13 @@ def drift(joint: bool, sweeps: int = 25) -> tuple[float, float]:
     ])  # fmt: skip
     n = 5000
     frame = truth.sample(n, random_state=1)
-    holes = Holes(hb.Table(with_holes(frame, 0.3, 2)))
+    table = hb.Table(with_holes(frame, 0.3, 2))
     rng = np.random.default_rng(3)
-    fill = holes.joint if joint else holes.conditional
     network, slopes, tables = truth, [], []
     for _sweep in range(sweeps):
-        network = fit(list(truth.edges), holes.filled(fill(network, network, holes.uniforms(rng), OPTIONS)), "gaussian")
+        completion = Completion(network, OPTIONS)
+        cells = (completion.draw if joint else completion.draw_separately)(table, draw_levels(rng, table))
+        network = fit(list(truth.edges), fill_table(table, cells), "gaussian")
         slopes.append(network.potential("y").coefficients.ravel())
         tables.append(network.potential("b").table[:, 0])
     # standard errors of the rows whose family is complete, .7 ** 3 or .7 ** 2 of all
@@ -230,10 +231,11 @@ def test_joint_draws_keep_correlation() -> None:
         hb.LinearGaussian(x, intercept=0, variance=1),
         hb.LinearGaussian(y, parents=(x,), intercept=0, coefficients=[0.9], variance=0.19),
     ])  # fmt: skip
-    holes = Holes(hb.Table({"x": [None] * 2000 + [0.0], "y": [None] * 2000 + [0.0]}))
-    drawn = holes.joint(network, network, holes.uniforms(np.random.default_rng(0)), OPTIONS)
+    table = hb.Table({"x": [None] * 2000 + [0.0], "y": [None] * 2000 + [0.0]})
+    levels, completion = draw_levels(np.random.default_rng(0), table), Completion(network, OPTIONS)
+    drawn = completion.draw(table, levels)
     assert np.corrcoef(drawn["x"], drawn["y"])[0, 1] == pytest.approx(0.9, abs=0.02)
-    apart = holes.conditional(network, network, holes.uniforms(np.random.default_rng(0)), OPTIONS)
+    apart = completion.draw_separately(table, levels)
     assert abs(np.corrcoef(apart["x"], apart["y"])[0, 1]) < 0.1
 
 
@@ -437,10 +439,10 @@ def test_rows_without_any_value_and_impossible_rows() -> None:
     copy = hb.Network([
         hb.Multinomial(a, table=[1.0, 0.0]), hb.Multinomial(b, parents=(a,), table=[[1.0, 0.0], [0.0, 1.0]])
     ])  # fmt: skip
-    holes = Holes(hb.Table({"a": [0, None, None], "b": [None, 0, 1]}, variables=(a, b)))
-    for fill in (holes.conditional, holes.joint):
-        with pytest.raises(hb.ImpossibleEvidence) as caught:
-            fill(copy, copy, holes.uniforms(np.random.default_rng(0)), OPTIONS)
+    table, completion = hb.Table({"a": [0, None, None], "b": [None, 0, 1]}, variables=(a, b)), Completion(copy, OPTIONS)
+    for fill in (completion.draw, completion.draw_separately):
+        with pytest.raises(hb.ImpossibleEvidence, match="row 2 have probability zero") as caught:
+            fill(table, draw_levels(np.random.default_rng(0), table))
         assert caught.value.rows == (2,)
 
 

@@ -1,176 +1,456 @@
-"""Filling the holes of a table from a network, one batched pass for each column."""
+"""Completing the rows of a table from a network: by draws, by expectations, or by what is most probable.
+
+A row is completed by itself: neither other rows nor the blocks in which rows are computed matter. Each missing cell has a
+uniform random number of its own, which says at what level of its distribution it is drawn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, NetworkError
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
-from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.estimation.row_uniforms import Levels
+from hybridbn.inference.answers import posterior_of, solved
+from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
+from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
+from hybridbn.inference.mode import most_probable
 from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import relevant_evidence
+from hybridbn.inference.queries import posteriors, relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Discrete, Values, shorten
 
-__all__ = ["Holes", "ObservedNumbers", "log_likelihood"]
+__all__ = [
+    "Cells",
+    "Completion",
+    "alternate",
+    "draw_alone",
+    "draw_levels",
+    "fill_table",
+    "find_holes",
+    "log_likelihood",
+    "observed_numbers",
+]
+
+Cells: TypeAlias = dict[str, NDArray[Any]]
+"""Whole columns, as codes or numbers of the table's own variables."""
+
+Bounds: TypeAlias = Mapping[str, tuple[float, float]]
+"""For columns of numbers the least and the greatest one."""
+
+Completed = TypeVar("Completed")
+
+_NUMBERS = 2_000_000
+"""The largest array has about this many numbers: one for each row and state of a block."""
+
+_ATTEMPTS = 50
+"""Rows that break a bound are drawn again this often before the bound is made part of the draw."""
+
+_OWN_NUMBER, _MATCHED = -1, -2
+"""The numbers of attempts at which the levels of observed numbers in an interval, and of matched numbers, are asked for."""
 
 
-@dataclass(frozen=True)
-class Holes:
-    """A table with holes, which stays as it is, and ways to fill them.
+class Matcher(Protocol):
+    """Replaces drawn numbers by observed ones, as predictive mean matching does."""
 
-    Cells are handed over as the table's own codes or numbers, so a column that a network discretizes gets numbers: observed
-    ones out of the interval.
+    def matched(
+        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
+    ) -> Mapping[str, Values]:
+        """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
+
+
+def find_holes(table: Table) -> dict[str, NDArray[np.bool_]]:
+    """Return where cells are missing, for each column in which any is.
+
+    Examples
+    --------
+    >>> find_holes(Table({"x": [1.0, None], "c": ["a", "b"]}))
+    {'x': array([False,  True])}
+    """
+    holes = {}
+    for name in table.names:
+        column = table.column(name)
+        missing = column < 0 if table.is_discrete(name) else np.isnan(column)
+        if missing.any():
+            holes[name] = missing
+    return holes
+
+
+def observed_numbers(table: Table, network: Network | None = None) -> dict[str, Values]:
+    """Return the observed numbers of each number column, sorted; with a network, of those that it sees in intervals."""
+    names = [name for name in table.names if not table.is_discrete(name)]
+    if network is not None:
+        names = [name for name in names if name in network and isinstance(network.variable(name), Discrete)]
+    return {name: np.sort(column[~np.isnan(column)]) for name in names for column in [table.column(name)]}
+
+
+def draw_levels(rng: np.random.Generator, table: Table, network: Network | None = None) -> Levels:
+    """Return a uniform number for each row of each column that has holes, and of each hidden node of a network.
+
+    The numbers are the same for every attempt.
+    """
+    names = [*find_holes(table), *(name for name in network or () if name not in table)]
+    levels = dict(zip(names, rng.random((len(table), len(names))).T, strict=True))
+    return lambda _, rows: {name: values[rows] for name, values in levels.items()}
+
+
+def fill_table(table: Table, cells: Mapping[str, NDArray[Any]]) -> Table:
+    """Return a table with these columns, where it has holes there, in place of its own."""
+    for name in find_holes(table):
+        if name in cells:
+            table = table.with_array(name, cells[name])
+    return table
+
+
+def alternate(
+    network: Network,
+    complete: Callable[[Network], Completed],
+    learn: Callable[[Completed], Network],
+    until: Callable[[Network], bool],
+) -> Network:
+    """Alternate between completing a table from a network and learning a network from the completed table.
+
+    Parameters
+    ----------
+    network : Network
+        The first one.
+    complete : callable
+        From a network to a completed table, or to expected statistics.
+    learn : callable
+        From these to the next network.
+    until : callable
+        Whether to stop at a network. It is called once for each network, in their order.
+
+    Returns
+    -------
+    Network
+        The last one.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials import Multinomial
+    >>> c = Discrete("c", ("a", "b"))
+    >>> def bernoulli(p):
+    ...     return Network([Multinomial(c, table=[1 - p, p])])
+    >>> history = []
+    >>> def until(network):
+    ...     history.append(float(network.potential("c").table[1]))
+    ...     return len(history) > 3
+    >>> last = alternate(bernoulli(0.2), lambda net: 3 + net.potential("c").table[1], lambda n: bernoulli(n / 5), until)
+    >>> [round(p, 4) for p in history]
+    [0.2, 0.64, 0.728, 0.7456]
+    """
+    while not until(network):
+        network = learn(complete(network))
+    return network
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """A network, and what completing rows from it has to respect.
+
+    Attributes
+    ----------
+    network : Network
+    options : Options
+    observed : mapping from column to ndarray
+        Sorted observed numbers of the columns that the network sees in intervals.
+    bounds : mapping from column to (low, high)
+        Of what fills numbers.
+    matcher : Matcher, optional
+        Of numbers that are far from normal.
     """
 
-    table: Table
+    network: Network
+    options: Options
+    observed: Mapping[str, Values] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    matcher: Matcher | None = None
 
     @cached_property
-    def rows(self) -> dict[str, NDArray[np.intp]]:
-        """The rows where a column is missing, for each column that has any."""
-        found = {}
-        for name in self.table.names:
-            column = self.table.column(name)
-            missing = np.flatnonzero(column < 0 if self.table.is_discrete(name) else np.isnan(column))
-            if len(missing):
-                found[name] = missing
-        return found
+    def closed(self) -> ConditionalGaussian | None:
+        """The network in a form with faster joint draws, where it has one."""
+        return conditional_gaussian(self.network)
 
-    def uniforms(self, rng: np.random.Generator, network: Network | None = None) -> dict[str, Values]:
-        """Return a random number for each row of each column that has holes; a row's numbers are its own.
+    # -- completing -----------------------------------------------------------------------------------------------
 
-        Hidden nodes of a network, which are no columns at all, get theirs too.
+    def draw(self, table: Table, levels: Levels) -> Cells:
+        """Draw all missing cells of a row together from their joint posterior given the observed ones.
+
+        Numbers are drawn within the bounds: by drawing again, which is exact; where that takes too long, by Gibbs sampling
+        or by making the bounds evidence.
+
+        Parameters
+        ----------
+        levels : callable
+            From an attempt and row numbers to a uniform number for each name and row.
         """
-        names = [*self.rows, *(name for name in network or () if name not in self.table)]
-        return dict(zip(names, rng.random((len(self.table), len(names))).T, strict=True))
+        return self._complete(table, lambda block, rows: self._draw_block(block, rows, levels))
 
-    def marginal(self, marginals: Network, uniforms: Mapping[str, Values]) -> dict[str, NDArray[Any]]:
-        """Draw each hole from the density of its column alone (line 4 of Algorithm 1)."""
-        drawn = {}
-        for name, rows in self.rows.items():
-            level = uniforms[name][rows]
-            values = marginals.potential(name).ppf(level, {})
-            drawn[name] = self._named(marginals.variable(name), values, level)
-        return drawn
+    def draw_separately(self, table: Table, levels: Levels, skip: str = "") -> Cells:
+        """Draw each missing cell from its own posterior given the observed ones, whatever the row's other holes get.
 
-    def conditional(
-        self, network: Network, marginals: Network, uniforms: Mapping[str, Values], options: Options, leave: str = ""
-    ) -> dict[str, NDArray[Any]]:
-        """Draw each hole from its posterior given what is observed in its row, whatever other holes get (lines 13 to 18).
-
-        Columns that the network leaves out are drawn from their marginals; `leave` is a column to pass over.
+        Joint draws keep how the cells of a row depend on each other; these do not.
         """
-        evidence = self._evidence(network)
-        drawn = {}
-        for name, rows in self.rows.items():
-            if name == leave:
+        table = table.select([name for name in table.names if name in self.network])
+        holes, cells = find_holes(table), {name: table.column(name) for name in table.names}
+        evidence = EvidenceReader(self.network, table).evidence(table.names)
+        for name, missing in holes.items():
+            if name == skip:
                 continue
-            level = uniforms[name][rows]
-            if name not in network:
-                values, variable = marginals.potential(name).ppf(level, {}), marginals.variable(name)
-            else:
-                variable = network.variable(name)
-                values = np.empty(len(rows), np.intp if isinstance(variable, Discrete) else np.float64)
-                for part in self._parted(network, name, rows):
-                    chosen = rows[part]
-                    read = evidence.take(chosen, len(chosen))
-                    values[part] = _drawn(network, variable, read, level[part], chosen, options)
-            drawn[name] = self._named(variable, values, level)
-        return drawn
+            rows = np.flatnonzero(missing)
+            level = levels(0, rows)[name]
+            column = np.array(cells[name])
+            for part in self._by_blanket(name, rows, table, holes):
+                values = self._draw_one(name, evidence.take(rows[part], len(part)), level[part], rows[part])
+                column[rows[part]] = self._in_own_terms(table, name, values, level[part])
+            cells[name] = column
+        return cells
 
-    def joint(
-        self, network: Network, marginals: Network, uniforms: Mapping[str, Values], options: Options
-    ) -> dict[str, NDArray[Any]]:
-        """Draw all holes of a row together from their joint posterior given what is observed in the row."""
-        rows = self.incomplete
-        numbers = np.full((len(network), len(rows)), 0.5)
-        for place, name in enumerate(network):
-            if name in uniforms:
-                numbers[place] = uniforms[name][rows]
-        evidence = self._evidence(network)
-        try:
-            values = draw(network, evidence.take(rows, len(rows)), numbers, options)
-        except ImpossibleEvidence as problem:
-            raise impossible_evidence([int(rows[row]) for row in problem.rows], False) from None
-        drawn = {}
-        for name, missing in self.rows.items():
-            level = uniforms[name][missing]
-            if name in network:
-                found, variable = values[name][np.searchsorted(rows, missing)], network.variable(name)
-            else:
-                found, variable = marginals.potential(name).ppf(level, {}), marginals.variable(name)
-            drawn[name] = self._named(variable, found, level)
-        return drawn
+    def expect(self, table: Table) -> Cells:
+        """Fill in the expectation of each missing number, and the most probable state of each missing discrete cell."""
+        return self._complete(table, self._expect_block)
 
-    @cached_property
-    def incomplete(self) -> NDArray[np.intp]:
-        """The rows with any hole, in order."""
-        return np.unique(np.concatenate([np.empty(0, np.intp), *self.rows.values()]))
+    def find_most_probable(self, table: Table) -> Cells:
+        """Fill in the most probable completion of each row, all its missing cells taken together."""
+        return self._complete(table, self._most_probable_block)
 
-    def filled(self, drawn: Mapping[str, NDArray[Any]]) -> Table:
-        """Return the table with the holes of these columns filled."""
-        table = self.table
-        for name, values in drawn.items():
-            column = np.array(table.column(name))
-            column[self.rows[name]] = values
-            table = table.with_array(name, column)
-        return table
+    def posteriors(
+        self, table: Table, rows: NDArray[np.intp] | None = None
+    ) -> dict[str, DiscretePosterior | ContinuousPosterior]:
+        """Return the posterior of each column of the network with holes, in every row; `rows` are their numbers for messages."""
+        holes = find_holes(table)
+        if not any(name in self.network for name in holes):
+            return {}
+        with _renumbered(np.arange(len(table)) if rows is None else rows):
+            return posteriors(self.network, self._bounded_evidence(table, holes), None, self.options)
 
-    def expected(self, name: str, posterior: Posterior) -> Values:
-        """Return what is expected of a column in every row: numbers (rows,), or probabilities (rows, states).
-
-        The states are the table's own.
-        """
+    def expectation(self, table: Table, posterior: Posterior) -> Values:
+        """Return what is expected of a column: numbers (rows,), or probabilities (rows, states) of the table's own states."""
         if not isinstance(posterior, DiscretePosterior):
             return np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
-        own, probabilities = self.table.variable(name), posterior.probabilities
+        variable, probabilities = posterior.variable, posterior.probabilities
+        own = table.variable(variable.name)
         if not isinstance(own, Discrete):
-            return np.asarray(probabilities @ self._numbers(posterior.variable).means())
-        if own.states == posterior.states:
+            return np.asarray(probabilities @ self._numbers_of(variable).means())
+        if own.states == variable.states:
             return probabilities
         result = np.zeros((len(probabilities), len(own)))
-        result[:, [own.code(state) for state in posterior.states]] = probabilities
+        result[:, [own.code(state) for state in variable.states]] = probabilities
         return result
 
-    def _parted(self, network: Network, name: str, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-        """Part rows by whether all that matters for a column is observed, where inference needs no quadrature at all."""
-        blanket = network.markov_blanket(name)
-        alone = np.ones(len(rows), dtype=bool)
-        for other in blanket:
-            if other not in self.table:
-                alone[:] = False
-            elif other in self.rows:
-                alone &= ~np.isin(rows, self.rows[other])
-        return [part for part in (np.flatnonzero(alone), np.flatnonzero(~alone)) if len(part)]
+    # -- blocks of rows -------------------------------------------------------------------------------------------
 
-    def _evidence(self, network: Network) -> Evidence:
-        return EvidenceReader(network, self.table).evidence(name for name in self.table.names if name in network)
+    def _complete(self, table: Table, fill: Callable[[Table, NDArray[np.intp]], Mapping[str, NDArray[Any]]]) -> Cells:
+        """Return the network's columns with the holes filled, block by block of rows that bound the memory."""
+        table = table.select([name for name in table.names if name in self.network])
+        holes = find_holes(table)
+        rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
+        cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
+        width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
+        step = max(_NUMBERS // max(width, 1), 100)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            filled = fill(table.take(part), part)
+            for name in holes.keys() & filled.keys():
+                cells[name][part] = np.where(holes[name][part], filled[name], cells[name][part])
+        return cells
 
-    def _named(self, variable: Variable, values: NDArray[Any], level: Values) -> NDArray[Any]:
-        """Turn codes or numbers of a network's variable into those of the table's column."""
-        own = self.table.variable(variable.name)
+    def _draw_block(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
+        cells: Cells = {name: table.column(name) for name in table.names}
+        holes = find_holes(table)
+        values = self._draw_within_bounds(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
+        own_level = levels(_OWN_NUMBER, rows) if any(self._is_binned(table, name) for name in holes) else {}
+        for name, missing in holes.items():
+            own = self._in_own_terms(table, name, values[name], own_level.get(name, np.zeros(0)))
+            cells[name] = np.where(missing, own, cells[name])
+        if self.matcher is not None and holes:
+            everywhere = {name: holes.get(name, np.zeros(len(table), dtype=bool)) for name in table.names}
+            matched = self.matcher.matched(cells, everywhere, levels(_MATCHED, rows).__getitem__)
+            for name, numbers in matched.items():
+                low, high = self.bounds.get(name, (-np.inf, np.inf))
+                within = everywhere[name] & (numbers >= low) & (numbers <= high)
+                cells[name] = np.where(within, numbers, cells[name])
+        return cells
+
+    def _expect_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
+        expected = {
+            name: self.expectation(table, posterior) for name, posterior in self.posteriors(table, rows).items()
+        }
+        return {name: values if values.ndim == 1 else values.argmax(axis=1) for name, values in expected.items()}
+
+    def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
+        holes = find_holes(table)
+        with _renumbered(rows):
+            completed = most_probable(self.network, self._bounded_evidence(table, holes), None, self.options)
+        read = completed if isinstance(completed, Table) else Table(completed)
+        middle = np.full(len(table), 0.5)
+        return {
+            name: self._in_own_terms(table, name, read.coded(self.network.variable(name)), middle) for name in holes
+        }
+
+    # -- draws within bounds --------------------------------------------------------------------------------------
+
+    def _draw_within_bounds(self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels) -> Cells:
+        """Draw the network's variables in every row, as codes or numbers of its own."""
+        bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
+        cells = {name: np.array(values) for name, values in self._draw_all(evidence, rows, levels(0, rows)).items()}
+        pending = _rows_out_of_bounds(cells, evidence, bounds, np.arange(len(rows)))
+        attempt = 1
+        while len(pending) and attempt < _ATTEMPTS:
+            part = evidence.take(pending, len(pending))
+            _put(cells, pending, self._draw_all(part, rows[pending], levels(attempt, rows[pending])))
+            pending = _rows_out_of_bounds(cells, evidence, bounds, pending)
+            attempt += 1
+        if len(pending):
+            constrained = self._draw_by_gibbs if self.closed is not None else self._draw_given_bounds
+            start = {name: values[pending] for name, values in cells.items()}
+            part = evidence.take(pending, len(pending))
+            _put(cells, pending, constrained(part, rows[pending], levels, bounds, start))
+        return cells
+
+    def _draw_all(self, evidence: Evidence, rows: NDArray[np.intp], level: Mapping[str, Values]) -> Cells:
+        """Draw without regard to bounds."""
+        everything = {name: level[name] if name in level else np.full(len(rows), 0.5) for name in self.network}
+        with _renumbered(rows):
+            if self.closed is not None:
+                return dict(self.closed.draw(evidence, everything, self.options))
+            return draw(self.network, evidence, np.array([*everything.values()]), self.options)
+
+    def _draw_by_gibbs(
+        self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels, bounds: Bounds, start: Cells
+    ) -> Cells:
+        """Draw numbers within bounds from truncated normal distributions, one after the other and again."""
+        assert self.closed is not None
+        return dict(
+            self.closed.draw_within(
+                evidence, start, bounds, lambda sweep: dict(levels(_ATTEMPTS + sweep, rows)), self.options
+            )
+        )
+
+    def _draw_given_bounds(
+        self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels, bounds: Bounds, start: Cells
+    ) -> Cells:
+        """Draw given that missing numbers lie within their bounds, as interval evidence."""
+        findings = dict(evidence.findings)
+        for name, (low, high) in bounds.items():
+            missing = _missing(evidence, name)
+            values = findings[name].values if name in findings else np.full(len(rows), np.nan)
+            findings[name] = Finding(
+                self.network.variable(name),
+                values,
+                low=np.where(missing, low, -np.inf),
+                high=np.where(missing, high, np.inf),
+            )
+        level = levels(_ATTEMPTS, rows)
+        uniforms = np.array([level[name] for name in self.network])
+        try:
+            return draw(self.network, Evidence(findings, len(rows), single=False), uniforms, self.options)
+        except ImpossibleEvidence as problem:
+            raise problem.renumber(
+                rows,
+                lambda impossible: (
+                    f"no value within the bounds {dict(bounds)} is possible in row {impossible[0]} given its observed cells "
+                    f"({len(impossible)} such rows); widen the bounds"
+                ),
+            ) from None
+
+    def _bounded_evidence(self, table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Any:
+        """Return the table, with intervals in the missing cells of bounded columns."""
+        names = [name for name in table.names if name in self.network]
+        bounded = [name for name in self.bounds if name in names and name in holes]
+        if not bounded:
+            return table.select(names)
+        import pandas
+
+        columns: dict[str, Any] = {name: table.raw(name) for name in names}
+        for name in bounded:
+            values = np.array(table.column(name), dtype=object)
+            interval = Interval(*self.bounds[name])
+            for row in np.flatnonzero(holes[name]):
+                values[row] = interval
+            columns[name] = values
+        return pandas.DataFrame(columns)
+
+    # -- one column alone -----------------------------------------------------------------------------------------
+
+    def _by_blanket(
+        self, name: str, rows: NDArray[np.intp], table: Table, holes: Mapping[str, NDArray[np.bool_]]
+    ) -> Iterator[NDArray[np.intp]]:
+        """Part rows by whether all of a column's Markov blanket is observed, where inference needs no quadrature at all."""
+        whole = np.ones(len(rows), dtype=bool)
+        for other in self.network.markov_blanket(name):
+            if other not in table:
+                whole[:] = False
+            elif other in holes:
+                whole &= ~holes[other][rows]
+        yield from (part for part in (np.flatnonzero(whole), np.flatnonzero(~whole)) if len(part))
+
+    def _draw_one(self, name: str, evidence: Evidence, level: Values, rows: NDArray[np.intp]) -> NDArray[Any]:
+        read = relevant_evidence(self.network, evidence, [name])
+        with _renumbered(rows):
+            answer = solved(self.network, Question((name,)), read, self.options)
+        return np.asarray(posterior_of(answer, 0, self.network.variable(name)).drawn(level[None])[0])
+
+    # -- from the network's terms to the table's ------------------------------------------------------------------
+
+    def _is_binned(self, table: Table, name: str) -> bool:
+        return isinstance(self.network.variable(name), Discrete) and not table.is_discrete(name)
+
+    def _in_own_terms(self, table: Table, name: str, values: NDArray[Any], level: Values) -> NDArray[Any]:
+        """Turn codes or numbers of the network's variable into those of the table's."""
+        variable, own = self.network.variable(name), table.variable(name)
         if not isinstance(variable, Discrete):
             return values
+        codes = values.astype(np.intp)
         if not isinstance(own, Discrete):
-            return self._numbers(variable).drawn(values, level)
+            return self._numbers_of(variable).draw(codes, level)
         if own.states == variable.states:
-            return values
-        return np.asarray(np.array([own.code(state) for state in variable.states])[values])
+            return codes
+        return np.array([own.code(state) for state in variable.states], dtype=np.intp)[codes]
 
-    def _numbers(self, variable: Discrete) -> ObservedNumbers:
-        column = self.table.column(variable.name)
-        return ObservedNumbers(np.sort(column[~np.isnan(column)]), np.array(variable.cuts or ()))
+    def _numbers_of(self, variable: Discrete) -> ObservedNumbers:
+        seen = self.observed.get(variable.name, np.zeros(0))
+        if not len(seen):
+            raise TableError(
+                f"column {variable.name!r} has no observed number, and the network knows it in intervals only; impute it "
+                "together with rows in which it is observed"
+            )
+        return ObservedNumbers(seen, np.array(variable.cuts or ()))
+
+
+def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[str] | Network = ()) -> Cells:
+    """Draw each missing cell from the density of its column alone (line 4 of Algorithm 1 in Fernandez et al. 2008).
+
+    Parameters
+    ----------
+    marginals : Network
+        Without arcs.
+    skip : names of columns to leave as they are
+    """
+    completion = Completion(marginals, Options(), observed_numbers(table, marginals))
+    cells = {}
+    for name, missing in find_holes(table).items():
+        if name in skip:
+            continue
+        rows = np.flatnonzero(missing)
+        level = levels(0, rows)[name]
+        column = np.array(table.column(name))
+        column[rows] = completion._in_own_terms(table, name, marginals.potential(name).ppf(level, {}), level)
+        cells[name] = column
+    return cells
 
 
 @dataclass(frozen=True)
@@ -180,7 +460,7 @@ class ObservedNumbers:
     Examples
     --------
     >>> numbers = ObservedNumbers(np.array([1.0, 2.0, 4.0]), np.array([3.0]))
-    >>> numbers.means(), numbers.drawn(np.array([1]), np.array([0.5]))
+    >>> numbers.means(), numbers.draw(np.array([1]), np.array([0.5]))
     (array([1.5, 4. ]), array([4.]))
     """
 
@@ -192,7 +472,7 @@ class ObservedNumbers:
         inner = np.searchsorted(self.values, self.cuts, side="left")
         return np.concatenate([[0], inner, [len(self.values)]]).astype(np.intp)
 
-    def drawn(self, codes: Codes, level: Values) -> Values:
+    def draw(self, codes: Codes, level: Values) -> Values:
         """Return one of the numbers in each interval; the nearest one where an interval has none."""
         bounds = self._bounds
         low, count = bounds[codes], np.diff(bounds)[codes]
@@ -248,13 +528,36 @@ def _numbers_in(state: Any) -> bool:
     return array.dtype.kind != "f" or not np.isnan(array).any()
 
 
-def _drawn(
-    network: Network, variable: Variable, evidence: Evidence, level: Values, rows: NDArray[np.intp], options: Options
-) -> NDArray[Any]:
-    """Draw one variable from its posterior in every row of the evidence."""
-    read = relevant_evidence(network, evidence, [variable.name])
+@contextmanager
+def _renumbered(rows: NDArray[np.intp]) -> Iterator[None]:
+    """Let errors of impossible rows tell the rows' numbers in the whole table."""
     try:
-        answer = solved(network, Question((variable.name,)), read, options)
+        yield
     except ImpossibleEvidence as problem:
-        raise impossible_evidence([int(rows[row]) for row in problem.rows], False) from None
-    return np.asarray(posterior_of(answer, 0, variable).drawn(level[None])[0])
+        raise problem.renumber(rows, _describe_impossible) from None
+
+
+def _describe_impossible(rows: Sequence[int]) -> str:
+    return (
+        f"the observed cells of row {rows[0]} have probability zero under the network ({len(rows)} such rows), so it "
+        "doesn't say what is missing there; learn it from data that has such rows, or leave them out"
+    )
+
+
+def _missing(evidence: Evidence, name: str) -> NDArray[np.bool_]:
+    finding = evidence.finding(name)
+    return np.ones(evidence.rows, dtype=bool) if finding is None else ~finding.observed
+
+
+def _rows_out_of_bounds(cells: Cells, evidence: Evidence, bounds: Bounds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return those of some rows in which a drawn number breaks its bounds."""
+    broken = np.zeros(len(rows), dtype=bool)
+    for name, (low, high) in bounds.items():
+        values = cells[name][rows]
+        broken |= _missing(evidence, name)[rows] & ~((values >= low) & (values <= high))
+    return rows[broken]
+
+
+def _put(cells: Cells, rows: NDArray[np.intp], values: Mapping[str, NDArray[Any]]) -> None:
+    for name, column in values.items():
+        cells[name][rows] = column

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.estimation.available_cases import fit_available, fit_marginals, read_as_declared, structure_of
-from hybridbn.estimation.completion import Holes, log_likelihood
+from hybridbn.estimation.completion import (
+    Completion,
+    alternate,
+    draw_alone,
+    draw_levels,
+    fill_table,
+    find_holes,
+    log_likelihood,
+    observed_numbers,
+)
 from hybridbn.estimation.expected_statistics import expectations
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.choice import Potentials, fitter_name, fitter_of
@@ -144,18 +153,18 @@ def expectation_maximization(
     first = _checked_start(graph, start, table) if start is not None else _start(graph, table, potentials, rng)
     families = _families(first, graph, potentials)
     work = _work_table(first, table).require_rows(1)
-    holes = Holes(work)
-    complete = work.take(np.setdiff1d(np.arange(len(work)), holes.incomplete))
+    open_rows = _rows_with_holes(work)
+    complete = work.take(np.setdiff1d(np.arange(len(work)), open_rows))
     known = {name: family.fitter.statistics(complete, *family.variables) for name, family in families.items()}
-    if not len(holes.incomplete):
+    if not len(open_rows):
         network = _learned(families, known)
         return Learned(network, np.array([log_likelihood(network, work, options)]), True)
     if all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values()):
-        expected: _Exact | _Simulated = _Exact(first, holes, complete, options)
+        expect = _exact_expectation(first, work, open_rows, complete, options)
         patience = None
     else:
-        expected, patience = _Simulated(first, holes, families, draws, rng, options), _PATIENCE
-    found = _iterated(first, families, known, expected, work.weights.sum(), tolerance, max_iterations, patience)
+        expect, patience = _simulated_expectation(work, open_rows, families, draws, rng, options), _PATIENCE
+    found = _iterated(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
     if not found.converged:
         warnings.warn(
             f"expectation maximization has not converged in {max_iterations} iterations: the log-likelihood still changes by "
@@ -178,11 +187,15 @@ class _Family:
         return self.child, self.parents
 
 
+Expectation: TypeAlias = Callable[[Network], tuple[Mapping[str, Statistics], float]]
+"""From a network to the expected statistics of the rows with holes, and the log-likelihood of all rows."""
+
+
 def _iterated(
     first: Network,
     families: Mapping[str, _Family],
     known: Mapping[str, Statistics],
-    expected: _Exact | _Simulated,
+    expect: Expectation,
     rows: float,
     tolerance: float,
     max_iterations: int,
@@ -190,11 +203,14 @@ def _iterated(
 ) -> Learned:
     """Alternate expectation and maximization; without `patience` until nothing changes, with it while it gets better."""
     least = rows * (tolerance if patience is None else max(tolerance, _NOISE))
-    network = best = first
+    best = first
     history: list[float] = []
+    expected: Mapping[str, Statistics] = {}
     top, failures, converged = -np.inf, 0, False
-    while True:
-        statistics, likelihood = expected(network)
+
+    def until(network: Network) -> bool:
+        nonlocal best, expected, top, failures, converged
+        expected, likelihood = expect(network)
         history.append(likelihood)
         if patience is None:
             best = network
@@ -204,66 +220,67 @@ def _iterated(
             if likelihood > top:
                 top, best = likelihood, network
             converged = failures >= patience
-        if converged or len(history) > max_iterations:
-            return Learned(best, np.array(history), converged)
-        network = _learned(families, {name: known[name] + statistics[name] for name in families})
+        return converged or len(history) > max_iterations
+
+    def learn(statistics: Mapping[str, Statistics]) -> Network:
+        return _learned(families, {name: known[name] + statistics[name] for name in families})
+
+    alternate(first, lambda _: expected, learn, until)
+    return Learned(best, np.array(history), converged)
 
 
 def _learned(families: Mapping[str, _Family], statistics: Mapping[str, Statistics]) -> Network:
     return Network([family.fitter.potential(statistics[name]) for name, family in families.items()])
 
 
-class _Exact:
-    """Exact expectations over the distinct rows with holes."""
+def _rows_with_holes(table: Table) -> NDArray[np.intp]:
+    return np.flatnonzero(np.any([np.zeros(len(table), dtype=bool), *find_holes(table).values()], axis=0))
 
-    def __init__(self, network: Network, holes: Holes, complete: Table, options: Options) -> None:
-        rows = holes.incomplete
-        evidence = EvidenceReader(network, holes.table).evidence().take(rows, len(rows))
-        weights = np.asarray(holes.table.weights[rows])
-        same = repeats(evidence, continuous=False)
-        if same is not None:
-            evidence = evidence.take(same.first, len(same.first))
-            weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)
-        self.rows = rows if same is None else rows[same.first]
-        self.evidence, self.weights, self.complete, self.options = evidence, weights, complete, options
 
-    def __call__(self, network: Network) -> tuple[Mapping[str, Statistics], float]:
-        """Return the expected statistics of the rows with holes, and the log-likelihood of all rows."""
+def _exact_expectation(
+    network: Network, table: Table, rows: NDArray[np.intp], complete: Table, options: Options
+) -> Expectation:
+    """Return what computes exact expectations over the distinct rows with holes."""
+    evidence = EvidenceReader(network, table).evidence().take(rows, len(rows))
+    weights = np.asarray(table.weights[rows])
+    same = repeats(evidence, continuous=False)
+    if same is not None:
+        evidence = evidence.take(same.first, len(same.first))
+        weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)
+        rows = rows[same.first]
+
+    def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
         try:
-            found = expectations(network, self.evidence, self.weights, self.options)
+            found = expectations(network, evidence, weights, options)
         except ImpossibleEvidence as problem:
-            raise impossible_evidence([int(self.rows[row]) for row in problem.rows], False) from None
-        likelihood = float(self.weights @ found.log_likelihood)
-        if len(self.complete):
-            likelihood += log_likelihood(network, self.complete, self.options)
+            raise problem.renumber(rows, lambda rows: str(impossible_evidence(rows, False))) from None
+        likelihood = float(weights @ found.log_likelihood)
+        if len(complete):
+            likelihood += log_likelihood(network, complete, options)
         return found.statistics, likelihood
 
+    return expect
 
-class _Simulated:
-    """Averages over completions drawn with the same random numbers every time."""
 
-    def __init__(
-        self,
-        network: Network,
-        holes: Holes,
-        families: Mapping[str, _Family],
-        draws: int,
-        rng: np.random.Generator,
-        options: Options,
-    ) -> None:
-        rows = np.repeat(holes.incomplete, draws)
-        weights = np.asarray(holes.table.weights[rows]) / draws
-        self.repeated = Holes(holes.table.take(rows).with_weights(weights))
-        self.uniforms = self.repeated.uniforms(rng)
-        self.families, self.table, self.options = families, holes.table, options
+def _simulated_expectation(
+    table: Table,
+    rows: NDArray[np.intp],
+    families: Mapping[str, _Family],
+    draws: int,
+    rng: np.random.Generator,
+    options: Options,
+) -> Expectation:
+    """Return what averages over completions drawn with the same random numbers every time."""
+    repeated = np.repeat(rows, draws)
+    copies = table.take(repeated).with_weights(np.asarray(table.weights[repeated]) / draws)
+    levels = draw_levels(rng, copies)
 
-    def __call__(self, network: Network) -> tuple[Mapping[str, Statistics], float]:
-        """Return the averages, and the log-likelihood of all rows."""
-        drawn = self.repeated.filled(self.repeated.joint(network, network, self.uniforms, self.options))
-        statistics = {
-            name: family.fitter.statistics(drawn, *family.variables) for name, family in self.families.items()
-        }
-        return statistics, log_likelihood(network, self.table, self.options)
+    def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
+        drawn = fill_table(copies, Completion(network, options, observed_numbers(copies, network)).draw(copies, levels))
+        statistics = {name: family.fitter.statistics(drawn, *family.variables) for name, family in families.items()}
+        return statistics, log_likelihood(network, table, options)
+
+    return expect
 
 
 # -- getting ready ------------------------------------------------------------------------------------------------
@@ -286,11 +303,12 @@ def _start(structure: Network, table: Table, potentials: Potentials, rng: np.ran
         first = fit_available(structure, table, potentials)
     except TableError:
         # some family is never observed as a whole; if it was something else, the same error comes again
-        holes = Holes(table)
-        if not holes.rows:
+        holes = find_holes(table)
+        if not holes:
             raise
-        alone = fit_marginals(table.select(holes.rows), structure, potentials)
-        first = fit_available(structure, holes.filled(holes.marginal(alone, holes.uniforms(rng))), potentials)
+        alone = fit_marginals(table.select(holes), structure, potentials)
+        filled = fill_table(table, draw_alone(table, alone, draw_levels(rng, table)))
+        first = fit_available(structure, filled, potentials)
     return Network([first.potential(name).smooth(_SMOOTHING) for name in first])
 
 

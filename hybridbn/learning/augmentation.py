@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.completion import Holes, log_likelihood
+from hybridbn.estimation.completion import (
+    Completion,
+    alternate,
+    draw_alone,
+    draw_levels,
+    fill_table,
+    find_holes,
+    log_likelihood,
+    observed_numbers,
+)
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.learning.augmentation_history import History, Step
@@ -148,30 +156,44 @@ def augment(
     _check(table, target, response, patience, max_iterations)
     rng = np.random.default_rng(random_state)
     chosen = resolve_options("augment", options, keywords, impossible="raise")
-    run = _Run(Holes(table), target, chosen, response == "simulation", joint)
     learn = asked.learner(target, potentials)
-    if not run.holes.rows:
-        scored = run.scored(learn(table), 0)
-        return Augmented(scored.network, _native(data, table), History((scored.step,)), True)
-    start = asked.marginals(table.select(run.holes.rows), potentials)
-    # lines 4 to 8
-    filled = run.holes.filled(run.holes.marginal(start, run.holes.uniforms(rng)))
-    scored = run.scored(learn(filled), 0)
-    steps, best, failures = [scored.step], scored, 0
-    completed = None
-    while failures < patience and len(steps) <= max_iterations:
-        # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
-        filled = run.filled(scored, start, rng)
-        if scored is best:
-            completed = filled
-        scored = run.scored(learn(filled), len(steps))
+    holes = find_holes(table)
+    if not holes:
+        only = _score(learn(table), table, target, 0, chosen)
+        return Augmented(only.network, _native(data, table), History((only.step,)), True)
+    alone = asked.marginals(table.select(holes), potentials)
+    steps: list[Step] = []
+    best: _Scored | None = None
+    scored: _Scored | None = None
+    completed: Table | None = None
+    failures = 0
+
+    def until(network: Network) -> bool:
+        nonlocal scored, best, completed, failures
+        scored = _score(network, table, target, len(steps), chosen)
         steps.append(scored.step)
-        if scored.step.srmse < best.step.srmse:
+        if best is None or scored.step.srmse < best.step.srmse:
             best, completed, failures = scored, None, 0
         else:
             failures += 1
+        return failures >= patience or len(steps) > max_iterations
+
+    def complete(network: Network) -> Table:
+        # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
+        nonlocal completed
+        assert scored is not None
+        filled = _complete(scored, table, target, alone, rng, chosen, joint=joint, simulated=response == "simulation")
+        if scored is best:
+            completed = filled
+        return filled
+
+    # lines 4 to 8
+    first = learn(fill_table(table, draw_alone(table, alone, draw_levels(rng, table))))
+    alternate(first, complete, learn, until)
+    assert best is not None
     if completed is None:
-        completed = run.filled(best, start, rng)
+        scored = best
+        completed = complete(best.network)
     return Augmented(best.network, _native(data, completed), History(tuple(steps)), failures >= patience)
 
 
@@ -184,45 +206,46 @@ class _Scored:
     step: Step
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What stays the same from model to model."""
+def _score(network: Network, table: Table, target: str, iteration: int, options: Options) -> _Scored:
+    """Judge a model by Eq. (5) on the rows of the original table with known response."""
+    column = table.column(target)
+    read = posterior(network, target, table.select([n for n in table.names if n in network]), options)
+    expected = Completion(network, options, observed_numbers(table, network)).expectation(table, read)
+    if expected.ndim == 1:
+        known = ~np.isnan(column)
+        squares = (column[known] - expected[known]) ** 2
+    else:
+        known = column >= 0
+        indicators = column[known, None] == np.arange(expected.shape[1])
+        squares = ((indicators - expected[known]) ** 2).sum(axis=1)
+    srmse = math.sqrt(np.average(squares, weights=table.weights[known]))
+    return _Scored(network, expected, Step(iteration, srmse, log_likelihood(network, table, options)))
 
-    holes: Holes
-    target: str
-    options: Options
-    simulated: bool
-    joint: bool
 
-    def scored(self, network: Network, iteration: int) -> _Scored:
-        """Judge a model by Eq. (5) on the rows of the original table with known response."""
-        table, column = self.holes.table, self.holes.table.column(self.target)
-        found = posterior(network, self.target, table.select([n for n in table.names if n in network]), self.options)
-        expected = self.holes.expected(self.target, found)
-        if expected.ndim == 1:
-            known = ~np.isnan(column)
-            squares = (column[known] - expected[known]) ** 2
-        else:
-            known = column >= 0
-            indicators = column[known, None] == np.arange(expected.shape[1])
-            squares = ((indicators - expected[known]) ** 2).sum(axis=1)
-        srmse = math.sqrt(np.average(squares, weights=table.weights[known]))
-        return _Scored(network, expected, Step(iteration, srmse, log_likelihood(network, table, self.options)))
-
-    def filled(self, model: _Scored, start: Network, rng: np.random.Generator) -> Table:
-        """Fill the holes of the original table from a model."""
-        uniforms = self.holes.uniforms(rng, model.network)
-        drawn: dict[str, NDArray[Any]]
-        if self.joint:
-            drawn = self.holes.joint(model.network, start, uniforms, self.options)
-        else:
-            leave = "" if self.simulated else self.target
-            drawn = self.holes.conditional(model.network, start, uniforms, self.options, leave)
-        rows = self.holes.rows.get(self.target)
-        if rows is not None and not self.simulated:
-            expected = model.expected[rows]
-            drawn[self.target] = expected if expected.ndim == 1 else expected.argmax(axis=1)
-        return self.holes.filled(drawn)
+def _complete(
+    model: _Scored,
+    table: Table,
+    target: str,
+    alone: Network,
+    rng: np.random.Generator,
+    options: Options,
+    *,
+    joint: bool,
+    simulated: bool,
+) -> Table:
+    """Fill the holes of the original table from a model."""
+    network = model.network
+    completion = Completion(network, options, observed_numbers(table, network))
+    levels = draw_levels(rng, table, network)
+    if joint:
+        cells = completion.draw(table, levels)
+    else:
+        cells = completion.draw_separately(table, levels, skip="" if simulated else target)
+    if not simulated:
+        missing = find_holes(table).get(target, False)
+        expected = model.expected if model.expected.ndim == 1 else model.expected.argmax(axis=1)
+        cells[target] = np.where(missing, expected, table.column(target))
+    return fill_table(table, {**draw_alone(table, alone, levels, network), **cells})
 
 
 def _check(table: Table, target: str, response: str, patience: int, max_iterations: int) -> None:

@@ -269,7 +269,7 @@ class Imputation:
         It has a note on constants, bounds and the like, so that ``impute(rows, network=...)`` completes rows as here.
         """
         model = self._fitted.model
-        return None if model.filler is None else model.network
+        return None if model.completion is None else model.network
 
     @property
     def imputed(self) -> dict[str, NDArray[np.bool_]]:
@@ -295,8 +295,8 @@ class Imputation:
 
         if not 0 < level < 1:
             raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
-        filler = self._fitted.model.filler
-        found = {} if filler is None else filler.posteriors(self._rows.working)
+        completion = self._fitted.model.completion
+        found = {} if completion is None else completion.posteriors(self._rows.working)
         parts = []
         for name, holes in self._rows.holes.items():
             places = np.flatnonzero(holes)

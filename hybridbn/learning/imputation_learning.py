@@ -83,7 +83,7 @@ class Fitted:
             yield from [self.model] * (draws or 1)
             return
         for network, _ in zip(self.chain.proper(), range(draws), strict=False):
-            yield Model(self.model.columns, self.chain.filler(network))
+            yield Model(self.model.columns, self.chain.completion(network))
 
 
 def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> Fitted:
@@ -112,7 +112,7 @@ def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> Fitted:
     recipe = _choose_recipe(settings.structure, settings.target, settings.potentials, working)
     rng = np.random.default_rng(seed)
     chain = Chain(working, recipe, draw_bounds(columns), settings.options, rng, rounds, settings.donors)
-    return Fitted(Model(columns, chain.filler(chain.network)), seed, chain)
+    return Fitted(Model(columns, chain.completion(chain.network)), seed, chain)
 
 
 def use_network(network: Network, frame: Frame, settings: Settings) -> Fitted:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
-from hybridbn.estimation.row_uniforms import Keys, uniforms
+from hybridbn.estimation.completion import Cells, Completion
+from hybridbn.estimation.row_uniforms import Keys, levels_of, uniforms
 from hybridbn.learning.imputation_columns import (
     Bounds,
     Columns,
@@ -23,7 +24,6 @@ from hybridbn.learning.imputation_columns import (
     looks_like_identifier,
     refuse_empty_bounds,
 )
-from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_frames import integer_ranges, read_in_own_terms
 from hybridbn.learning.imputation_notes import noted, read_note
 from hybridbn.learning.imputation_rounding import grid_ends, rounded
@@ -68,12 +68,12 @@ class Model:
     Attributes
     ----------
     columns : Columns
-    filler : Filler or None
+    completion : Completion or None
         None where there is nothing but constants and identifiers.
     """
 
     columns: Columns
-    filler: Filler | None
+    completion: Completion | None
 
     @classmethod
     def of_note(
@@ -84,16 +84,12 @@ class Model:
 
     @cached_property
     def network(self) -> Network:
-        """The network with a note on all else, so that it can be saved and used again; empty where there is no filler."""
-        return noted(self.columns, self.filler)
+        """The network with a note on all else, so that it can be saved and used again; empty where there is none."""
+        return noted(self.columns, self.completion)
 
     def fill(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> Fills:
         """Return what fills the holes of each column, in their order: numbers, or states of the model."""
-        filler = self.filler
-        if filler is None or not any(name in filler.network for name in rows.holes):
-            cells: Cells = {}
-        else:
-            cells = filler.filled(rows.working, strategy, keys, seed)
+        cells = self._complete(rows, strategy, keys, seed)
         found = {}
         for name, holes in rows.holes.items():
             variable = self.columns.variables[name]
@@ -126,6 +122,15 @@ class Model:
                 )
         filled = rows.readings.select(fills).fill({name: (rows.holes[name], values) for name, values in fills.items()})
         return rows.frame.replace(filled, added)
+
+    def _complete(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> Cells:
+        """Return the columns that depend on each other, without holes."""
+        completion = self.completion
+        if completion is None or not any(name in completion.network for name in rows.holes):
+            return {}
+        if strategy == "draw":
+            return completion.draw(rows.working, levels_of(keys, list(completion.network), seed))
+        return (completion.expect if strategy == "mean" else completion.find_most_probable)(rows.working)
 
     def _rounded(self, name: str, values: Values) -> Values:
         low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
@@ -233,7 +238,7 @@ def model_of_network(
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
     decimals = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 0))
     columns = Columns(variables, tuple(shared), {}, (), decimals, limits, integer_ranges(frame))
-    return Model(columns, Filler(network, donors, draw_bounds(columns), options))
+    return Model(columns, Completion(network, options, donors, draw_bounds(columns)))
 
 
 def refuse_strays(frame: Frame, known: Container[str]) -> None:

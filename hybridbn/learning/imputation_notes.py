@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
+from hybridbn.estimation.completion import Completion
 from hybridbn.learning.imputation_columns import Bounds, Columns, draw_bounds
 from hybridbn.learning.imputation_donors import Matching
-from hybridbn.learning.imputation_fill import Filler
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
@@ -32,9 +32,9 @@ def has_note(network: Network) -> bool:
     return _NOTE in network.graph
 
 
-def noted(columns: Columns, filler: Filler | None) -> Network:
-    """Return the network of a filler, with a note on the columns; an empty one where there is no filler."""
-    network = Network() if filler is None else filler.network
+def noted(columns: Columns, completion: Completion | None) -> Network:
+    """Return the network of a completion, with a note on the columns; an empty one where there is none."""
+    network = Network() if completion is None else completion.network
     found = Network(network, **network.graph)
     found.graph[_NOTE] = {
         "version": _VERSION,
@@ -51,10 +51,12 @@ def noted(columns: Columns, filler: Filler | None) -> Network:
         ],
         "donors": {
             name: np.asarray(values)
-            for name, values in (() if filler is None else filler.donors.items())
+            for name, values in (() if completion is None else completion.observed.items())
             if name in network and isinstance(network.variable(name), Discrete)
         },
-        "matching": {} if filler is None or filler.matching is None else filler.matching.to_dict(),
+        "matching": completion.matcher.to_dict()
+        if completion is not None and isinstance(completion.matcher, Matching)
+        else {},
     }
     return found
 
@@ -66,7 +68,7 @@ def columns_noted(network: Network) -> Columns:
 
 def read_note(
     network: Network, options: Options, ranges: Bounds, integers: Iterable[str]
-) -> tuple[Columns, Filler | None]:
+) -> tuple[Columns, Completion | None]:
     """Return what a network with a note was made of, and what a table's own types add to that.
 
     Parameters
@@ -77,16 +79,16 @@ def read_note(
         Columns that hold whole numbers in the table, whatever they held where the network was learned.
     """
 
-    def found(note: Mapping[str, Any]) -> tuple[Columns, Filler | None]:
+    def found(note: Mapping[str, Any]) -> tuple[Columns, Completion | None]:
         columns = _columns(note, network)
         whole = {name: 0 for name in integers if isinstance(columns.variables.get(name), Continuous)}
         columns = replace(columns, ranges=ranges, decimals={**columns.decimals, **whole})
         if not len(network):
             return columns, None
-        filler = Filler(network, dict(note["donors"]), draw_bounds(columns), options)
+        completion = Completion(network, options, dict(note["donors"]), draw_bounds(columns))
         if note["matching"]:
-            filler = replace(filler, matching=Matching.from_dict(note["matching"]))
-        return columns, filler
+            completion = replace(completion, matcher=Matching.from_dict(note["matching"]))
+        return columns, completion
 
     return _read(network, found)
 

@@ -17,12 +17,13 @@ import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available
+from hybridbn.estimation.completion import Cells, Completion, alternate, fill_table, find_holes, observed_numbers
+from hybridbn.estimation.row_uniforms import levels_of
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.learning.imputation_columns import Bounds
 from hybridbn.learning.imputation_donors import matching
-from hybridbn.learning.imputation_fill import Cells, Filler
 from hybridbn.learning.imputation_regression import Regression
 from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
 from hybridbn.network import Network
@@ -143,30 +144,32 @@ class Chain:
     history: list[dict[str, Any]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._holes = {name: mask for name in self.table.names if (mask := self.table.cells(name).missing).any()}
+        self._holes = find_holes(self.table)
         counted = self.table.weights > 0
         self._missing = max((float(mask[counted].mean()) for mask in self._holes.values()), default=0.0)
-        self.donors = {
-            name: np.sort(self.table.column(name)[~self.table.cells(name).missing])
-            for name in self.table.names
-            if not self.table.is_discrete(name)
-        }
+        self.observed = observed_numbers(self.table)
         self._completed = self.table
         if not self._holes:
             self.network = self.recipe.again(self.recipe.first(self.table, self.table), self.table, settled=False)
             return
-        filled = self._with(self._at_random())
-        self.network = self.recipe.first(self.table, filled)
-        self._completed = filled
+        self._completed = fill_table(self.table, self._at_random())
+        self.network = self.recipe.first(self.table, self._completed)
         rounds = self._needed(_SETTLED, 6, 20) if self.rounds is None else self.rounds
         kept: list[Table] = []
-        for number in range(rounds):
-            self._completed = self._draw()
-            self.network = self.recipe.again(self.network, self._completed, settled=number + 2 >= rounds)
-            kept = [*kept, self._completed][-_KEPT:]
+
+        def learn(completed: Table) -> Network:
+            kept.append(completed)
+            self._completed = completed
+            return self.recipe.again(self.network, completed, settled=len(kept) + 1 >= rounds)
+
+        def until(network: Network) -> bool:
+            self.network = network
+            return len(kept) >= rounds
+
+        alternate(self.network, self._draw, learn, until)
         if rounds:
-            kept = kept[-max(rounds // 2, 1) :]
-            self.network = self.recipe.again(self.network, self._stacked(kept), settled=True)
+            last = kept[-min(_KEPT, max(rounds // 2, 1)) :]
+            self.network = self.recipe.again(self.network, self._stacked(last), settled=True)
 
     def proper(self) -> Iterator[Network]:
         """Yield networks that are draws from the posterior of the parameters, as good as independent of each other."""
@@ -174,7 +177,7 @@ class Chain:
         # so that the bootstrap's variance of a mean is that of its posterior, n - 3 in place of n + 1
         shape = min(max((rows - 4) / rows, 0.25), 1.0)
         apart = self._needed(_APART, 1, 8) if self._holes else 1
-        completed = self._draw() if self._holes else self.table
+        completed = self._draw(self.network) if self._holes else self.table
         network = self.network
         while True:
             for _ in range(apart):
@@ -184,15 +187,17 @@ class Chain:
                     completed = self._completed = self._draw(network)
             yield network
 
-    def filler(self, network: Network) -> Filler:
-        """Return what fills rows from the network that was learned last."""
-        filler = Filler(network, self.donors, self.bounds, self.options)
-        # what is expected of a number given all other cells is known only where there are no others than these
-        if filler.closed is None or not self.matched or any(name not in self.table for name in network):
-            return filler
+    def completion(self, network: Network) -> Completion:
+        """Return what completes rows from a network, numbers that are far from normal by observed ones."""
+        completion = self._plain_completion(network)
+        if completion.closed is None or not self.matched:
+            return completion
         cells = {name: self._completed.column(name) for name in self.table.names}
         proper = network is not self.network
-        return replace(filler, matching=matching(filler.closed, cells, self._holes, self.rng, proper))
+        return replace(completion, matcher=matching(completion.closed, cells, self._holes, self.rng, proper))
+
+    def _plain_completion(self, network: Network) -> Completion:
+        return Completion(network, self.options, self.observed, self.bounds)
 
     def _needed(self, left: float, least: int, most: int) -> int:
         """Return after how many rounds this share of a deviation is left, at least: no column shrinks it more slowly."""
@@ -200,12 +205,11 @@ class Chain:
             return most
         return int(np.clip(math.ceil(math.log(left) / math.log(max(self._missing, 1e-9))), least, most))
 
-    def _draw(self, network: Network | None = None) -> Table:
-        filler = Filler(self.network if network is None else network, self.donors, self.bounds, self.options)
+    def _draw(self, network: Network) -> Table:
         keys = self.rng.integers(2**64, size=len(self.table), dtype=np.uint64)
-        cells = filler.filled(self.table, "draw", keys, 0)
+        cells = self._plain_completion(network).draw(self.table, levels_of(keys, list(network), 0))
         self.history.append(self._summary(cells))
-        return self._with(cells)
+        return fill_table(self.table, cells)
 
     def _at_random(self) -> Cells:
         """Fill each column from its own observed cells."""
@@ -215,13 +219,6 @@ class Chain:
             column[mask] = self.rng.choice(column[~mask], size=int(mask.sum()))
             cells[name] = column
         return cells
-
-    def _with(self, cells: Cells) -> Table:
-        table = self.table
-        for name in self._holes:
-            if name in cells:
-                table = table.with_array(name, cells[name])
-        return table
 
     def _stacked(self, tables: list[Table]) -> Table:
         """Return one table with the rows of several; rows without holes stand in it once."""
