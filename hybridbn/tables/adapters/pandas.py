@@ -170,8 +170,7 @@ class PandasFrames(FrameAdapter):
 
         index = pandas.RangeIndex(like.rows) if like.index is None else like.index
         series = [column_adapter("pandas").write(column) for column in columns]
-        # arrays need no alignment, but of an array of objects pandas would guess another type
-        aligned = [one.set_axis(index) if one.dtype == object else one.array for one in series]
+        aligned = [one if one.index.equals(index) else one.set_axis(index) for one in series]
         frame = pandas.DataFrame(dict(zip((column.name for column in columns), aligned, strict=True)), index=index)
         if like.labels is not None:
             frame.columns.name = like.labels.name
