@@ -6,7 +6,6 @@ their targets need, in the least space, and the rest is given back before the ne
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -18,14 +17,13 @@ from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
 from hybridbn.inference.cells import cell_posterior
 from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.engines import Request, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.mixtures import GaussianPosterior
 from hybridbn.inference.piecemeal import PiecemealPosterior
 from hybridbn.inference.piecewise import PiecewisePosterior
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
-from hybridbn.inference.repeats import repeats
-from hybridbn.inference.solving import Solution, solutions
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -33,14 +31,15 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 __all__ = [
     "Answer",
     "AnyNetwork",
+    "Collect",
     "Collector",
     "TableCollector",
+    "collect_marginals",
     "empty_posterior",
     "impossible_evidence",
     "node_axis_of",
     "nothing",
     "posterior_of",
-    "solved",
 ]
 
 AnyNetwork: TypeAlias = Network | Snapshot
@@ -126,38 +125,6 @@ def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False)
         + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
         tuple(rows),
     )
-
-
-def solved(
-    network: AnyNetwork, question: Question, read: Evidence, options: Options, collect: Collect | None = None
-) -> Answer:
-    """Solve a question, each distinct row once; refuse or mark impossible rows and warn of errors.
-
-    `collect` says what is kept of the solutions: by default what the posterior of each target needs.
-    """
-    problem = problem_of(network, question, read)
-    same = None if read.single else repeats(read, continuous=bool(problem.nodes))
-    distinct = read if same is None else read.take(same.first, len(same.first))
-    collected = (collect or _marginals)(problem, question, distinct.rows)
-    log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
-    for part in solutions(problem, distinct, options.tolerance, options.max_bytes):
-        log_norms[part.rows], errors[part.rows] = part.log_norm, part.error
-        for collector in collected:
-            collector.add(part)
-    places = None if same is None else same.inverse
-    answer = Answer(problem, question, network, options, read, distinct, places, collected, log_norms, errors)
-    if not question.all_of:
-        impossible = log_norms == -np.inf
-        if impossible.any():
-            answer.refuse(impossible if places is None else impossible[places], options)
-    worst = float(errors.max(initial=0.0))
-    if worst > options.tolerance:
-        warnings.warn(
-            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more nodes "
-            "do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
-            stacklevel=5,
-        )
-    return answer
 
 
 # -- collectors ---------------------------------------------------------------------------------------------------
@@ -262,7 +229,7 @@ class _Fed(DensityCollector):
         """Do nothing."""
 
 
-def _marginals(
+def collect_marginals(
     problem: Problem, question: Question, rows: int, *, most_bytes: float | None = None
 ) -> Sequence[Collector]:
     """Collect what the posteriors of all targets are made of."""
@@ -341,9 +308,10 @@ class _Again:
     def __call__(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
         # the pattern of all rows decides about the problem, so that rows get what they got before
         problem = problem_of(self._network, self._question, self._evidence)
-        collected = _marginals(problem, self._question, len(rows), most_bytes=np.inf)
+        collected = collect_marginals(problem, self._question, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
-        for part in solutions(problem, evidence, self._options.tolerance, self._options.max_bytes):
+        request = Request(self._network, problem, self._question, evidence, self._options)
+        for part in choose_plan(request).solve(evidence):
             for collector in collected:
                 collector.add(part)
         collector = collected[self._number]

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import truncnorm
 
-from hybridbn.inference.answers import TableCollector, impossible_evidence, solved
+from hybridbn.inference.answers import TableCollector, impossible_evidence
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.regressions import Regressions, conditionals
 from hybridbn.inference.sampling import draw
+from hybridbn.inference.solving import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -210,7 +211,7 @@ class ConditionalGaussian:
             found.append(TableCollector(0, distinct))
             return found
 
-        answer = solved(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options, collect)
+        answer = solve(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options, collect)
         sizes = [len(self.discrete.variable(name)) for name in names]  # type: ignore[arg-type]  # all are discrete
         table = np.broadcast_to(answer.arranged(found[0].table), (*sizes, len(rows)))
         with np.errstate(divide="ignore"):

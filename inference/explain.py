@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
+from hybridbn.inference.answers import impossible_evidence, posterior_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import contradicted
+from hybridbn.inference.solving import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
@@ -77,7 +78,7 @@ def explain(
     for count in range(len(names) + 1):
         part = Evidence({name: read.findings[name] for name in names[:count]}, 1, single=True)
         try:
-            answer = solved(snapshot, Question((target,)), part, options)
+            answer = solve(snapshot, Question((target,)), part, options)
             answer.refuse(contradicted(snapshot, answer.problem, part, options), options)
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of, solved
+from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of
+from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Problem, Question, Snapshot
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
-from hybridbn.inference.solving import Solution
+from hybridbn.inference.solving import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -37,7 +38,7 @@ def joint_posterior(
     joint = JointPosterior(variables, snapshot, reader.evidence(), options)
     if reader.rows:
         read = relevant_evidence(network, reader, names)
-        answer = solved(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options, _collectors)
+        answer = solve(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options, _collectors)
         answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
         joint._read_off(answer)
     return joint
@@ -132,7 +133,7 @@ class JointPosterior:
         if name not in self._names:
             raise TableError(f"{name!r} is none of the variables {self._names}")
         variable = self.variables[self._names.index(name)]
-        answer = solved(self._network, Question((name,)), self._evidence, self._options)
+        answer = solve(self._network, Question((name,)), self._evidence, self._options)
         return posterior_of(answer, 0, variable)
 
     def mean(self) -> Any:

@@ -15,16 +15,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
+from hybridbn.inference.answers import impossible_evidence, posterior_of
 from hybridbn.inference.axes import NodeAxis
 from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.engines import refuse_too_wide
+from hybridbn.inference.engines.elimination import EliminationPlan, chunks
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian import GaussianComponent
 from hybridbn.inference.placement import place
 from hybridbn.inference.polish import polished
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
-from hybridbn.inference.solving import chunks
+from hybridbn.inference.solving import solve
 from hybridbn.inference.sources import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -102,7 +104,7 @@ def _sharpened(
         start[number] = np.where(observed, 0.0 if finding is None else finding.values, start[number])
         fixed.append(observed)
         others = Evidence({n: f for n, f in read.findings.items() if n != name}, read.rows, single=False)
-        answer = solved(network, Question((name,)), relevant_evidence(network, others, [name]), options)
+        answer = solve(network, Question((name,)), relevant_evidence(network, others, [name]), options)
         found_here = posterior_of(answer, 0, network.variable(name))
         spread = found_here.std() if isinstance(found_here, ContinuousPosterior) else np.ones(read.rows)
         width.append(np.where(spread > 0, spread, 1.0))
@@ -235,7 +237,10 @@ def _searched(
 ) -> Iterator[_Found]:
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
-    for rows, part in chunks(problem, evidence, options.max_bytes):
+    plan = EliminationPlan.of(problem, evidence, options)
+    if plan.held_bytes > options.max_bytes:
+        raise refuse_too_wide([plan], options.max_bytes)
+    for rows, part in chunks(problem, evidence):
         if problem.nodes:
             yield from _searched_around(problem, rows, part, options, tables, movable)
         else:

@@ -11,19 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.answers import (
-    AnyNetwork,
-    empty_posterior,
-    nothing,
-    posterior_of,
-    solved,
-)
+from hybridbn.inference.answers import AnyNetwork, empty_posterior, nothing, posterior_of
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
-from hybridbn.inference.star_mixtures import mixture_posterior
+from hybridbn.inference.solving import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten
@@ -71,13 +65,8 @@ def posteriors(
         return {name: empty_posterior(network.variable(name)) for name in wanted}
     if not wanted:
         return {}
-    if len(wanted) == 1:
-        later = _LogEvidence(snapshot, reader, options, wanted[0])
-        found = mixture_posterior(snapshot, wanted[0], reader, options, later)
-        if found is not None:
-            return {wanted[0]: found}
     read = relevant_evidence(snapshot, reader, wanted)
-    answer = solved(snapshot, Question(tuple(wanted)), read, options)
+    answer = solve(snapshot, Question(tuple(wanted)), read, options)
     answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
     return {
         name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
@@ -115,7 +104,7 @@ def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, targe
     if not read.rows:
         return np.empty(0)
     targets = () if target is None else (target,)
-    return solved(network, Question(targets, joint=True, all_of=True), read, options, nothing).log_norm
+    return solve(network, Question(targets, joint=True, all_of=True), read, options, nothing).log_norm
 
 
 @dataclass
@@ -177,7 +166,7 @@ def _impossible(network: Snapshot, only: frozenset[str], evidence: Evidence, opt
     if len(only) == 1:
         scope = network.potential(next(iter(only))).scope
         evidence = evidence.evidence(scope)
-    return np.isneginf(solved(network, Question(joint=True, only=only), evidence, options, nothing).log_norm)
+    return np.isneginf(solve(network, Question(joint=True, only=only), evidence, options, nothing).log_norm)
 
 
 def _case_key(reader: EvidenceReader | Evidence, names: Iterable[str]) -> tuple[float, ...] | None:

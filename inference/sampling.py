@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solved
+from hybridbn.inference.answers import impossible_evidence, posterior_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.relevance import ancestors
+from hybridbn.inference.solving import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Variable
@@ -139,5 +140,5 @@ def _conditional(
         rest = {other: finding for other, finding in read.findings.items() if other != name}
         soft = own.soft_part
         read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
-    answer = solved(network, Question((name,)), read, options)
+    answer = solve(network, Question((name,)), read, options)
     return np.asarray(posterior_of(answer, 0, variable).drawn(uniforms[None])[0])

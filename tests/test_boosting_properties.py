@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
+from hybridbn.inference.engines.naive_bayes import mixture_of
 from hybridbn.inference.queries import posteriors
-from hybridbn.inference.star_mixtures import star_mixture_of
 from hybridbn.learning.boosting_weights import Bits
 from hybridbn.learning.ensemble_scores import Asked
 from hybridbn.learning.members import Members
@@ -129,7 +129,7 @@ def test_trees_are_scored_as_their_networks_answer(
 ) -> None:
     table, *_ = drawn(seed, 150, 5, classes, missing, 0.3)
     network = nb_tree(table, "y", max_depth=depth, binary=binary, least=10)
-    mixture = star_mixture_of(network, "y")
+    mixture = mixture_of(network, "y")
     assert mixture is not None
     assert len(mixture.hidden) == len(network.variable("y leaf"))
     found = np.exp(Asked("y", table).log_joint(network))

@@ -12,7 +12,7 @@ from scipy import special, stats
 
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence, NetworkError
-from hybridbn.inference import solving
+from hybridbn.inference.engines import elimination
 from hybridbn.inference.placement import Placed
 
 X, Y, Z = map(hb.Continuous, "xyz")
@@ -362,7 +362,7 @@ def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
     )
     table = pd.DataFrame({"y": [0.1, 0.4, -0.3]})
     expected = net.posterior("x", table)
-    original = solving._solve_on_grid, solving.place
+    original = elimination._solve_on_grid, elimination.place
 
     def never_fine(*given):
         solution, fine, _ = original[0](*given)
@@ -376,8 +376,8 @@ def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
 
         return [(rows, Placed({n: cut(a) for n, a in p.axes.items()}, p.error)) for rows, p in original[1](*given)]
 
-    monkeypatch.setattr(solving, "_solve_on_grid", never_fine)
-    monkeypatch.setattr(solving, "place", half_of_it)
+    monkeypatch.setattr(elimination, "_solve_on_grid", never_fine)
+    monkeypatch.setattr(elimination, "place", half_of_it)
     found = net.posterior("x", table)
     np.testing.assert_allclose(found.mean(), expected.mean(), rtol=1e-9)
     np.testing.assert_allclose(found.quantile(0.2), expected.quantile(0.2), rtol=1e-9)

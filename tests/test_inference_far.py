@@ -8,7 +8,8 @@ import pytest
 from scipy import integrate, stats
 
 import hybridbn as hb
-from hybridbn.inference import problem, solving
+from hybridbn.inference import problem
+from hybridbn.inference.engines import elimination
 
 X, Y, E = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("e")
 C = hb.Discrete("c", ("a", "b"))
@@ -166,7 +167,7 @@ def test_own_nodes_agree_with_shared_ones(monkeypatch):
     evidence = {"v7": 0.4, "v5": "a"}
     shared = net.posterior("v0", evidence)
     problem.CACHE.clear()
-    monkeypatch.setattr(solving, "shared_grid", lambda *_: None)
+    monkeypatch.setattr(elimination, "shared_grid", lambda *_: None)
     own = net.posterior("v0", evidence)
     assert own.mean() == pytest.approx(shared.mean(), rel=1e-9)
     assert own.log_evidence == pytest.approx(shared.log_evidence, rel=1e-9)

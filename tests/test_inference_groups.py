@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference import solving
+from hybridbn.inference.engines import elimination
 
 CLOSE = 1e-10
 
@@ -46,7 +46,7 @@ def test_rows_with_different_holes_need_no_nodes_of_their_own(
     def place(*_: object) -> None:
         raise AssertionError("rows got nodes of their own")
 
-    monkeypatch.setattr(solving, "place", place)
+    monkeypatch.setattr(elimination, "place", place)
     net.posteriors(table)
 
 

@@ -244,15 +244,15 @@ def test_rows_of_very_different_sharpness():
 
 
 def test_chunks_do_not_matter(monkeypatch):
-    solving = pytest.importorskip("hybridbn.inference.solving")
+    elimination = pytest.importorskip("hybridbn.inference.engines.elimination")
     net = crops()
     rng = np.random.default_rng(0)
     table = net.sample(300, 0)[["C", "B"]].astype(object)
     table = table.mask(rng.random(table.shape) < 0.4)
     whole = {n: (p.mean(), p.error) for n, p in net.posteriors(table, ["P"]).items()}
     logs = net.log_evidence(table)
-    monkeypatch.setattr(solving, "CHUNK_BYTES", 1)
-    monkeypatch.setattr(solving, "MOST_ROWS", 7)
+    monkeypatch.setattr(elimination, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(elimination, "MOST_ROWS", 7)
     parts = net.posteriors(table, ["P"])["P"]
     np.testing.assert_allclose(parts.mean(), whole["P"][0], rtol=1e-12)
     np.testing.assert_allclose(net.log_evidence(table), logs, rtol=1e-12, atol=1e-12)

@@ -141,11 +141,11 @@ def test_reproducible_and_the_same_for_larger_samples():
 
 
 def test_the_same_for_any_size_of_chunk(monkeypatch):
-    solving = pytest.importorskip("hybridbn.inference.solving")
+    elimination = pytest.importorskip("hybridbn.inference.engines.elimination")
     net = crops()
     whole = net.sample(500, 9, {"B": False})
-    monkeypatch.setattr(solving, "CHUNK_BYTES", 1)
-    monkeypatch.setattr(solving, "MOST_ROWS", 64)
+    monkeypatch.setattr(elimination, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(elimination, "MOST_ROWS", 64)
     parts = net.sample(500, 9, {"B": False})
     pd.testing.assert_frame_equal(whole, parts, rtol=1e-9)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.estimation.row_uniforms import Levels
-from hybridbn.inference.answers import posterior_of, solved
+from hybridbn.inference.answers import posterior_of
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
@@ -26,6 +26,7 @@ from hybridbn.inference.posterior import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import posteriors, relevant_evidence
 from hybridbn.inference.sampling import draw
+from hybridbn.inference.solving import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -401,7 +402,7 @@ class Completion:
     def _draw_one(self, name: str, evidence: Evidence, level: Values, rows: NDArray[np.intp]) -> NDArray[Any]:
         read = relevant_evidence(self.network, evidence, [name])
         with _renumbered(rows):
-            answer = solved(self.network, Question((name,)), read, self.options)
+            answer = solve(self.network, Question((name,)), read, self.options)
         return np.asarray(posterior_of(answer, 0, self.network.variable(name)).drawn(level[None])[0])
 
     # -- from the network's terms to the table's ------------------------------------------------------------------

@@ -19,9 +19,9 @@ from hybridbn.fitting.counts import configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.elimination import order_of
+from hybridbn.inference.engines import Request, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, problem_of
-from hybridbn.inference.solving import Solution, solutions
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -82,7 +82,8 @@ def expectations(network: Network, evidence: Evidence, weights: Values, options:
     """
     findings = evidence.findings
     hidden = [name for name in network if name not in findings or not findings[name].hard]
-    problem = problem_of(network, Question(tuple(hidden), all_of=True), evidence)
+    question = Question(tuple(hidden), all_of=True)
+    problem = problem_of(network, question, evidence)
     families = {name: _Family(network.potential(name), problem) for name in network}
     scopes = [scope for scope in dict.fromkeys(family.scope for family in families.values()) if scope] or [()]
     sizes = {name: axis.size for name, axis in problem.axes.items()}
@@ -93,7 +94,7 @@ def expectations(network: Network, evidence: Evidence, weights: Values, options:
     for start in range(0, evidence.rows, block):
         stop = min(start + block, evidence.rows)
         part = evidence.take(slice(start, stop), stop - start)
-        for found in solutions(shared, part, options.tolerance, options.max_bytes):
+        for found in choose_plan(Request(network, shared, question, part, options)).solve(part):
             rows = start + found.rows
             logs[rows] = found.log_norm
             if np.isneginf(found.log_norm).any():

@@ -11,12 +11,13 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.answers import impossible_evidence
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.jobs import checked_jobs, in_threads
 from hybridbn.learning.ensemble_scores import Asked, scores, softmax
 from hybridbn.learning.members import Members
-from hybridbn.learning.stars import Star, collapsed, network_of, star_of, why_no_star
+from hybridbn.learning.stars import collapsed, network_of
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import frozen
@@ -255,16 +256,16 @@ class Ensemble:
             spread[name] = np.full(len(variable), 1 / len(variable)) if means is None else means.mean(axis=0)
         return network_of(star, spread)
 
-    def collapsed(self) -> Star:
+    def collapsed(self) -> NaiveBayesTables:
         """Return the sum that `collapse` makes a network of: the weight of each state for each class."""
         stars = []
         share = 1.0 if self.algorithm == "real" else 1 / len(self.variable)
         for number, (network, vote) in enumerate(zip(self.networks, self.votes, strict=True)):
-            star = star_of(network, self.target)
+            star = naive_bayes_of(network, self.target)
             if star is None:
                 raise NetworkError(
                     f"only naive Bayes networks of discrete variables collapse into one, and in network {number} of this "
-                    f"ensemble {why_no_star(network, self.target)}"
+                    f"ensemble {why_not_naive_bayes(network, self.target)}"
                 )
             if not all(np.isfinite(table).all() for table in (star.prior, *star.logs.values())):
                 raise NetworkError(

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference.engines.naive_bayes import tables_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.inference.queries import posterior
-from hybridbn.inference.star_mixtures import star_mixture_of
-from hybridbn.learning.stars import star_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -55,11 +54,11 @@ class Asked:
 
         NaN in a row that is impossible for the network.
         """
-        star = star_of(network, self.target) or star_mixture_of(network, self.target)
+        tables = tables_of(network, self.target)
         with self._lock:
-            read = None if star is None else self._evidence(network, star.variables)
-        if star is not None and read is not None:
-            found = star.scores(*read)
+            read = None if tables is None else self._evidence(network, tables.variables)
+        if tables is not None and read is not None:
+            found = tables.scores(*read)
             found[:, (found == -np.inf).all(axis=0)] = np.nan
             return found
         with self._lock:

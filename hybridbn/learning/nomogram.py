@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
-from hybridbn.learning.stars import Star
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.variables import Values
 
 __all__ = ["plot_nomogram", "weights_of_evidence"]
@@ -19,14 +19,14 @@ MOST_STATES = 12
 SHORTEST = 14
 
 
-def weights_of_evidence(star: Star, state: Hashable = None) -> tuple[float, dict[str, Values]]:
+def weights_of_evidence(star: NaiveBayesTables, state: Hashable = None) -> tuple[float, dict[str, Values]]:
     r"""Return the log-odds of a class without evidence and what each state of each attribute adds (eq. 2 of Elkan, 1997).
 
     .. math:: w_{jv} = \log P(A_j = v \mid c_1) - \log P(A_j = v \mid c_0)
 
     Parameters
     ----------
-    star : Star
+    star : NaiveBayesTables
         Of two classes.
     state : Hashable, optional
         The class c1; the second one by default.
@@ -44,7 +44,7 @@ def weights_of_evidence(star: Star, state: Hashable = None) -> tuple[float, dict
 
 
 def plot_nomogram(
-    star: Star,
+    star: NaiveBayesTables,
     evidence: Mapping[str, Any] | None = None,
     state: Hashable = None,
     ax: Any = None,
@@ -54,7 +54,7 @@ def plot_nomogram(
 
     Parameters
     ----------
-    star : Star
+    star : NaiveBayesTables
     evidence : mapping, optional
         A case, whose states are marked and added up.
     state : Hashable, optional
@@ -173,7 +173,7 @@ def _sum(ax: Any, prior: float, total: float | None, low: float, high: float) ->
         )
 
 
-def _codes(star: Star, evidence: Mapping[str, Any]) -> dict[str, int]:
+def _codes(star: NaiveBayesTables, evidence: Mapping[str, Any]) -> dict[str, int]:
     if not isinstance(evidence, Mapping):
         raise TableError("a nomogram takes the evidence of one case as a mapping")
     strange = [name for name in evidence if name not in star.variables]

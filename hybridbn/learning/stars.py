@@ -1,126 +1,22 @@
-"""Naive Bayes networks of discrete variables as tables of logarithms: scored for many rows, and added up.
-
-Such a network is a star: the target, which has no parents, and attributes that have no parents but the target. Its log
-probability is a sum with one term for each observed cell, and so is any weighted sum of several of them.
-"""
+"""Weighted sums of naive Bayes networks of discrete variables, and the network that such a sum is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Star", "collapsed", "network_of", "star_of", "why_no_star"]
-
-_ROWS = 32768
-"""Rows that are scored at a time, so that they stay in the cache."""
+__all__ = ["collapsed", "network_of"]
 
 
-@dataclass(frozen=True)
-class Star:
-    """Naive Bayes in logarithms, or a weighted sum of such.
-
-    Attributes
-    ----------
-    target : Discrete
-    prior : ndarray (classes,)
-    variables : mapping from attribute to its variable
-    logs : mapping from attribute to ndarray (states, classes)
-    """
-
-    target: Discrete
-    prior: Values
-    variables: Mapping[str, Discrete]
-    logs: Mapping[str, Values]
-
-    def scores(self, codes: Mapping[str, NDArray[Any]], rows: int) -> Values:
-        """Return the log joint probabilities (classes, rows) of the classes with the observed cells.
-
-        Parameters
-        ----------
-        codes : mapping from attribute to integer array (rows,)
-            ``-1`` where a cell is missing: its term is left out, which marginalizes it.
-        rows : int
-
-        Examples
-        --------
-        >>> c, x = Discrete("c", ("a", "b")), Discrete("x", ("p", "q"))
-        >>> star = Star(c, np.zeros(2), {"x": x}, {"x": np.array([[1.0, 2.0], [3.0, 4.0]])})
-        >>> star.scores({"x": np.array([1, -1])}, 2)
-        array([[3., 0.],
-               [4., 0.]])
-        """
-        classes = len(self.target)
-        found = np.empty((classes, rows))
-        # the last row is looked up by the code -1
-        tables = {name: np.vstack([self.logs[name], np.zeros(classes)]).T.copy() for name in codes if name in self.logs}
-        for start in range(0, rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            block = found[:, part]
-            block[:] = self.prior[:, None]
-            for name, table in tables.items():
-                own = codes[name][part]
-                for code in range(classes):
-                    block[code] += table[code].take(own, mode="wrap")
-        return found
-
-
-def star_of(network: Network, target: str) -> Star | None:
-    """Return a network as a star, or None where it is none.
-
-    Examples
-    --------
-    >>> c, x = Discrete("c", ("a", "b")), Discrete("x", ("p", "q"))
-    >>> prior = Multinomial(c, table=[0.5, 0.5])
-    >>> star_of(Network([prior, Multinomial(x, (c,), table=[[0.9, 0.1], [0.3, 0.7]])]), "c").logs["x"].round(2)
-    array([[-0.11, -1.2 ],
-           [-2.3 , -0.36]])
-    """
-    if why_no_star(network, target):
-        return None
-    own = network.potential(target)
-    assert isinstance(own, Multinomial)
-    variables, logs = {}, {}
-    with np.errstate(divide="ignore"):
-        for potential in map(network.potential, network):
-            if potential.parents and isinstance(potential, Multinomial):
-                variables[potential.child.name] = potential.child
-                logs[potential.child.name] = np.log(potential.table.T)
-        return Star(own.child, np.log(own.table), variables, logs)
-
-
-def why_no_star(network: Network, target: str) -> str:
-    """Say why a network is not naive Bayes over discrete variables; empty where it is.
-
-    Examples
-    --------
-    >>> a, b = Discrete("a", (0, 1)), Discrete("b", (0, 1))
-    >>> net = Network([Multinomial(a, table=[0.5, 0.5]), Multinomial(b, (a,), table=[[0.5, 0.5], [0.1, 0.9]])])
-    >>> why_no_star(net, "a"), why_no_star(net, "b")
-    ('', "the target 'b' has the parent 'a'")
-    """
-    for potential in map(network.potential, network):
-        name = potential.child.name
-        parents = [parent.name for parent in potential.parents]
-        if name == target and parents:
-            return f"the target {name!r} has the parent {parents[0]!r}"
-        others = [parent for parent in parents if parent != target]
-        if others:
-            return f"{name!r} has the parent {others[0]!r} beside the target"
-        if not isinstance(potential, Multinomial):
-            return f"{name!r} has a {type(potential).__name__}, not a table of probabilities"
-    return ""
-
-
-def collapsed(stars: Iterable[tuple[float, Star]]) -> Star:
+def collapsed(stars: Iterable[tuple[float, NaiveBayesTables]]) -> NaiveBayesTables:
     r"""Return the weighted sum of stars, exact where all attributes are observed (eq. 7 of Ting and Zheng, 2003).
 
     .. math:: \sum_t \alpha_t \log P_t(c) + \sum_i \sum_t \alpha_t \log P_t(v_i \mid c)
@@ -143,7 +39,7 @@ def collapsed(stars: Iterable[tuple[float, Star]]) -> Star:
             own, wanted = star.variables[name], variables[name]
             same = own is wanted or own == wanted
             logs[name] += weight * (table if same else table[_places(wanted, own)])
-    return Star(target, prior, variables, logs)
+    return NaiveBayesTables(target, prior, variables, logs)
 
 
 def _common(first: Discrete, second: Discrete) -> Discrete:
@@ -161,7 +57,7 @@ def _places(fine: Discrete, coarse: Discrete) -> NDArray[np.intp]:
     return np.searchsorted(np.array(coarse.cuts or ()), lows, side="right")
 
 
-def network_of(star: Star, spread: Mapping[str, Values]) -> Network:
+def network_of(star: NaiveBayesTables, spread: Mapping[str, Values]) -> Network:
     r"""Return the naive Bayes network whose log-odds are a star's in every row without missing cells.
 
     A factor of an attribute that is the same for all classes changes no odds, and a factor of a class that is the same for all
@@ -171,7 +67,7 @@ def network_of(star: Star, spread: Mapping[str, Values]) -> Network:
 
     Parameters
     ----------
-    star : Star
+    star : NaiveBayesTables
     spread : mapping from attribute to ndarray (states,)
         The q of each attribute.
 

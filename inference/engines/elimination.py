@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TooWide
 from hybridbn.inference.axes import NodeAxis, node_axis
+from hybridbn.inference.engines import Engine, Plan, Request, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.placement import STRICTER, place, start_cells, table_size
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.shared import SharedGrid, finer, shared_grid
 from hybridbn.inference.sources import Axis
+from hybridbn.options import Options
 from hybridbn.potentials.base import frozen
-from hybridbn.variables import Values, shorten
+from hybridbn.variables import Values
 
-__all__ = ["Solution", "checked_width", "chunks", "solutions"]
+__all__ = ["Elimination", "EliminationPlan", "chunks", "solutions"]
 
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 26
@@ -28,37 +30,51 @@ NEARLY = 1e-6
 _FIRST = frozen(np.arange(1))
 
 
-@dataclass
-class Solution:
-    """What was found for some rows.
+class Elimination(Engine):
+    """Sum-product elimination, with quadrature for what has no closed form: answers everything that is narrow enough."""
 
-    Attributes
-    ----------
-    problem : the one that was solved: of rows observed in the same variables
-    rows : numbers of the rows
-    evidence : their evidence
-    axes : the axes of all hidden variables
-    tables : for each scope an array (*scope, rows) that sums to one; NaN in impossible rows
-    log_norm : (rows,) log of what the tables summed to: the probability of the evidence that the problem contains
-    error : (rows,)
-    """
+    rank = 50
+
+    def plan(self, request: Request) -> Plan:
+        """Return the plan, with the cost of the widest table."""
+        return EliminationPlan.of(request.problem, request.evidence, request.options)
+
+
+@dataclass
+class EliminationPlan(Plan):
+    """The elimination of a problem's variables."""
 
     problem: Problem
-    rows: NDArray[np.intp]
-    evidence: Evidence
-    axes: Mapping[str, Axis]
-    tables: list[Values]
-    log_norm: Values
-    error: Values
+    options: Options
+    cells: float
+    clique: Sequence[str]
+    held_bytes: float
+    operations: float
+
+    @classmethod
+    def of(cls, problem: Problem, evidence: Evidence, options: Options) -> Self:
+        """Estimate what the problem costs, or those of its groups of rows."""
+        members = [problem]
+        if problem.partly and evidence.rows:
+            patterns = np.unique(_observed(problem, evidence), axis=1)
+            members = [problem.observing(_known(problem, pattern)) for pattern in patterns.T]
+        widths = [_width(member) for member in members]
+        widest = max(range(len(members)), key=widths.__getitem__)
+        # while a table is made, what it is made from may be of the same size
+        order, cells = members[widest].order, widths[widest]
+        return cls(problem, options, cells, order.clique, 16 * cells, order.total * evidence.rows)
+
+    def solve(self, evidence: Evidence) -> Iterator[Solution]:
+        """Yield solutions chunk by chunk."""
+        return solutions(self.problem, evidence, self.options)
 
 
-def chunks(problem: Problem, evidence: Evidence, max_bytes: float) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
+def chunks(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
     """Yield the rows in chunks whose size depends on the problem alone, with their evidence."""
-    width = checked_width(problem, max_bytes)
     if evidence.rows == 1:
         yield _FIRST, evidence
         return
-    row = 8 * max(width, 1.0)
+    row = 8 * max(problem.order.largest, 1.0)
     chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
     for start in range(0, max(evidence.rows, 1), chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
@@ -66,13 +82,13 @@ def chunks(problem: Problem, evidence: Evidence, max_bytes: float) -> Iterator[t
         yield rows, evidence if whole else evidence.take(slice(start, start + chunk), len(rows))
 
 
-def solutions(problem: Problem, evidence: Evidence, tolerance: float, max_bytes: float) -> Iterator[Solution]:
-    """Solve a problem for all rows, chunk by chunk; take what is wanted of a solution before the next one is asked for."""
+def solutions(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
+    """Solve a problem for all rows, chunk by chunk."""
     kept = problem.tables  # this reference keeps them for all chunks
     for members, mine, group in _groups(problem, evidence):
-        for rows, part in chunks(mine, group, max_bytes):
+        for rows, part in chunks(mine, group):
             if mine.nodes:
-                for found in _solve_with_nodes(mine, part, members[rows], tolerance, max_bytes):
+                for found in _solve_with_nodes(mine, part, members[rows], options.tolerance, options.max_bytes):
                     yield _with_observed(problem, found)
             else:
                 yield _with_observed(problem, _solve(mine, part, members[rows], {}, np.zeros(len(rows))))
@@ -84,19 +100,27 @@ def _groups(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.i
 
     In such a problem an observed variable has no nodes, and what is left can share a grid.
     """
-    observed = np.array([evidence.findings[name].observed for name in problem.partly])
-    if not len(observed) or not evidence.rows:
+    if not problem.partly or not evidence.rows:
         yield np.arange(evidence.rows), problem, evidence
         return
-    patterns, group = np.unique(observed, axis=1, return_inverse=True)
+    patterns, group = np.unique(_observed(problem, evidence), axis=1, return_inverse=True)
     order = np.argsort(group.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(group.ravel()))
     for pattern, rows in zip(patterns.T, np.split(order, ends[:-1]), strict=True):
-        known = frozenset(name for name, there in zip(problem.partly, pattern, strict=True) if there)
+        known = _known(problem, pattern)
         findings = {
             name: finding for name, finding in evidence.findings.items() if name not in problem.partly or name in known
         }
         yield rows, problem.observing(known), Evidence(findings, evidence.rows, evidence.single).take(rows, len(rows))
+
+
+def _observed(problem: Problem, evidence: Evidence) -> NDArray[np.bool_]:
+    """Tell which of the partly observed variables are observed (variables, rows)."""
+    return np.array([evidence.findings[name].observed for name in problem.partly])
+
+
+def _known(problem: Problem, pattern: NDArray[np.bool_]) -> frozenset[str]:
+    return frozenset(name for name, there in zip(problem.partly, pattern, strict=True) if there)
 
 
 def _with_observed(problem: Problem, solution: Solution) -> Solution:
@@ -205,21 +229,11 @@ def _taken(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
     }
 
 
-def checked_width(problem: Problem, max_bytes: float) -> float:
-    """Return the size of the largest table, or raise `TooWide` before anything is allocated."""
-    order = problem.order
-    cells = order.largest
-    if problem.nodes:
-        cells = float(table_size(problem, order.clique, dict.fromkeys(problem.nodes, start_cells(problem))))
-    # while a table is made, what it is made from may be of the same size
-    needed = 16 * cells
-    if needed > max_bytes:
-        raise TooWide(
-            f"exact inference needs a table of {cells:.3g} cells ({needed / 2**30:.3g} GiB to work with) over "
-            f"{shorten(order.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of these variables, ask for "
-            "fewer targets at once, or raise max_bytes"
-        )
-    return order.largest
+def _width(problem: Problem) -> float:
+    """Return the cells of the largest table."""
+    if not problem.nodes:
+        return problem.order.largest
+    return float(table_size(problem, problem.order.clique, dict.fromkeys(problem.nodes, start_cells(problem))))
 
 
 def _solve(

@@ -1,36 +1,96 @@
-"""Mixtures of naive Bayes networks of discrete variables, such as naive Bayes trees, as tables: scored for many rows.
+"""Naive Bayes networks of discrete variables, and mixtures of such, as tables: scored for many rows.
 
-A mixture is a network with a hidden node without parents, the leaf of a tree, above the target and, with it, above the attributes. A row's score of a class
-is a sum over the leaves of products of table entries. Most leaves of a tree are impossible for a row: which ones are not is found first, by one
-bit for each leaf, and only these count. So a table of questions takes a tenth of the time of elimination, which goes through all leaves.
+A row's log joint probability with a class is a sum with one term for each observed cell; in a mixture, such as a naive
+Bayes tree, whose leaf is a hidden node without parents above the target and, with it, above the attributes, it is the
+logarithm of a sum over the leaves. Most leaves of a tree are impossible for a row: which ones are not is found first, by
+one bit for each leaf, and only these count. So a table takes a tenth of the time of elimination.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import EPSILON, ROUNDING, AnyNetwork, impossible_evidence
-from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.options import Options
+from hybridbn.inference.answers import AnyNetwork
+from hybridbn.inference.engines import Engine, Plan, Request, Solution
+from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.problem import Question
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["StarMixture", "mixture_posterior", "star_mixture_of"]
+__all__ = [
+    "NaiveBayes",
+    "NaiveBayesMixture",
+    "NaiveBayesTables",
+    "mixture_of",
+    "naive_bayes_of",
+    "tables_of",
+    "why_not_naive_bayes",
+]
 
 _CELLS = 2**18
-"""Terms that are looked up at a time, so that they stay in the cache."""
+"""Terms of a mixture that are looked up at a time, so that they stay in the cache."""
 _PLACES = 2**20
 """Leaves and rows that are looked at together."""
+_ROWS = 32768
+"""Rows that are scored at a time, so that they stay in the cache."""
 
 
 @dataclass(frozen=True)
-class StarMixture:
+class NaiveBayesTables:
+    """Naive Bayes in logarithms, or a weighted sum of such.
+
+    Attributes
+    ----------
+    target : Discrete
+    prior : ndarray (classes,)
+    variables : mapping from attribute to its variable
+    logs : mapping from attribute to ndarray (states, classes)
+    """
+
+    target: Discrete
+    prior: Values
+    variables: Mapping[str, Discrete]
+    logs: Mapping[str, Values]
+
+    def scores(self, codes: Mapping[str, NDArray[Any]], rows: int) -> Values:
+        """Return the log joint probabilities (classes, rows) of the classes with the observed cells.
+
+        Parameters
+        ----------
+        codes : mapping from attribute to integer array (rows,)
+            ``-1`` where a cell is missing: its term is left out, which marginalizes it.
+        rows : int
+
+        Examples
+        --------
+        >>> c, x = Discrete("c", ("a", "b")), Discrete("x", ("p", "q"))
+        >>> star = NaiveBayesTables(c, np.zeros(2), {"x": x}, {"x": np.array([[1.0, 2.0], [3.0, 4.0]])})
+        >>> star.scores({"x": np.array([1, -1])}, 2)
+        array([[3., 0.],
+               [4., 0.]])
+        """
+        classes = len(self.target)
+        found = np.empty((classes, rows))
+        # the last row is looked up by the code -1
+        tables = {name: np.vstack([self.logs[name], np.zeros(classes)]).T.copy() for name in codes if name in self.logs}
+        for start in range(0, rows, _ROWS):
+            part = slice(start, start + _ROWS)
+            block = found[:, part]
+            block[:] = self.prior[:, None]
+            for name, table in tables.items():
+                own = codes[name][part]
+                for code in range(classes):
+                    block[code] += table[code].take(own, mode="wrap")
+        return found
+
+
+@dataclass(frozen=True)
+class NaiveBayesMixture:
     """A mixture of naive Bayes networks.
 
     Attributes
@@ -63,7 +123,7 @@ class StarMixture:
         --------
         >>> leaf, c, x = (Discrete(name, (0, 1)) for name in "lcx")
         >>> tables = {"x": np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])}
-        >>> mixture = StarMixture(leaf, c, np.array([[0.3, 0.2], [0.1, 0.4]]), {"x": x}, tables)
+        >>> mixture = NaiveBayesMixture(leaf, c, np.array([[0.3, 0.2], [0.1, 0.4]]), {"x": x}, tables)
         >>> np.exp(mixture.scores({"x": np.array([0, 1, -1])}, 3)).round(3)
         array([[0.3, 0.1, 0.4],
                [0.2, 0.4, 0.6]])
@@ -149,7 +209,7 @@ def _log_sums(logs: Values, starts: NDArray[np.intp], row: NDArray[np.intp]) -> 
         return np.asarray(top + np.log(np.add.reduceat(np.exp(logs - np.repeat(top, lengths, axis=1)), starts, axis=1)))
 
 
-def star_mixture_of(network: AnyNetwork, target: str) -> StarMixture | None:
+def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
     """Return a network as a mixture of stars, or None where it is none.
 
     Examples
@@ -158,9 +218,9 @@ def star_mixture_of(network: AnyNetwork, target: str) -> StarMixture | None:
     >>> leaf, c, x = (Discrete(name, (0, 1)) for name in "lcx")
     >>> potentials = [Multinomial(leaf, table=[0.5, 0.5]), Multinomial(c, (leaf,), table=[[0.9, 0.1], [0.3, 0.7]])]
     >>> network = Network([*potentials, Multinomial(x, (leaf, c), table=np.full((2, 2, 2), 0.5))])
-    >>> star_mixture_of(network, "c").prior.tolist()
+    >>> mixture_of(network, "c").prior.tolist()
     [[0.45, 0.05], [0.15, 0.35]]
-    >>> star_mixture_of(network, "x")
+    >>> mixture_of(network, "x")
     """
     own = network.potential(target)
     if not isinstance(own, Multinomial) or len(own.parents) != 1:
@@ -177,27 +237,106 @@ def star_mixture_of(network: AnyNetwork, target: str) -> StarMixture | None:
         if not isinstance(potential, Multinomial) or [v.name for v in potential.parents] != [hidden.name, target]:
             return None
         variables[name], tables[name] = potential.child, potential.table
-    return StarMixture(hidden, own.child, root.table[:, None] * own.table, variables, tables)
+    return NaiveBayesMixture(hidden, own.child, root.table[:, None] * own.table, variables, tables)
 
 
-def mixture_posterior(
-    network: AnyNetwork, target: str, reader: EvidenceReader, options: Options, log_evidence: Any
-) -> DiscretePosterior | None:
-    """Return the posterior of a discrete variable given a table of values, or None where the network or the evidence is of another kind."""
-    mixture = None if reader.single else star_mixture_of(network, target)
-    if mixture is None:
+def naive_bayes_of(network: AnyNetwork, target: str) -> NaiveBayesTables | None:
+    """Return a network as a star, or None where it is none.
+
+    Examples
+    --------
+    >>> c, x = Discrete("c", ("a", "b")), Discrete("x", ("p", "q"))
+    >>> prior = Multinomial(c, table=[0.5, 0.5])
+    >>> naive_bayes_of(Network([prior, Multinomial(x, (c,), table=[[0.9, 0.1], [0.3, 0.7]])]), "c").logs["x"].round(2)
+    array([[-0.11, -1.2 ],
+           [-2.3 , -0.36]])
+    """
+    if why_not_naive_bayes(network, target):
         return None
-    findings = {name: found for name in network if name != target and (found := reader.finding(name)) is not None}
-    if not all(found.plain and name in mixture.tables for name, found in findings.items()):
-        return None
-    logs = mixture.scores({name: found.values for name, found in findings.items()}, reader.rows)
-    top = logs.max(axis=0)
-    impossible = top == -np.inf
-    if impossible.any() and options.impossible != "nan":
-        raise impossible_evidence(np.flatnonzero(impossible).tolist(), False, nan=True)
-    with np.errstate(invalid="ignore"):
-        table = np.exp(logs - top)
-        table /= table.sum(axis=0)
-    # logarithms lose as many digits as they have before the point
-    error = ROUNDING + EPSILON * (4 * np.where(impossible, 0.0, np.abs(top)) + len(mixture.tables))
-    return DiscretePosterior(mixture.target, table, False, error, log_evidence)
+    own = network.potential(target)
+    assert isinstance(own, Multinomial)
+    variables, logs = {}, {}
+    with np.errstate(divide="ignore"):
+        for potential in map(network.potential, network):
+            if potential.parents and isinstance(potential, Multinomial):
+                variables[potential.child.name] = potential.child
+                logs[potential.child.name] = np.log(potential.table.T)
+        return NaiveBayesTables(own.child, np.log(own.table), variables, logs)
+
+
+def why_not_naive_bayes(network: AnyNetwork, target: str) -> str:
+    """Say why a network is not naive Bayes over discrete variables; empty where it is.
+
+    Examples
+    --------
+    >>> a, b = Discrete("a", (0, 1)), Discrete("b", (0, 1))
+    >>> net = Network([Multinomial(a, table=[0.5, 0.5]), Multinomial(b, (a,), table=[[0.5, 0.5], [0.1, 0.9]])])
+    >>> why_not_naive_bayes(net, "a"), why_not_naive_bayes(net, "b")
+    ('', "the target 'b' has the parent 'a'")
+    """
+    for potential in map(network.potential, network):
+        name = potential.child.name
+        parents = [parent.name for parent in potential.parents]
+        if name == target and parents:
+            return f"the target {name!r} has the parent {parents[0]!r}"
+        others = [parent for parent in parents if parent != target]
+        if others:
+            return f"{name!r} has the parent {others[0]!r} beside the target"
+        if not isinstance(potential, Multinomial):
+            return f"{name!r} has a {type(potential).__name__}, not a table of probabilities"
+    return ""
+
+
+Tables: TypeAlias = NaiveBayesTables | NaiveBayesMixture
+
+
+def tables_of(network: AnyNetwork, target: str) -> Tables | None:
+    """Return a network as naive Bayes or a mixture of such, or None where it is neither."""
+    return naive_bayes_of(network, target) or mixture_of(network, target)
+
+
+class NaiveBayes(Engine):
+    """Posteriors of the class for tables of values."""
+
+    rank = 10
+
+    def plan(self, request: Request) -> Plan | None:
+        """Return a plan where the network is of this kind and the evidence holds nothing but values of its attributes."""
+        question, evidence = request.question, request.evidence
+        if evidence.single or len(question.targets) != 1 or question != Question(question.targets):
+            return None
+        tables = tables_of(request.network, question.targets[0])
+        if tables is None or request.problem.scopes != (question.targets,):
+            return None
+        if not all(finding.plain and name in tables.variables for name, finding in evidence.findings.items()):
+            return None
+        return NaiveBayesPlan(request, tables)
+
+
+class NaiveBayesPlan(Plan):
+    """Looking up the terms of all rows."""
+
+    distinct = False
+
+    def __init__(self, request: Request, tables: Tables) -> None:
+        self._request, self._tables = request, tables
+        leaves = len(tables.hidden) if isinstance(tables, NaiveBayesMixture) else 1
+        self.cells = float(
+            leaves * len(tables.target) * sum(len(variable) + 1 for variable in tables.variables.values())
+        )
+        self.clique = (tables.target.name, *tables.variables)
+        self.operations = float(leaves * len(tables.target) * len(tables.variables) * request.evidence.rows)
+        self.held_bytes = 8 * (self.cells + 2 * len(tables.target) * request.evidence.rows)
+
+    def solve(self, evidence: Evidence) -> Iterator[Solution]:
+        """Yield the solution of all rows."""
+        problem = self._request.problem
+        logs = self._tables.scores({name: finding.values for name, finding in evidence.findings.items()}, evidence.rows)
+        top = logs.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            table = np.exp(logs - top)
+            total = table.sum(axis=0)
+            table /= total
+            log_norm = np.where(np.isneginf(top), -np.inf, top + np.log(total))
+        rows = np.arange(evidence.rows)
+        yield Solution(problem, rows, evidence, dict(problem.axes), [table], log_norm, np.zeros(evidence.rows))

@@ -1,0 +1,146 @@
+"""Engines: what can answer a question with some evidence, in what order they are asked, and at what cost.
+
+An engine is a subclass of `Engine` in a module of this folder. It says what an answer would cost before anything is
+allocated; the first one in the order of `Engine.rank` whose plan fits answers. `TooWide` is raised when none does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TooWide
+from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.problem import Problem, Question, Snapshot
+from hybridbn.inference.sources import Axis
+from hybridbn.network import Network
+from hybridbn.options import Options
+from hybridbn.variables import Values, shorten
+
+__all__ = ["Engine", "Plan", "Request", "Solution", "choose_plan", "refuse_too_wide"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question with its evidence.
+
+    Attributes
+    ----------
+    problem : the compiled question: what matters of the network, and in which order it would be eliminated
+    """
+
+    network: Network | Snapshot
+    problem: Problem
+    question: Question
+    evidence: Evidence
+    options: Options
+
+
+@dataclass
+class Solution:
+    """What an engine found for some rows.
+
+    Attributes
+    ----------
+    problem : the one that was solved: of rows observed in the same variables
+    rows : numbers of the rows
+    evidence : their evidence
+    axes : the axes of all hidden variables
+    tables : for each scope of the problem an array (*scope, rows) that sums to one; NaN in impossible rows
+    log_norm : (rows,) log of what the tables summed to: the probability of the evidence that the problem contains
+    error : (rows,)
+    """
+
+    problem: Problem
+    rows: NDArray[np.intp]
+    evidence: Evidence
+    axes: Mapping[str, Axis]
+    tables: list[Values]
+    log_norm: Values
+    error: Values
+
+
+class Plan(ABC):
+    """How an engine would answer a request.
+
+    Attributes
+    ----------
+    cells : size of the largest table
+    clique : the variables of that table
+    held_bytes : most memory that it takes at a time, about
+    operations : multiplications for all rows, about
+    distinct : whether equal rows should be answered once, which takes a comparison of all rows
+    """
+
+    cells: float
+    clique: Sequence[str]
+    held_bytes: float
+    operations: float
+    distinct: ClassVar[bool] = True
+
+    @abstractmethod
+    def solve(self, evidence: Evidence) -> Iterator[Solution]:
+        """Yield solutions for some of the rows after others; each is used before the next one is asked for.
+
+        `evidence` is the request's, or the distinct rows of it.
+        """
+
+
+class Engine(ABC):
+    """Something that answers questions.
+
+    Attributes
+    ----------
+    rank : int
+        Engines are asked in ascending order.
+    """
+
+    rank: ClassVar[int]
+    registered: ClassVar[list[Engine]] = []
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Engine.registered.append(cls())
+        Engine.registered.sort(key=lambda engine: engine.rank)
+
+    @abstractmethod
+    def plan(self, request: Request) -> Plan | None:
+        """Return how it would answer, or None where it can't."""
+
+
+@cache
+def _load() -> None:
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+
+
+def choose_plan(request: Request) -> Plan:
+    """Return the plan of the first engine that can answer within `max_bytes`; raise `TooWide` where there is none."""
+    _load()
+    declined = []
+    for engine in Engine.registered:
+        plan = engine.plan(request)
+        if plan is None:
+            continue
+        if plan.held_bytes <= request.options.max_bytes:
+            return plan
+        declined.append(plan)
+    raise refuse_too_wide(declined, request.options.max_bytes)
+
+
+def refuse_too_wide(plans: Sequence[Plan], max_bytes: float) -> TooWide:
+    """Return the error that says what the cheapest of some plans would need."""
+    cheapest = min(plans, key=lambda plan: plan.held_bytes)
+    return TooWide(
+        f"exact inference needs a table of {cheapest.cells:.3g} cells ({cheapest.held_bytes / 2**30:.3g} GiB to work with) over "
+        f"{shorten(cheapest.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of these variables, ask for "
+        "fewer targets at once, or raise max_bytes"
+    )
