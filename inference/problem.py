@@ -5,11 +5,11 @@ The kind of axis of every variable is decided here, see `hybridbn.inference.axes
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
@@ -37,6 +37,8 @@ __all__ = ["CACHE", "Problem", "ProblemCache", "Question", "Snapshot", "problem_
 NODE_SIZE = 384
 """What a Gauss-Legendre axis is taken to cost when the order is chosen."""
 
+_ROOM = 0.9
+"""What is left of a full cache, so that room need not be made for each new problem."""
 _SOURCE_BYTES = 1000
 """About what a source and what belongs to it take in memory, without tables."""
 _MOST_GROUPS = 32
@@ -248,9 +250,8 @@ class ProblemCache:
         self.most_bytes = most_bytes
         self.total = 0
         """Bytes held by all problems together, about."""
-        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
-        self._full: OrderedDict[int, _Entry] = OrderedDict()
-        """Those of the entries that may hold tables, by their identity."""
+        self._entries: dict[Any, _Entry] = {}
+        self._clock = count()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -258,21 +259,18 @@ class ProblemCache:
 
     def get(self, key: Any) -> Problem | None:
         """Return the problem with a key."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            if id(entry) in self._full:
-                self._full.move_to_end(id(entry))
-            return entry.problem
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used = next(self._clock)
+        return entry.problem
 
     def put(self, key: Any, problem: Problem, potentials: tuple[Potential, ...]) -> Problem:
         """Return the problem that is kept under a key: this one, unless another thread was faster."""
         problem.on_growth = partial(self.measure, key)
         with self._lock:
             # the potentials are kept with the entry, so that their identities stay theirs
-            kept = self._entries.setdefault(key, _Entry(problem, potentials))
+            kept = self._entries.setdefault(key, _Entry(key, problem, potentials, next(self._clock)))
         self.measure(key)
         return kept.problem
 
@@ -283,20 +281,29 @@ class ProblemCache:
             if entry is None:
                 return
             self._measure(entry)
-            self._full[id(entry)] = entry
             if entry.held > self.most_bytes:
-                self._release(self._full.pop(id(entry)))
-            while self.total > self.most_bytes and self._full:
-                self._release(self._full.popitem(last=False)[1])
-            while self.total > self.most_bytes and self._entries:
-                self.total -= self._entries.popitem(last=False)[1].held
+                self._release(entry)
+            if self.total > self.most_bytes:
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """Drop tables, and then plans, of what was not asked for the longest, and some more than needed."""
+        oldest = sorted(self._entries.values(), key=lambda entry: entry.used)
+        for drop in (self._release, self._remove):
+            for entry in oldest:
+                if self.total <= _ROOM * self.most_bytes:
+                    return
+                drop(entry)
 
     def clear(self) -> None:
         """Forget all problems."""
         with self._lock:
             self._entries.clear()
-            self._full.clear()
             self.total = 0
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry.key]
+        self.total -= entry.held
 
     def _release(self, entry: _Entry) -> None:
         entry.problem.release()
@@ -310,8 +317,10 @@ class ProblemCache:
 
 @dataclass
 class _Entry:
+    key: Any
     problem: Problem
     potentials: tuple[Potential, ...]
+    used: int
     held: int = 0
 
 

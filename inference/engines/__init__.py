@@ -28,7 +28,7 @@ from hybridbn.variables import Values, shorten
 __all__ = ["Engine", "Plan", "Request", "Solution", "choose_plan", "refuse_too_wide"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
     """A question with its evidence.
 

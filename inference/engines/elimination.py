@@ -54,14 +54,14 @@ class EliminationPlan(Plan):
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options) -> Self:
         """Estimate what the problem costs, or those of its groups of rows."""
-        members = [problem]
+        widest, cells = problem, _width(problem)
         if problem.partly and evidence.rows:
             patterns = np.unique(_observed(problem, evidence), axis=1)
-            members = [problem.observing(_known(problem, pattern)) for pattern in patterns.T]
-        widths = [_width(member) for member in members]
-        widest = max(range(len(members)), key=widths.__getitem__)
+            groups = [problem.observing(_known(problem, pattern)) for pattern in patterns.T]
+            widest = max(groups, key=_width)
+            cells = _width(widest)
+        order = widest.order
         # while a table is made, what it is made from may be of the same size
-        order, cells = members[widest].order, widths[widest]
         return cls(problem, options, cells, order.clique, 16 * cells, order.total * evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
