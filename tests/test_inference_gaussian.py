@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import math
@@ -370,3 +371,23 @@ def test_draws_given_a_table_have_the_joint_distribution_of_its_rows():
     pd.testing.assert_frame_equal(first, net.sample(3, random_state=1, evidence=table))
     assert (first["x4"][:3] == 0.3).all()
     assert (first["x0"][3:] == 2.0).all()
+
+
+def test_regressions_of_occurring_configurations_alone_give_the_same(monkeypatch):
+    """Where there are too many configurations of discrete parents to keep all, only those that occur are made."""
+    net = random_conditional(np.random.default_rng(8), 5, 3)
+    complete = net.sample(200, random_state=0)
+    table = complete.mask(np.random.default_rng(1).random(complete.shape) < 0.4)
+    table["d1"] = complete["d1"]
+
+    def answers():
+        joint, one = net.posterior(["x0", "x4"], table), net.posterior("x1", {"d1": "b", "x4": 0.5})
+        filled = net.sample(random_state=0, evidence=table)[["x0", "x1", "x2", "x3", "x4"]].to_numpy()
+        return net.log_density(table), joint.mean(), joint.cov(), [one.mean(), one.var(), one.log_evidence], filled
+
+    kept = answers()
+    monkeypatch.setattr("hybridbn.inference.gaussian.KEPT", 0)
+    monkeypatch.setattr("hybridbn.inference.gaussian.BUILT", 1)
+    net = copy.deepcopy(net)  # nothing is kept of its potentials
+    for before, now in zip(kept, answers(), strict=True):
+        np.testing.assert_allclose(now, before, rtol=1e-10)
