@@ -134,7 +134,8 @@ class FamilyScores:
         if weight <= 0:
             return -math.inf
         # the keys ascend, so those of one configuration of the parents follow each other
-        starts = np.flatnonzero(np.diff(keys // states, prepend=-1))
+        above = keys // states
+        starts = np.concatenate([[0], np.flatnonzero(above[1:] != above[:-1]) + 1])
         likelihood = _logs_of(counts).sum() - _logs_of(np.add.reduceat(counts, starts)).sum()
         size = math.prod(map(self.data.states, given))
         return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
@@ -144,28 +145,27 @@ class FamilyScores:
         return self.data.counter(self.names).persist()
 
     @cached_property
-    def _crossed(self) -> list[str]:
-        """The columns that are counted together."""
-        return [name for name in self.names if self._tabular(name) and self.data.states(name) <= WIDE]
+    def _crossed(self) -> tuple[list[str], NDArray[np.intp]]:
+        """The columns that are counted together, and their numbers of states."""
+        names = [name for name in self.names if self._tabular(name) and self.data.states(name) <= WIDE]
+        return names, np.array(list(map(self.data.states, names)), np.intp)
 
     def _changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores of tables that are found from one pass over the rows."""
-        names = self._crossed
-        given, states, sizes = self._ordered(parents), self.data.states(child), list(map(self.data.states, names))
+        names, sizes = self._crossed
+        given, states = self._ordered(parents), self.data.states(child)
         inner = [self.data.states(name) for name in given]
         size = math.prod(inner) * states
-        if not names or size * sum(sizes) > CELLS:
+        if not names or size * int(sizes.sum()) > CELLS:
             return
         tables = self._counter.with_target(names, (*given, child)).values()
         table = np.concatenate([own.reshape(size // states, states, -1) for own in tables], axis=2)
-        starts = np.cumsum([0, *sizes[:-1]])
+        starts = np.cumsum(sizes) - sizes
         joint, above = _logs_of(table).sum(axis=(0, 1)), _logs_of(table.sum(axis=1)).sum(axis=0)
         weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
         likelihood = np.add.reduceat(joint - above, starts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            scores = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * np.array(
-                sizes
-            )
+            scores = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * sizes
         scores[weights <= 0] = -np.inf
         for name, score in zip(names, scores.tolist(), strict=True):
             if name != child and name not in parents:

@@ -217,7 +217,8 @@ class NumpyCounter(Counter):
             [column.astype(np.intp, copy=False) for column in codes], sizes, self._rows if rows is None else len(rows)
         )
         table = crossed.tables(configuration, math.prod(sizes), rows)
-        return np.split(table, crossed.starts[1:], axis=1)
+        ends = [*crossed.starts[1:].tolist(), table.shape[1]]
+        return [table[:, start:end] for start, end in zip(crossed.starts.tolist(), ends, strict=True)]
 
     def _join(self, names: Names) -> NDArray[Any]:
         """Return each row's joint configuration in as few bytes as it takes, missing cells being states."""
