@@ -20,7 +20,9 @@ import hybridbn as hb
 from hybridbn.estimator_streaming import Stream
 from hybridbn.fitting.counters import CachedCounter, NumpyCounter, counter_of
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names
-from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, tan
+from hybridbn.fitting.trees import column_tests
+from hybridbn.fitting.trees.column_tests import Utility
+from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, nb_tree, tan
 
 NAMES = ("a", "b", "c", "d")
 
@@ -291,6 +293,16 @@ def test_builders_are_bit_equal_with_every_counter(builder, holes, kind):
     expected = build(table)
     with counting_with(kind):
         network = build(table)
+    assert repr(parameters_of(network)) == repr(parameters_of(expected))
+
+
+@pytest.mark.parametrize("criterion", [None, Utility()])
+def test_trees_are_bit_equal_with_every_counter(criterion, monkeypatch):
+    table = make_table(False)
+    expected = nb_tree(table, "y", criterion=criterion)
+    monkeypatch.setattr(column_tests, "NumpyCounter", BlockCounter)
+    network = nb_tree(table, "y", criterion=criterion)
+    assert len(expected.variable("y leaf")) > 1
     assert repr(parameters_of(network)) == repr(parameters_of(expected))
 
 

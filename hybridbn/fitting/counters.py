@@ -29,6 +29,8 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["CachedCounter", "CrossedColumns", "NumpyCounter", "counter_of"]
 
+_PICKED = 2**18
+"""Codes of all families together that are picked at a time."""
 _BLOCK = 32768
 """Rows of a block that is counted by group: its codes stay in the second-level cache."""
 _CROSSED_CELLS = 4096
@@ -145,7 +147,7 @@ class NumpyCounter(Counter):
         """Count in blocks of rows, which are added up in their order."""
         sizes = [math.prod(self.shape(names, holes=True)) for names in families]
         joined = [self._join(names) for names in families]
-        read = [self.columns[name] for name in groups.reads]
+        read = [self._join((name,)) for name in groups.reads]
         rows = self._rows if groups.rows is None else len(groups.rows)
 
         def count(start: int) -> list[Values]:
@@ -162,7 +164,11 @@ class NumpyCounter(Counter):
             return tables
 
         # a bincount starts from zeros, so large tables of picked rows want large blocks
-        block = _BLOCK if groups.rows is None else max(_BLOCK, 4 * groups.size * max(sizes, default=1))
+        block = (
+            _BLOCK
+            if groups.rows is None
+            else max(_PICKED // max(len(families), 1), 4 * groups.size * max(sizes, default=1))
+        )
         totals = [np.zeros(groups.size * size) for size in sizes]
         for tables in in_threads(count, range(0, rows, block), self._jobs):
             for total, table in zip(totals, tables, strict=True):
@@ -222,7 +228,7 @@ class NumpyCounter(Counter):
 
     def _join(self, names: Names) -> NDArray[Any]:
         """Return each row's joint configuration in as few bytes as it takes, missing cells being states."""
-        if len(names) == 1 and names[0] not in self.incomplete:
+        if len(names) == 1 and names[0] not in self.incomplete and not self._persistent:
             return self.columns[names[0]]
         if names in self._joined:
             return self._joined[names]

@@ -105,7 +105,7 @@ class Groups:
         The number of groups.
     assign : callable
         Returns groups and weights (None: the rows' own) of some rows, from which rows these are, the configurations of
-        the families that are counted, and the codes of the columns in `reads`. Called once for each block of a pass: a
+        the families that are counted, and the codes of the columns in `reads` (a missing cell being the last). Called once for each block of a pass: a
         slice of the table's rows, or of `rows`, of which a block may also be given as an array of positions.
     reads : tuple of str
         Columns that the groups depend on.

@@ -17,7 +17,6 @@ from scipy.special import xlogy
 
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.counts import single_counts
 from hybridbn.fitting.trees.growth import Levels, Node, Sample, Split, grow
 from hybridbn.variables import Codes, Values
 
@@ -33,7 +32,7 @@ LEAST_SHARE = 0.25
 
 
 class CodedColumns:
-    """What tests look at: columns of codes, laid out so that all are counted at once.
+    """What tests look at: columns of codes, and a counter of them.
 
     Parameters
     ----------
@@ -64,13 +63,12 @@ class CodedColumns:
         self.target, self.classes, self.weights = target, classes, weights
         self.starts = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.intp))])
         # the last column counts all rows
-        columns: list[Codes] = [*codes, np.zeros(len(target), np.intp)]
+        columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
         self._names = [(str(number),) for number in range(len(columns))]
         self._counter = NumpyCounter(
             {name: column for (name,), column in zip(self._names, columns, strict=True)},
             {name: size for (name,), size in zip(self._names, [*sizes, 1], strict=True)},
-            persistent=True,
-        )
+        ).persist()
 
     def counts(self, samples: Sequence[Sample]) -> Values:
         """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the states.
@@ -85,10 +83,15 @@ class CodedColumns:
         if self.classes:
             keys = keys * classes + self.target[rows]
         groups = Groups.of(keys, len(samples) * classes, weights, rows)
-        tables = self._counter.by_group(groups, self._names)
-        sizes = [*self.sizes, 1]
-        counts = [table[:, :size] for table, size in zip(tables, sizes, strict=True)]
+        counts = self.count_groups(groups, range(len(self._names)))
         return np.concatenate(counts, axis=1).reshape(len(samples), classes, -1)
+
+    def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
+        """Return the weight by group and state (groups, states) of each column; the number after the last counts all rows."""
+        tables = self._counter.by_group(groups, [self._names[number] for number in columns])
+        # a missing cell comes after the states
+        sizes = [*self.sizes, 1]
+        return [table[:, : sizes[number]] for number, table in zip(columns, tables, strict=True)]
 
 
 class Tests:
@@ -308,7 +311,8 @@ class Utility:
         logs = np.log(prior + self.prior / view.classes).reshape(-1, view.classes)[place]
         sizes = [view.sizes[c] for c in columns]
         codes = [view.codes[c][node.sample.rows] for c in columns]
-        tables = single_counts(codes, sizes, keys, math.prod(shape), node.sample.weights)
+        groups = Groups.of(keys, math.prod(shape), node.sample.weights, node.sample.rows)
+        tables = view.count_groups(groups, columns)
         for column, size, table in zip(codes, sizes, tables, strict=True):
             counts = table.reshape(*shape, size)
             counts = counts.sum(axis=1, keepdims=True) - counts
@@ -316,7 +320,11 @@ class Utility:
             smooth = counts + self.prior * share / share.sum(axis=-1, keepdims=True)
             table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, view.classes, size)
             seen = np.flatnonzero(column >= 0)
-            logs[seen] += table[place[seen], :, column[seen]]
+            if len(seen) == len(column):
+                # no copies of what is indexed
+                logs += table[place, :, column]
+            else:
+                logs[seen] += table[place[seen], :, column[seen]]
         return float(node.sample.weights[logs.argmax(axis=1) != target].sum())
 
 
