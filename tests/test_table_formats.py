@@ -187,6 +187,37 @@ def test_encodings_have_one_mark_of_byte_order(tmp_path: Path) -> None:
         assert hb.read_table(path, encoding="utf-16").equals(table)
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYBRIDBN_TRACEBACK", "1")
+    return tmp_path
+
+
+TEXT = "x;c\n1.5;TRUE\n;FALSE\n2.5;TRUE\n3.5;\n4;TRUE\n"
+
+
+def test_packed_text_in_another_encoding_is_completed(folder: Path) -> None:
+    (folder / "t.csv.gz").write_bytes(gzip.compress(TEXT.replace("TRUE", "größer").encode("utf-16")))
+    options = ["--delimiter", ";", "--encoding", "utf-16", "--quiet"]
+    assert run(["impute", "t.csv.gz", "o.csv.gz", *options]) == 0
+    completed = hb.read_table("o.csv.gz", delimiter=";", encoding="utf-16")
+    assert completed.variable("c").states == ("FALSE", "größer")
+    assert not any(completed.missing.values())
+
+
+def test_states_are_declared_as_they_are_written(folder: Path) -> None:
+    (folder / "t.csv").write_text(TEXT)
+    assert run(["impute", "t.csv", "o.arff", "--delimiter", ";", "--quiet"]) == 0
+    assert hb.read_table("o.arff").variable("c").states == (False, True)
+
+
+def test_options_that_a_format_does_not_have(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(".parquet", folder)
+    assert run(["convert", "t.parquet", "o.csv", "--delimiter", ";"]) == 2
+    assert "--delimiter says nothing of Parquet" in capsys.readouterr().err
+
+
 # -- a format of one's own ------------------------------------------------------------------------------------------------
 
 

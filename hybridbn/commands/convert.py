@@ -55,6 +55,7 @@ def convert(
             write_network(read_network(source), target, **options)
         else:
             keep_interrupts()
+            _refuse_options(source, reading or {})
             table = read_table(source, **(reading or {}))
             hint = other_delimiter(table.names, "")
             if hint and "delimiter" not in (reading or {}) and isinstance(suffixes().get(suffix_of(source)), Delimited):
@@ -82,6 +83,15 @@ def _same_kind(source: str, target: str) -> bool:
             f"{shown_location(source)} is {kinds[0]} by its suffix, and {shown_location(target)} {kinds[1]}; both must be of one kind"
         )
     return kinds[0] == "a network"
+
+
+def _refuse_options(source: str, reading: Mapping[str, Any]) -> None:
+    """Refuse options that the format of the input does not have."""
+    form = None if "://" in source or source.startswith("sqlite:") else suffixes().get(suffix_of(source))
+    known = {"discrete", "continuous", *(form.options if form else ()), *(["encoding"] if form and form.text else ())}
+    for name in reading:
+        if name not in known:
+            raise UsageFault(f"--{name} says nothing of {form.title if form else 'a database'}; leave it out")
 
 
 def _refuse(source: str, target: str, no_clobber: bool) -> None:

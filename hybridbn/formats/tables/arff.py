@@ -23,7 +23,7 @@ from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
 from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.formats.tables.records import Piece, lines
-from hybridbn.formats.tables.text_blocks import Change, Memo, TextBlock, TextSource, TextWriter, located, plain_text
+from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
 from hybridbn.tables.columns import Cells, Source, coded_cells, labels, numbers
 from hybridbn.variables import shorten
 
@@ -445,11 +445,7 @@ class ArffWriter(TextWriter):
 
     def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
-        words = Memo(_quoted_word)
-        texts = [
-            ["?" if value is None else words[value if type(value) is str else plain_text(value)] for value in values]
-            for values in columns.values()
-        ]
+        texts = [texts_of(values, _quoted_word, "?") for values in columns.values()]
         return map(",".join, zip(*texts, strict=True))
 
     def splice(self, block: ArffBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:

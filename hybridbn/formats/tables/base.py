@@ -29,7 +29,7 @@ from hybridbn.formats.packing import is_packed, unpacked
 from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
 from hybridbn.formats.tables.row_files import decoded, encoded
 from hybridbn.tables import Table
-from hybridbn.tables.columns import Cells
+from hybridbn.tables.columns import EXACT_INTEGERS, Cells
 from hybridbn.variables import shorten
 
 __all__ = [
@@ -370,10 +370,18 @@ def cell_values(table: Table, name: str) -> list[Any]:
         values[:-1] = cells.states
         return list(values[cells.array])
     if not cells.integer:
-        array = cells.array.astype(object)
-        array[cells.missing] = None
-        return list(array)
+        return _with_holes(cells.array, cells.missing)
+    numbers = np.where(cells.missing, 0.0, cells.array)
+    if (np.abs(numbers) < EXACT_INTEGERS).all() and (numbers == np.rint(numbers)).all():
+        return _with_holes(numbers.astype(np.int64), cells.missing)
     return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
+
+
+def _with_holes(array: NDArray[Any], missing: NDArray[np.bool_]) -> list[Any]:
+    values: list[Any] = array.tolist()
+    for row in np.flatnonzero(missing).tolist():
+        values[row] = None
+    return values
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ class ElviraCases(FileFormat):
     position = 6
     suffixes = (".dbc",)
     packable = True
+    text = True
     unwritable = "tables are not written as .dbc; write .csv, which Elvira imports, or .arff"
 
     def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str, *, encoding: str | None = None) -> Read:

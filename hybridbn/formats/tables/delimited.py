@@ -22,13 +22,12 @@ from hybridbn.formats.tables.records import Piece, delimited_records
 from hybridbn.formats.tables.scanning import Scanner, checked_bytes, coded_columns
 from hybridbn.formats.tables.text_blocks import (
     Change,
-    Memo,
     TextBlock,
     TextSource,
     TextWriter,
     located,
-    plain_text,
     refused_gzip,
+    texts_of,
 )
 from hybridbn.tables.adapters.arrow import arrow_codes
 from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source
@@ -526,18 +525,8 @@ class DelimitedWriter(TextWriter):
 
     def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
-        cells, missing = Memo(self._cell), self.missing
-        texts = [
-            [
-                cells[v] if type(v) is str else missing if v is None else repr(v) if type(v) is float else self._odd(v)
-                for v in values
-            ]
-            for values in columns.values()
-        ]
+        texts = [texts_of(values, self._cell, self.missing) for values in columns.values()]
         return map(self.delimiter.join, zip(*texts, strict=True))
-
-    def _odd(self, value: Any) -> str:
-        return repr(value) if type(value) is int else self._cell(plain_text(value))
 
     def splice(self, block: DelimitedBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
         """Return the block's bytes with the holes filled."""

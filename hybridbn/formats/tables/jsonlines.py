@@ -12,7 +12,7 @@ from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Source, Spell
 from hybridbn.formats.tables.reading import Read, Wanted, relocated, typed_objects
 from hybridbn.formats.tables.records import Piece, lines
-from hybridbn.formats.tables.text_blocks import Change, Memo, TextBlock, TextSource, TextWriter, located, plain_text
+from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
 from hybridbn.tables.columns import Cells
 
 __all__ = ["JsonLines"]
@@ -164,8 +164,7 @@ class JsonWriter(TextWriter):
         """Give a line for each row."""
         keys = (_quote(name).replace("%", "%%") for name in columns)
         line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}"
-        quoted = Memo(_quote)
-        texts = [[quoted[v] if type(v) is str else _json(v) for v in values] for values in columns.values()]
+        texts = [texts_of(values, _quote, "null", _json) for values in columns.values()]
         return map(line.__mod__, zip(*texts, strict=True))
 
     def splice(self, block: JsonBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
@@ -206,6 +205,4 @@ def _quote(text: str) -> str:
 def _json(value: Any) -> str:
     if isinstance(value, _Literal):
         return str(value)
-    if type(value) is float or type(value) is int:
-        return repr(value)
     return json.dumps(value, ensure_ascii=False, default=plain_text)

@@ -20,7 +20,6 @@ from hybridbn.formats.tables.records import Piece, Split, pieces
 
 __all__ = [
     "Change",
-    "Memo",
     "TextBlock",
     "TextSource",
     "TextWriter",
@@ -28,6 +27,7 @@ __all__ = [
     "located",
     "plain_text",
     "refused_gzip",
+    "texts_of",
 ]
 
 Change: TypeAlias = tuple[int, int, bytes]
@@ -197,16 +197,29 @@ class TextWriter(FileWriter):
         return data if self.counter is None or data[-1:] in (b"\n", b"\r", b"") else data + b"\n"
 
 
-class Memo(dict[str, str]):
-    """The texts that stand for texts, each made once by a function."""
+_NUMBERS = {int, float}
+_TEXTS = {str, type(None)}
 
-    def __init__(self, make: Callable[[str], str]) -> None:
-        super().__init__()
-        self._make = make
 
-    def __missing__(self, text: str) -> str:
-        made = self[text] = self._make(text)
-        return made
+def texts_of(
+    values: Sequence[Any], quote: Callable[[str], str], missing: str, other: Callable[[Any], str] | None = None
+) -> list[str]:
+    """Return the texts of a column: text by `quote`, numbers by `repr`, all else by `other`.
+
+    Examples
+    --------
+    >>> texts_of(["a", None, "b"], str.upper, "?"), texts_of([1.5, None, True], str.upper, "?")
+    (['A', '?', 'B'], ['1.5', '?', 'TRUE'])
+    """
+    types = set(map(type, values))
+    if types <= _TEXTS:
+        # each text once only
+        known = {value: missing if value is None else quote(value) for value in set(values)}
+        return list(map(known.__getitem__, values))
+    if types <= _NUMBERS:
+        return list(map(repr, values))
+    make = other or (lambda value: quote(plain_text(value)))
+    return [missing if v is None else repr(v) if type(v) in _NUMBERS else make(v) for v in values]
 
 
 def plain_text(value: Any) -> str:
