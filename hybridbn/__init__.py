@@ -19,7 +19,7 @@ _HOMES = {
     "hybridbn.formats.networks.pgmpy": ("from_pgmpy",),
     "hybridbn.formats.tables": ("read_table", "write_table"),
     "hybridbn.imputer": ("Imputer",),
-    "hybridbn.inference.evidence": ("Interval",),
+    "hybridbn.inference.cell_evidence": ("Interval",),
     "hybridbn.learning": ("Augmented", "augment", "expectation_maximization", "impute", "pool", "structural_em"),
     "hybridbn.learning.bias_variance": ("bias_variance",),
     "hybridbn.learning.boosting": ("boost",),
