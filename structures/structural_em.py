@@ -14,10 +14,10 @@ from hybridbn.estimation.completion import (
     alternate,
     draw_alone,
     draw_levels,
+    fill_at_random,
     fill_table,
     find_holes,
     log_likelihood,
-    observed_numbers,
 )
 from hybridbn.estimation.em import expectation_maximization, is_exact
 from hybridbn.fitting.choice import Potentials
@@ -146,7 +146,7 @@ def structural_em(
 
     def complete(network: Network) -> Table:
         levels = draw_levels(rng, copies, network)
-        cells = Completion(network, options, observed_numbers(copies, network)).draw(copies, levels)
+        cells = Completion.of(network, copies, options).draw(copies, levels)
         return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
 
     def relearn(completed: Table) -> Network:
@@ -169,7 +169,7 @@ def _first(learn: Learner, table: Table, alone: Network, rng: np.random.Generato
     try:
         return learn(table)
     except TableError:
-        return learn(fill_table(table, draw_alone(table, alone, draw_levels(rng, table))))
+        return learn(fill_at_random(table, alone, rng))
 
 
 def _with_parameters(network: Network, table: Table, options: Options, rng: np.random.Generator) -> Network:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ __all__ = [
     "alternate",
     "draw_alone",
     "draw_levels",
+    "fill_at_random",
     "fill_table",
     "find_holes",
     "log_likelihood",
@@ -180,6 +181,11 @@ class Completion:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     matcher: Matcher | None = None
 
+    @classmethod
+    def of(cls, network: Network, table: Table, options: Options) -> Self:
+        """Return what completes rows with the observed numbers of a table, where the network sees these in intervals."""
+        return cls(network, options, observed_numbers(table, network))
+
     @cached_property
     def closed(self) -> ConditionalGaussian | None:
         """The network in a form with faster joint draws, where it has one."""
@@ -261,7 +267,7 @@ class Completion:
         rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
         cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
         width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
-        step = max(_NUMBERS // max(width, 1), 100)
+        step = _block_rows(width)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             filled = fill(table.take(part), part)
@@ -441,7 +447,7 @@ def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[
         Without arcs.
     skip : names of columns to leave as they are
     """
-    completion = Completion(marginals, Options(), observed_numbers(table, marginals))
+    completion = Completion.of(marginals, table, Options())
     cells = {}
     for name, missing in find_holes(table).items():
         if name in skip:
@@ -491,6 +497,20 @@ class ObservedNumbers:
         return np.where(count > 0, np.diff(sums[bounds]) / np.maximum(count, 1), nearest)
 
 
+def fill_at_random(table: Table, marginals: Network, rng: np.random.Generator) -> Table:
+    """Return a table with each hole filled from the density of its column alone.
+
+    Examples
+    --------
+    >>> x = Continuous("x")
+    >>> from hybridbn.potentials import LinearGaussian
+    >>> marginals = Network([LinearGaussian(x, intercept=5, variance=1e-12)])
+    >>> fill_at_random(Table({"x": [1.0, None]}), marginals, np.random.default_rng(0)).column("x").round(3)
+    array([1., 5.])
+    """
+    return fill_table(table, draw_alone(table, marginals, draw_levels(rng, table)))
+
+
 def log_likelihood(network: Network, table: Table, options: Options) -> float:
     """Return the weighted sum of the rows' log densities, missing cells marginalized.
 
@@ -527,6 +547,11 @@ def _numbers_in(state: Any) -> bool:
         return all(map(_numbers_in, state.values() if isinstance(state, dict) else state))
     array = np.asarray(state) if isinstance(state, float | np.ndarray) else np.zeros(0)
     return array.dtype.kind != "f" or not np.isnan(array).any()
+
+
+def _block_rows(width: int) -> int:
+    """Return how many rows are completed at once when each has so many numbers."""
+    return max(_NUMBERS // max(width, 1), 100)
 
 
 @contextmanager

@@ -15,12 +15,11 @@ from hybridbn.estimation.available_cases import fit_available, fit_marginals, re
 from hybridbn.estimation.completion import (
     Completion,
     alternate,
-    draw_alone,
     draw_levels,
+    fill_at_random,
     fill_table,
     find_holes,
     log_likelihood,
-    observed_numbers,
 )
 from hybridbn.estimation.expected_statistics import expectations
 from hybridbn.fitting.base import Fitter, Statistics
@@ -276,7 +275,7 @@ def _simulated_expectation(
     levels = draw_levels(rng, copies)
 
     def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
-        drawn = fill_table(copies, Completion(network, options, observed_numbers(copies, network)).draw(copies, levels))
+        drawn = fill_table(copies, Completion.of(network, copies, options).draw(copies, levels))
         statistics = {name: family.fitter.statistics(drawn, *family.variables) for name, family in families.items()}
         return statistics, log_likelihood(network, table, options)
 
@@ -307,8 +306,7 @@ def _start(structure: Network, table: Table, potentials: Potentials, rng: np.ran
         if not holes:
             raise
         alone = fit_marginals(table.select(holes), structure, potentials)
-        filled = fill_table(table, draw_alone(table, alone, draw_levels(rng, table)))
-        first = fit_available(structure, filled, potentials)
+        first = fit_available(structure, fill_at_random(table, alone, rng), potentials)
     return Network([first.potential(name).smooth(_SMOOTHING) for name in first])
 
 

@@ -14,10 +14,10 @@ from hybridbn.estimation.completion import (
     alternate,
     draw_alone,
     draw_levels,
+    fill_at_random,
     fill_table,
     find_holes,
     log_likelihood,
-    observed_numbers,
 )
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.queries import posterior
@@ -188,7 +188,7 @@ def augment(
         return filled
 
     # lines 4 to 8
-    first = learn(fill_table(table, draw_alone(table, alone, draw_levels(rng, table))))
+    first = learn(fill_at_random(table, alone, rng))
     alternate(first, complete, learn, until)
     assert best is not None
     if completed is None:
@@ -210,7 +210,7 @@ def _score(network: Network, table: Table, target: str, iteration: int, options:
     """Judge a model by Eq. (5) on the rows of the original table with known response."""
     column = table.column(target)
     read = posterior(network, target, table.select([n for n in table.names if n in network]), options)
-    expected = Completion(network, options, observed_numbers(table, network)).expectation(table, read)
+    expected = Completion.of(network, table, options).expectation(table, read)
     if expected.ndim == 1:
         known = ~np.isnan(column)
         squares = (column[known] - expected[known]) ** 2
@@ -235,7 +235,7 @@ def _complete(
 ) -> Table:
     """Fill the holes of the original table from a model."""
     network = model.network
-    completion = Completion(network, options, observed_numbers(table, network))
+    completion = Completion.of(network, table, options)
     levels = draw_levels(rng, table, network)
     if joint:
         cells = completion.draw(table, levels)

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.networks.tabular import binned, plain_states
+from hybridbn.formats.networks.tabular import binned, plain_states, table_of
 from hybridbn.formats.packing import write_network_text
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
@@ -119,9 +119,9 @@ def _tables(network: Network) -> list[Multinomial]:
             f"BIF holds discrete variables only; {shorten(continuous)} {'is' if len(continuous) == 1 else 'are'} continuous. "
             "Save the network as .hbn, or cut these into bins, for example write_network(net, path, bins=10)"
         )
-    tables = [p for p in potentials if isinstance(p, Multinomial)]
+    tables = [table for p in potentials if (table := table_of(p)) is p]
     if len(tables) < len(potentials):
-        other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if not isinstance(p, Multinomial)]
+        other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p not in tables]
         raise FormatError(
             f"BIF holds tables only, not the potentials of {', '.join(other[:8])}; save the network as .hbn"
         )
