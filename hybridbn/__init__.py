@@ -1,59 +1,36 @@
 """Hybrid Bayesian networks: discrete and continuous variables in one network, exact posteriors, tables with holes.
 
-The public names are loaded when they are first used, so ``import hybridbn`` is cheap.
+The public names are loaded when they are first used, so ``import hybridbn`` is cheap. ``__init__.pyi`` lists them.
 """
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "hybridbn.errors": ("FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"),
-    "hybridbn.estimators": ("HybridClassifier", "HybridRegressor"),
-    "hybridbn.fitting": ("fit",),
-    "hybridbn.formats.hbn": ("load",),
-    "hybridbn.formats.networks": ("read_network", "write_network"),
-    "hybridbn.formats.networks.pgmpy": ("from_pgmpy",),
-    "hybridbn.formats.tables": ("read_table", "write_table"),
-    "hybridbn.imputer": ("Imputer",),
-    "hybridbn.inference.cell_evidence": ("Interval",),
-    "hybridbn.learning": ("Augmented", "augment", "expectation_maximization", "impute", "pool", "structural_em"),
-    "hybridbn.learning.bias_variance": ("bias_variance",),
-    "hybridbn.learning.boosting": ("boost",),
-    "hybridbn.learning.ensemble": ("Ensemble",),
-    "hybridbn.network": ("Network",),
-    "hybridbn.options": ("Options",),
-    "hybridbn.potentials": (
-        "MTE",
-        "Boxes",
-        "Cases",
-        "Density",
-        "Kernel",
-        "LinearGaussian",
-        "Multinomial",
-        "Piece",
-        "Potential",
-        "Softmax",
-    ),
-    "hybridbn.tables": ("Table",),
-    "hybridbn.variables": ("Continuous", "Discrete"),
+    alias.name: str(statement.module)
+    for statement in ast.parse(pkgutil.get_data(__name__, "__init__.pyi") or b"").body
+    if isinstance(statement, ast.ImportFrom)
+    for alias in statement.names
 }
-_PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
+"""The module of each public name; of a public module the package."""
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = ["__version__", *sorted(name for name, home in _HOMES.items() if home != __name__)]
 
 
 def __getattr__(name: str) -> Any:
-    home = _PUBLIC.get(name)
+    home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'hybridbn' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted({*globals(), *_HOMES})

@@ -200,6 +200,14 @@ def load(name):
     ]
 
 
+def test_packages_need_no_import_of_their_own() -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport hybridbn as hb\n"
+    assert run(code + "print(hb.structures.tan.__name__, hb.inference.__name__)").split() == [
+        "tan",
+        "hybridbn.inference",
+    ]
+
+
 def test_every_public_name_can_be_loaded() -> None:
     import hybridbn
 
