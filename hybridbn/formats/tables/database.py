@@ -10,7 +10,6 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -47,19 +46,81 @@ class SqlAlchemy(RowDatabase):
         address = address_of(url)
         return Located(address.shown, None, address.name if address.what == "table" else "")
 
-    def opened(self, url: str, wanted: Wanted) -> AbstractContextManager[Relation]:
-        """Open a table or the result of one query; rows come as they are fetched."""
-        return _opened(url, wanted)
-
-    def creating(
-        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
-    ) -> AbstractContextManager[Insert]:
-        """Make a table whose rows are sent inside of the context, in one transaction."""
-        return _creating(url, columns, overwrite=overwrite)
+    @contextlib.contextmanager
+    def opened(self, url: str, wanted: Wanted) -> Iterator[Relation]:
+        """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a time."""
+        address = address_of(url)
+        if address.what == "query":
+            refuse_statements(address.name)
+        with _connected(address, reading=True) as (sqlalchemy, connection):
+            streaming = {"stream_results": True, "max_row_buffer": BATCH}
+            if address.what == "query":
+                # without parameters, so that a percent sign in a query is one
+                options = {**streaming, "no_parameters": True}
+                result = connection.exec_driver_sql(address.name, execution_options=options)
+                if not result.returns_rows:
+                    raise TableError("the query gives no columns; write one SELECT statement")
+                yield Relation(list(result.keys()), _batches(result))
+                return
+            dialect = connection.dialect.name
+            types = _columns_of(sqlalchemy, connection, address)
+            names = wanted.names(list(types))
+            declared = {name: Declared(dialect, types[name]) for name in names}
+            # Keyed by number, as names may be anything.
+            columns = [
+                sqlalchemy.Column(
+                    name, _bound(sqlalchemy, Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
+                )
+                for i, name in enumerate(names)
+            ]
+            source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
+            # by which the rows of two readings come in the same order
+            key = _key_of(sqlalchemy, connection, address)
+            whole = sqlalchemy.table(address.name, schema=address.schema)
+            query = sqlalchemy.select(*source.c).order_by(*(sqlalchemy.column(n, _selectable=whole) for n in key))
+            if dialect == "postgresql":
+                # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
+                connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
+            ranges = _ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
+            yield Relation(
+                names,
+                _batches(connection.execute(query, execution_options=streaming)),
+                declared,
+                ranges=ranges,
+                key=key,
+            )
 
     def refuse_present(self, url: str) -> None:
-        """Refuse an address where a table or view is already, or where none can be made."""
-        _refuse_present(url)
+        """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
+        address = _goal(url)
+        with _connected(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
+            target = _target(sqlalchemy, connection, address, [Field("x", "integer")])
+            transactional = connection.dialect.name in _TRANSACTIONAL
+            _make_room(sqlalchemy, connection, target, address, overwrite=False, transactional=transactional)
+            if transactional:
+                target.create(connection)
+                connection.rollback()
+
+    @contextlib.contextmanager
+    def creating(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
+        """Make a table whose rows are sent inside of the context, in one transaction."""
+        address = _goal(url)
+        begun = False
+        with _connected(address, lambda text: NotWritten(text, begun=begun)) as (sqlalchemy, connection):
+            dialect = connection.dialect
+            _refuse_long([address.name, *(column.name for column in columns)], dialect)
+            target = _target(sqlalchemy, connection, address, columns)
+            transactional = dialect.name in _TRANSACTIONAL
+            _make_room(sqlalchemy, connection, target, address, overwrite=overwrite, transactional=transactional)
+            target.create(connection)
+            begun = True
+            try:
+                yield _inserter(sqlalchemy, connection, target, columns)
+            except BaseException:
+                if not transactional:  # the table is there already, transaction or not
+                    connection.rollback()
+                    target.drop(connection)
+                raise
 
 
 class Address(NamedTuple):
@@ -178,47 +239,6 @@ def _begin_by_hand(sqlalchemy: Any, engine: Any) -> None:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _opened(url: str, wanted: Wanted) -> Iterator[Relation]:
-    """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a time."""
-    address = address_of(url)
-    if address.what == "query":
-        refuse_statements(address.name)
-    with _connected(address, reading=True) as (sqlalchemy, connection):
-        streaming = {"stream_results": True, "max_row_buffer": BATCH}
-        if address.what == "query":
-            # without parameters, so that a percent sign in a query is one
-            options = {**streaming, "no_parameters": True}
-            result = connection.exec_driver_sql(address.name, execution_options=options)
-            if not result.returns_rows:
-                raise TableError("the query gives no columns; write one SELECT statement")
-            yield Relation(list(result.keys()), _batches(result))
-            return
-        dialect = connection.dialect.name
-        types = _columns_of(sqlalchemy, connection, address)
-        names = wanted.names(list(types))
-        declared = {name: Declared(dialect, types[name]) for name in names}
-        # Keyed by number, as names may be anything.
-        columns = [
-            sqlalchemy.Column(
-                name, _bound(sqlalchemy, Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
-            )
-            for i, name in enumerate(names)
-        ]
-        source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
-        # by which the rows of two readings come in the same order
-        key = _key_of(sqlalchemy, connection, address)
-        whole = sqlalchemy.table(address.name, schema=address.schema)
-        query = sqlalchemy.select(*source.c).order_by(*(sqlalchemy.column(n, _selectable=whole) for n in key))
-        if dialect == "postgresql":
-            # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
-            connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
-        ranges = _ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
-        yield Relation(
-            names, _batches(connection.execute(query, execution_options=streaming)), declared, ranges=ranges, key=key
-        )
-
-
 def _batches(result: Any) -> Iterator[list[Sequence[Any]]]:
     while rows := result.fetchmany(BATCH):
         yield rows
@@ -260,40 +280,6 @@ def _goal(url: str) -> Address:
     if address.what != "table":
         raise FormatError(f"{address.shown!r}: a table is written to dialect://user@host/base?table=name")
     return address
-
-
-def _refuse_present(url: str) -> None:
-    """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
-    address = _goal(url)
-    with _connected(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
-        target = _target(sqlalchemy, connection, address, [Field("x", "integer")])
-        transactional = connection.dialect.name in _TRANSACTIONAL
-        _make_room(sqlalchemy, connection, target, address, overwrite=False, transactional=transactional)
-        if transactional:
-            target.create(connection)
-            connection.rollback()
-
-
-@contextlib.contextmanager
-def _creating(url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
-    """Make a table whose rows are sent inside of the context, in one transaction."""
-    address = _goal(url)
-    begun = False
-    with _connected(address, lambda text: NotWritten(text, begun=begun)) as (sqlalchemy, connection):
-        dialect = connection.dialect
-        _refuse_long([address.name, *(column.name for column in columns)], dialect)
-        target = _target(sqlalchemy, connection, address, columns)
-        transactional = dialect.name in _TRANSACTIONAL
-        _make_room(sqlalchemy, connection, target, address, overwrite=overwrite, transactional=transactional)
-        target.create(connection)
-        begun = True
-        try:
-            yield _inserter(sqlalchemy, connection, target, columns)
-        except BaseException:
-            if not transactional:  # the table is there already, transaction or not
-                connection.rollback()
-                target.drop(connection)
-            raise
 
 
 def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequence[Field]) -> Any:

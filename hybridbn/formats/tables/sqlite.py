@@ -6,7 +6,6 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
@@ -55,19 +54,66 @@ class Sqlite(RowDatabase):
         address = _address_of(url)
         return Located(url, address.file, address.text if address.what == "table" else "")
 
-    def opened(self, url: str, wanted: Wanted) -> AbstractContextManager[Relation]:
-        """Open a table or the result of one query, of a database opened read-only."""
-        return _opened(url, wanted)
+    @contextlib.contextmanager
+    def opened(self, url: str, wanted: Wanted) -> Iterator[Relation]:
+        """Open a table or the result of one query, of a database opened read-only.
 
-    def creating(
-        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
-    ) -> AbstractContextManager[Insert]:
-        """Make a table whose rows are sent inside of the context, in one transaction."""
-        return _creating(url, columns, overwrite=overwrite)
+        A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
+        database, whatever others write meanwhile.
+        """
+        address = _address_of(url)
+        with open(address.file, "rb"):  # a missing file is reported as one
+            pass
+        with _connected(address.file, "ro") as connection:
+            statement, declared, key = address.text, dict[str, Declared](), tuple[str, ...]()
+            if address.what == "table":
+                described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
+                if not described:
+                    raise no_table(address.text, _tables(connection))
+                declared = {name: Declared("sqlite", text) for _, name, text, *_ in described}
+                key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
+                chosen = wanted.names(list(declared))
+                statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
+            connection.set_authorizer(
+                lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+            )
+            cursor = _executed(connection, statement)
+            truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
+            names = [column[0] for column in cursor.description]
+            yield Relation(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, and a file that is no database."""
-        _refuse_present(url)
+        address = _goal(url)
+        if address.file.exists():
+            with _connected(address.file, "ro") as connection:
+                _make_room(connection, address.text, overwrite=False)
+
+    @contextlib.contextmanager
+    def creating(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
+        """Make a table whose rows are sent inside of the context, in one transaction."""
+        address = _goal(url)
+        _refuse_equal([column.name for column in columns])
+        fresh = not address.file.exists()
+        try:
+            with _connected(address.file, "rwc") as connection:
+                with _refusals(begun=False):
+                    connection.execute("BEGIN IMMEDIATE")
+                try:
+                    with _refusals(begun=False):
+                        _create(connection, address.text, columns, overwrite)
+                    with _refusals(begun=True):
+                        yield _inserter(connection, address.text, columns)
+                        connection.execute("COMMIT")
+                except BaseException:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                    raise
+        except BaseException:
+            if fresh:
+                with contextlib.suppress(OSError):
+                    os.unlink(address.file)
+            raise
 
 
 class _Address(NamedTuple):
@@ -105,33 +151,6 @@ def _identifier(name: str) -> str:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _opened(url: str, wanted: Wanted) -> Iterator[Relation]:
-    """Open a table or the result of one query, of a database opened read-only.
-
-    A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
-    database, whatever others write meanwhile.
-    """
-    address = _address_of(url)
-    with open(address.file, "rb"):  # a missing file is reported as one
-        pass
-    with _connected(address.file, "ro") as connection:
-        statement, declared, key = address.text, dict[str, Declared](), tuple[str, ...]()
-        if address.what == "table":
-            described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
-            if not described:
-                raise no_table(address.text, _tables(connection))
-            declared = {name: Declared("sqlite", text) for _, name, text, *_ in described}
-            key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
-            chosen = wanted.names(list(declared))
-            statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
-        cursor = _executed(connection, statement)
-        truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
-        names = [column[0] for column in cursor.description]
-        yield Relation(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -174,46 +193,11 @@ def _connected(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _refuse_present(url: str) -> None:
-    """Refuse an address where a table or view is already, and a file that is no database."""
-    address = _goal(url)
-    if address.file.exists():
-        with _connected(address.file, "ro") as connection:
-            _make_room(connection, address.text, overwrite=False)
-
-
 def _goal(url: str) -> _Address:
     address = _address_of(url)
     if address.what != "table":
         raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
     return address
-
-
-@contextlib.contextmanager
-def _creating(url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
-    """Make a table whose rows are sent inside of the context, in one transaction."""
-    address = _goal(url)
-    _refuse_equal([column.name for column in columns])
-    fresh = not address.file.exists()
-    try:
-        with _connected(address.file, "rwc") as connection:
-            with _refusals(begun=False):
-                connection.execute("BEGIN IMMEDIATE")
-            try:
-                with _refusals(begun=False):
-                    _create(connection, address.text, columns, overwrite)
-                with _refusals(begun=True):
-                    yield _inserter(connection, address.text, columns)
-                    connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
-    except BaseException:
-        if fresh:
-            with contextlib.suppress(OSError):
-                os.unlink(address.file)
-        raise
 
 
 @contextlib.contextmanager
