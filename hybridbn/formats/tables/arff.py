@@ -22,7 +22,7 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
 from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.formats.tables.records import Piece, lines
+from hybridbn.formats.tables.records import lines
 from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
 from hybridbn.tables.columns import Cells, Source, coded_cells, labels, numbers
 from hybridbn.variables import shorten
@@ -361,7 +361,7 @@ class ArffSource(TextSource):
     textual = True
 
     def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, lines(b"%"))
+        super().__init__(path, shown, lines(b"%"), ArffBlock)
         with self._open() as stream:
             head = list(_until_data(stream))
         self.header = b"".join(head)
@@ -371,9 +371,6 @@ class ArffSource(TextSource):
         except UnicodeDecodeError:
             raise TableError("the header is not text in UTF-8; give another encoding, such as latin-1") from None
         self.names = Wanted().names([attribute.name for attribute in _header_of(text.splitlines()).attributes])
-
-    def _block(self, start: int, piece: Piece) -> ArffBlock:
-        return ArffBlock(self, start, piece)
 
 
 def _until_data(stream: IO[bytes]) -> Iterator[bytes]:
@@ -388,9 +385,7 @@ def _until_data(stream: IO[bytes]) -> Iterator[bytes]:
 class ArffBlock(TextBlock):
     """Some rows of an ARFF file."""
 
-    def __init__(self, source: ArffSource, start: int, piece: Piece) -> None:
-        super().__init__(start, piece)
-        self.source = source
+    source: ArffSource
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""

@@ -18,7 +18,7 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
 from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.formats.tables.records import Piece, delimited_records
+from hybridbn.formats.tables.records import delimited_records
 from hybridbn.formats.tables.scanning import Scanner, checked_bytes, coded_columns
 from hybridbn.formats.tables.text_blocks import (
     Change,
@@ -378,7 +378,7 @@ class DelimitedSource(TextSource):
         self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str
     ) -> None:
         self.delimiter = _checked_delimiter(delimiter, suffix)
-        super().__init__(path, shown, delimited_records(self.delimiter))
+        super().__init__(path, shown, delimited_records(self.delimiter), DelimitedBlock)
         self.decimal = decimal
         self.missing = tuple(missing)
         with refused_gzip(), self._open() as stream:
@@ -409,9 +409,6 @@ class DelimitedSource(TextSource):
                 raise TableError("the file is empty; a header with the columns' names is needed")
             size = len(head)
 
-    def _block(self, start: int, piece: Piece) -> DelimitedBlock:
-        return DelimitedBlock(self, start, piece)
-
     def lined_header(self) -> bytes:
         """Return the header with a line end."""
         return self.header if self.header[-1:] in (b"\n", b"\r") else self.header + b"\n"
@@ -420,9 +417,7 @@ class DelimitedSource(TextSource):
 class DelimitedBlock(TextBlock):
     """Some records of a CSV or TSV file."""
 
-    def __init__(self, source: DelimitedSource, start: int, piece: Piece) -> None:
-        super().__init__(start, piece)
-        self.source = source
+    source: DelimitedSource
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""

@@ -116,17 +116,14 @@ class JsonSource(TextSource):
     """A file of JSON lines; columns turn up as it is read."""
 
     def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, lines())
-
-    def _block(self, start: int, piece: Piece) -> JsonBlock:
-        return JsonBlock(self, start, piece)
+        super().__init__(path, shown, lines(), JsonBlock)
 
 
 class JsonBlock(TextBlock):
     """Some lines of JSON."""
 
     def __init__(self, source: JsonSource, start: int, piece: Piece) -> None:
-        super().__init__(start, piece)
+        super().__init__(source, start, piece)
         self._columns: dict[str, list[Any]] = {}
         self._numbers: list[int] = []
         with located(0, piece.line - 1):

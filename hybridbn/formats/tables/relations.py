@@ -295,7 +295,7 @@ class RowSource(TextSource):
             name: kind for name, kind in kinds.items() if kind == "instant"
         }
         kinds |= dict.fromkeys(relation.truths, "bool")
-        super().__init__(path, shown, lines())
+        super().__init__(path, shown, lines(), RowBlock)
         self.names, self.header_lines = names, 1
         with self._open() as stream:
             self.header = stream.readline()
@@ -307,9 +307,6 @@ class RowSource(TextSource):
         # a primary key says nothing about the others
         self.index = frozenset(relation.key if len(relation.key) == 1 else ())
 
-    def _block(self, start: int, piece: Piece) -> RowBlock:
-        return RowBlock(self, start, piece)
-
     def line_of(self, row: int) -> str:
         """Return the row."""
         return f"row {row}"
@@ -319,7 +316,7 @@ class RowBlock(TextBlock):
     """Some rows of a table of a database."""
 
     def __init__(self, source: RowSource, start: int, piece: Piece) -> None:
-        super().__init__(start, piece)
+        super().__init__(source, start, piece)
         columns = zip(*decoded(piece.data), strict=True)
         self._columns = {
             name: _as_truths(column) if name in source.truths else list(column)

@@ -49,9 +49,9 @@ class TextSource(FileSource):
         What finds the records in bytes.
     """
 
-    def __init__(self, path: Path, shown: str, split: Split) -> None:
+    def __init__(self, path: Path, shown: str, split: Split, block: Callable[[Any, int, Piece], TextBlock]) -> None:
         super().__init__(path, shown)
-        self.split = split
+        self.split, self._block = split, block
         self.names = []
         self.header, self.header_lines = b"", 0
         self._starts: list[tuple[int, int]] = []
@@ -67,11 +67,7 @@ class TextSource(FileSource):
             for number, piece in enumerate(pieces(stream, self.split, rows, offset, line), start=first):
                 if number == len(self._starts):
                     self._starts.append((piece.offset, piece.line))
-                yield self._block(number * rows, piece)
-
-    @abstractmethod
-    def _block(self, start: int, piece: Piece) -> TextBlock:
-        """Return some records as a block."""
+                yield self._block(self, number * rows, piece)
 
     def line_of(self, row: int) -> str:
         """Return the line of a row."""
@@ -86,8 +82,8 @@ class TextSource(FileSource):
 class TextBlock(Block):
     """Some records of a text file."""
 
-    def __init__(self, start: int, piece: Piece) -> None:
-        self.start, self.piece, self.rows = start, piece, len(piece.starts)
+    def __init__(self, source: Any, start: int, piece: Piece) -> None:
+        self.source, self.start, self.piece, self.rows = source, start, piece, len(piece.starts)
 
     def changed(self, changes: list[Change], prefix: bytes = b"") -> bytes:
         """Return the bytes with some of them replaced, and `prefix` before each record."""
