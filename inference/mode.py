@@ -237,7 +237,7 @@ def _searched(
 ) -> Iterator[_Found]:
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
-    plan = EliminationPlan.of(problem, evidence, options)
+    plan = EliminationPlan.of(problem, evidence, options, grouped=False)
     if plan.held_bytes > options.max_bytes:
         raise refuse_too_wide([plan], options.max_bytes)
     for rows, part in chunks(problem, evidence):

@@ -52,10 +52,10 @@ class EliminationPlan(Plan):
     operations: float
 
     @classmethod
-    def of(cls, problem: Problem, evidence: Evidence, options: Options) -> Self:
-        """Estimate what the problem costs, or those of its groups of rows."""
+    def of(cls, problem: Problem, evidence: Evidence, options: Options, *, grouped: bool = True) -> Self:
+        """Estimate what the problem costs; with `grouped`, those of its groups of rows, which are solved apart."""
         widest, cells = problem, _width(problem)
-        if problem.partly and evidence.rows:
+        if grouped and problem.partly and evidence.rows:
             patterns = np.unique(_observed(problem, evidence), axis=1)
             groups = [problem.observing(_known(problem, pattern)) for pattern in patterns.T]
             widest = max(groups, key=_width)
