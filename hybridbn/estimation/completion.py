@@ -502,9 +502,8 @@ def fill_at_random(table: Table, marginals: Network, rng: np.random.Generator) -
 
     Examples
     --------
-    >>> x = Continuous("x")
-    >>> from hybridbn.potentials import LinearGaussian
-    >>> marginals = Network([LinearGaussian(x, intercept=5, variance=1e-12)])
+    >>> import hybridbn as hb
+    >>> marginals = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=5, variance=1e-12)])
     >>> fill_at_random(Table({"x": [1.0, None]}), marginals, np.random.default_rng(0)).column("x").round(3)
     array([1., 5.])
     """

@@ -190,7 +190,8 @@ class Chain:
     def completion(self, network: Network) -> Completion:
         """Return what completes rows from a network, numbers that are far from normal by observed ones."""
         completion = self._plain_completion(network)
-        if completion.closed is None or not self.matched:
+        # what is expected of a number given all other cells is known only where there are no others than these
+        if completion.closed is None or not self.matched or any(name not in self.table for name in network):
             return completion
         cells = {name: self._completed.column(name) for name in self.table.names}
         proper = network is not self.network

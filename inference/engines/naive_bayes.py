@@ -245,6 +245,7 @@ def naive_bayes_of(network: AnyNetwork, target: str) -> NaiveBayesTables | None:
 
     Examples
     --------
+    >>> from hybridbn.network import Network
     >>> c, x = Discrete("c", ("a", "b")), Discrete("x", ("p", "q"))
     >>> prior = Multinomial(c, table=[0.5, 0.5])
     >>> naive_bayes_of(Network([prior, Multinomial(x, (c,), table=[[0.9, 0.1], [0.3, 0.7]])]), "c").logs["x"].round(2)
@@ -269,6 +270,7 @@ def why_not_naive_bayes(network: AnyNetwork, target: str) -> str:
 
     Examples
     --------
+    >>> from hybridbn.network import Network
     >>> a, b = Discrete("a", (0, 1)), Discrete("b", (0, 1))
     >>> net = Network([Multinomial(a, table=[0.5, 0.5]), Multinomial(b, (a,), table=[[0.5, 0.5], [0.1, 0.9]])])
     >>> why_not_naive_bayes(net, "a"), why_not_naive_bayes(net, "b")
