@@ -19,6 +19,7 @@ from hybridbn.errors import TableError as TableError
 from hybridbn.errors import TooWide as TooWide
 from hybridbn.estimators import HybridClassifier as HybridClassifier
 from hybridbn.estimators import HybridRegressor as HybridRegressor
+from hybridbn.estimators import Imputer as Imputer
 from hybridbn.fitting import fit as fit
 from hybridbn.formats.hbn import load as load
 from hybridbn.formats.networks import read_network as read_network
@@ -26,7 +27,6 @@ from hybridbn.formats.networks import write_network as write_network
 from hybridbn.formats.networks.pgmpy import from_pgmpy as from_pgmpy
 from hybridbn.formats.tables import read_table as read_table
 from hybridbn.formats.tables import write_table as write_table
-from hybridbn.imputer import Imputer as Imputer
 from hybridbn.inference.cell_evidence import Interval as Interval
 from hybridbn.learning import Augmented as Augmented
 from hybridbn.learning import augment as augment

@@ -12,7 +12,7 @@ import networkx as nx
 
 from hybridbn.errors import NetworkError
 from hybridbn.network_check import cycle_text, cycles, differ, disagreement, faults, similar_names
-from hybridbn.network_html import as_html, as_line, as_text
+from hybridbn.network_summary import as_html, as_line, as_text
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Variable, shorten

@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from hybridbn.network_html import describe
+from hybridbn.network_summary import describe
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
 
-from hybridbn import estimator_base
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimators import HybridClassifier, HybridRegressor
+from hybridbn.estimators import HybridClassifier, HybridRegressor, base
 from hybridbn.structures import naive_bayes, tan
 
 
@@ -79,7 +78,7 @@ def test_fit_can_be_gone_on_from_unless_rows_were_too_many(monkeypatch: pytest.M
     # fit starts anew
     again = model.fit(frame, y)
     np.testing.assert_array_equal(again.predict_proba(frame), whole.predict_proba(frame))
-    monkeypatch.setattr(estimator_base, "_KEPT", 10)
+    monkeypatch.setattr(base, "_KEPT", 10)
     model = HybridClassifier(potentials="gaussian").fit(frame, y)
     with pytest.raises(NetworkError, match="can't go on from this fit"):
         model.partial_fit(frame, y)

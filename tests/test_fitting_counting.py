@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.estimator_streaming import Stream
+from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.counters import CachedCounter, NumpyCounter, counter_of
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names
 from hybridbn.fitting.trees import column_tests

@@ -10,7 +10,7 @@ pytest.importorskip("sklearn", reason="the imputer needs scikit-learn")
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hybridbn.imputer import Imputer
+from hybridbn.estimators import Imputer
 
 
 @parametrize_with_checks([Imputer(), Imputer(structure="chow_liu")])

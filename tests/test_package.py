@@ -18,22 +18,12 @@ LAYERS = (
     {"errors", "jobs", "registry"},
     {"variables", "options"},
     {"tables", "table", "potentials"},
-    {"fitting", "network", "network_check", "network_html"},
+    {"fitting", "network", "network_check", "network_summary"},
     {"inference"},
     {"estimation"},
     {"structures"},
     {"learning"},
-    {
-        "estimators",
-        "estimator_base",
-        "estimator_input",
-        "estimator_streaming",
-        "imputer",
-        "formats",
-        "commands",
-        "cli",
-        "__main__",
-    },
+    {"estimators", "formats", "commands", "cli", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 CONVENIENT = {"Network": "hybridbn.network", "Table": "hybridbn.tables.table", "Ensemble": "hybridbn.learning.ensemble"}

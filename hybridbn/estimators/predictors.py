@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimator_base import Builder, HybridEstimator
-from hybridbn.estimator_input import HandleUnknown, labels_of, number_targets, values_of, with_labels
-from hybridbn.estimator_streaming import Stream, is_constant
+from hybridbn.estimators.base import Builder, HybridEstimator
+from hybridbn.estimators.inputs import HandleUnknown, labels_of, number_targets, values_of, with_labels
+from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.densities import ContinuousPosterior

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import read_as_declared
-from hybridbn.estimator_input import (
+from hybridbn.estimators.inputs import (
     choose_target,
     column_names,
     constant_columns,
@@ -23,7 +23,7 @@ from hybridbn.estimator_input import (
     read_against,
     read_features,
 )
-from hybridbn.estimator_streaming import Stream
+from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -15,7 +15,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hybridbn.errors import TableError
-from hybridbn.estimator_streaming import is_constant
+from hybridbn.estimators.streaming import is_constant
 from hybridbn.tables import Table
 from hybridbn.tables.columns import state_kind
 from hybridbn.tables.frames import Frame, frame_adapter, open_frame
