@@ -11,7 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.commands.profile import ColumnProfile
 from hybridbn.learning.imputation_rounding import decimals_of, grid_ends
-from hybridbn.tables.columns import Cells
+from hybridbn.tables.cells import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 

@@ -18,7 +18,7 @@ from hybridbn.formats.tables import base
 from hybridbn.formats.tables.base import FileFormat, cell_values, fields_of, suffixes
 from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
 from hybridbn.formats.tables.relations import Database, database_of
-from hybridbn.tables.columns import Cells
+from hybridbn.tables.cells import Cells
 
 pytest.importorskip("pyarrow")
 

@@ -17,7 +17,7 @@ from hybridbn.formats.tables.base import Block, Kinds, Source
 from hybridbn.formats.tables.reading import Wish, relocated, typed
 from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of
 from hybridbn.tables import Table
-from hybridbn.tables.columns import Cells, state_kind
+from hybridbn.tables.cells import Cells, state_kind
 from hybridbn.variables import shorten
 
 __all__ = ["ColumnProfile", "Profile", "profiled"]

@@ -17,7 +17,7 @@ from hybridbn.commands.filling import Filling
 from hybridbn.commands.profile import ColumnProfile, Profile
 from hybridbn.formats.tables.base import Fills, Kinds, Source
 from hybridbn.tables import Table
-from hybridbn.tables.columns import Cells
+from hybridbn.tables.cells import Cells
 
 __all__ = ["Tally", "counted", "joined", "page", "preview"]
 

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from hybridbn.errors import TableError
 from hybridbn.estimators.streaming import is_constant
 from hybridbn.tables import Table
-from hybridbn.tables.columns import state_kind
+from hybridbn.tables.cells import state_kind
 from hybridbn.tables.frames import Frame, frame_adapter, open_frame
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
-from hybridbn.tables.frames import Column, Frame, read_as_variable, read_column
+from hybridbn.tables.columns import Column, read_as_variable, read_column
+from hybridbn.tables.frames import Frame
 from hybridbn.variables import Discrete, Variable, shorten
 
 __all__ = ["integer_ranges", "leave_out", "read_in_own_terms"]

@@ -30,7 +30,7 @@ from hybridbn.learning.imputation_rounding import grid_ends, rounded
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
-from hybridbn.tables.columns import state_kind
+from hybridbn.tables.cells import state_kind
 from hybridbn.tables.frames import Frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 

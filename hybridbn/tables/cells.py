@@ -22,7 +22,6 @@ __all__ = [
     "Cells",
     "Kind",
     "Plain",
-    "Source",
     "coded_cells",
     "frozen_array",
     "labels",
@@ -43,17 +42,6 @@ Kind: TypeAlias = Literal["discrete", "continuous"]
 
 EXACT_INTEGERS = 2.0**53
 """From here on, neighboring integers share a float."""
-
-
-class Source(NamedTuple):
-    """The column as it came in, kept so that it can go back out with the same dtype."""
-
-    kind: str
-    values: Any
-    rows: NDArray[np.intp] | None = None
-    current: bool = True
-    """False where the cells were replaced since: then only the dtype of `values` means anything, and the rows `kept`."""
-    kept: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.checks import (
-    checked_kinds,
-    checked_states,
-    checked_variables,
-    checked_weights,
-    row_type,
+from hybridbn.tables.cells import Cells, Kind, frozen_array, recoded
+from hybridbn.tables.columns import (
+    Column,
+    ColumnSource,
+    check_states,
+    read_as_variable,
+    read_column,
     warn_of_look_alikes,
 )
-from hybridbn.tables.columns import Cells, Source, frozen_array, recoded
-from hybridbn.tables.frames import Column, Frame, open_frame, read_as_variable, read_column
+from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Table"]
@@ -94,19 +94,19 @@ class Table:
             self._frame = frame.without_columns()
         self._coded = {}
         self._columns = {}
-        kinds = checked_kinds(discrete, continuous, frame.columns)
+        kinds = _check_kinds(discrete, continuous, frame.columns)
         if variables is None:
             for name, values in frame.columns.items():
                 column = read_column(name, values, kinds.get(name))
-                self._columns[name] = checked_states(column) if column.is_read else column
+                self._columns[name] = check_states(column) if column.is_read else column
             warn_of_look_alikes(self._columns.values())
         else:
-            for variable in checked_variables(variables, kinds):
+            for variable in _check_variables(variables, kinds):
                 if variable.name in frame.columns:
                     self._columns[variable.name] = read_as_variable(
                         frame.columns[variable.name], variable, unknown_missing=unknown == "missing"
                     )
-        self._weights = checked_weights(weights, frame.rows)
+        self._weights = _check_weights(weights, frame.rows)
 
     @classmethod
     def _of(cls, columns: Iterable[Column], frame: Frame, weights: Values | None) -> Table:
@@ -123,7 +123,7 @@ class Table:
         cells: Mapping[str, Cells],
         *,
         weights: Any = None,
-        sources: Mapping[str, Source] | None = None,
+        sources: Mapping[str, ColumnSource] | None = None,
         stateless: bool = False,
     ) -> Table:
         """Return a table of columns that a reader has already typed; it goes out as a pandas frame.
@@ -141,10 +141,10 @@ class Table:
         if not columns:
             raise TableError("the table has no columns")
         if not stateless:
-            columns = [checked_states(column) for column in columns]
+            columns = [check_states(column) for column in columns]
         rows = len(columns[0].cells.array)
         warn_of_look_alikes(columns, stacklevel=4)
-        return cls._of(columns, Frame("pandas", {}, rows), checked_weights(weights, rows))
+        return cls._of(columns, Frame("pandas", {}, rows), _check_weights(weights, rows))
 
     @classmethod
     def from_columns(cls, columns: Iterable[Column], frame: Frame) -> Table:
@@ -336,8 +336,10 @@ class Table:
         >>> Table({"x": [1.5, 2.5, 3.5]}).take([2, 0])["x"]
         array([3.5, 1.5])
         """
+        # An empty list is one of integers; numpy would make it one of floats.
+        dtype = np.intp if isinstance(rows, list | tuple) and not rows else None
         try:
-            numbers = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, dtype=row_type(rows))]
+            numbers = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, dtype=dtype)]
         except IndexError as error:
             raise TableError(f"rows must be a slice, a mask of {len(self)} or row numbers below it: {error}") from None
         if numbers.ndim != 1:
@@ -407,7 +409,7 @@ class Table:
 
     def with_weights(self, weights: Any) -> Table:
         """Return the table with other row weights; None takes them away."""
-        return Table._of(self._columns.values(), self._frame, checked_weights(weights, len(self)))
+        return Table._of(self._columns.values(), self._frame, _check_weights(weights, len(self)))
 
     # --- checks that learners call ------------------------------------------------------------------------------------
 
@@ -517,3 +519,54 @@ class Table:
         if states is None:
             return "", missing, ""
         return f"{len(states):,} states", missing, shorten(states, most=4)
+
+
+def _check_kinds(
+    discrete: str | Iterable[str], continuous: str | Iterable[str], available: Mapping[str, Any]
+) -> dict[str, Kind]:
+    """Return the declared kind of each declared column."""
+    kinds: dict[str, Kind] = {}
+    declared: tuple[tuple[Kind, str | Iterable[str]], ...] = (("discrete", discrete), ("continuous", continuous))
+    for kind, names in declared:
+        for name in [names] if isinstance(names, str) else list(names):
+            if name not in available:
+                raise TableError(f"{kind}={name!r}: there is no such column; the columns are {shorten(available)}")
+            if kinds.setdefault(name, kind) != kind:
+                raise TableError(f"column {name!r} is declared both discrete and continuous")
+    return kinds
+
+
+def _check_variables(variables: Iterable[Variable], kinds: Mapping[str, Kind]) -> list[Variable]:
+    """Refuse what is no variable, and variables together with declared kinds."""
+    listed = list(variables)
+    for variable in listed:
+        if not isinstance(variable, Discrete | Continuous):
+            raise TableError(f"variables must be Discrete or Continuous, not {variable!r}")
+    if kinds:
+        raise TableError("give variables, or discrete and continuous, not both: the variables say which is which")
+    return listed
+
+
+def _check_weights(weights: Any, rows: int) -> Values | None:
+    """Return weights as a read-only array of their own, or refuse them naming the row."""
+    if weights is None:
+        return None
+    try:
+        array = np.array(weights.to_list() if hasattr(weights, "to_list") else weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TableError(f"weights must be numbers, one a row, not {weights!r:.80}") from None
+    if array.shape != (rows,):
+        raise TableError(
+            f"there are {array.size} weights of shape {array.shape} for {rows} rows; give one weight a row"
+        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise TableError(
+            f"weights, row {row}: {array[row]} is not a finite non-negative number ({int(bad.sum())} such weights)"
+        )
+    with np.errstate(over="ignore"):
+        total = float(array.sum())
+    if rows and not 0 < total < np.inf:
+        raise TableError(f"the weights sum to {total}; at least one must be positive, and the sum finite")
+    return frozen_array(array)

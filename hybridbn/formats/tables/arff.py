@@ -24,7 +24,8 @@ from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.formats.tables.records import lines
 from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
-from hybridbn.tables.columns import Cells, Source, coded_cells, labels, numbers
+from hybridbn.tables.cells import Cells, coded_cells, labels, numbers
+from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
 
 __all__ = ["Arff"]
@@ -111,7 +112,7 @@ def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str = "utf-8") -> Re
     rows, where, weights = _rows_of(split, header)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
     cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ColumnSource] = {}
     try:
         for attribute, column in zip(header.attributes, columns, strict=True):
             if attribute.name in names:
@@ -305,7 +306,7 @@ def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
 
 def _cells(
     attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
-) -> tuple[Cells, Source | None]:
+) -> tuple[Cells, ColumnSource | None]:
     name = attribute.name
     known: dict[str | None, int] = {value: code for code, value in enumerate(attribute.values or ())}
     declared = len(known)

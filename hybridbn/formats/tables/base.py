@@ -29,7 +29,7 @@ from hybridbn.formats.packing import is_packed, unpacked
 from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
 from hybridbn.formats.tables.row_files import decoded, encoded
 from hybridbn.tables import Table
-from hybridbn.tables.columns import EXACT_INTEGERS, Cells
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.variables import shorten
 
 __all__ = [

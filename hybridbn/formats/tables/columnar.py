@@ -34,8 +34,8 @@ from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.formats.tables.text_blocks import located, plain_text
 from hybridbn.tables import Table
 from hybridbn.tables.adapters.arrow import arrow_labels
-from hybridbn.tables.columns import Cells, Source, coded_cells, recoded
-from hybridbn.tables.frames import cells_of
+from hybridbn.tables.cells import Cells, coded_cells, recoded
+from hybridbn.tables.columns import ColumnSource, cells_of
 from hybridbn.variables import Discrete
 
 __all__ = ["NEEDS", "ArrowBlock", "ArrowSource", "ArrowWriter", "Feather", "Parquet", "arrow_read", "batches_in"]
@@ -232,7 +232,7 @@ def arrow_read(table: Any, wanted: Wanted) -> Read:
 
 def _typed(pyarrow: Any, table: Any, original: Any, wanted: Wanted, noted: Mapping[str, Mapping[str, Any]]) -> Read:
     cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ColumnSource] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         cells[name], source = _cells_in(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
         if source is not None:
@@ -268,7 +268,7 @@ def _index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
 
 def _cells_in(
     pyarrow: Any, name: str, column: Any, original: Any, wanted: Wanted, noted: Mapping[str, Any] | None
-) -> tuple[Cells, Source | None]:
+) -> tuple[Cells, ColumnSource | None]:
     """Return a column of Arrow as typed cells, and what keeps integers that no float holds.
 
     Parameters
@@ -294,7 +294,7 @@ def _cells_in(
             raise FormatError(f"the states noted for column {name!r} don't fit it: {error}") from None
         return Cells(found.array, found.states, bool(note.get("declared")), bool(note.get("ordered"))), None
     large = found.integer and found.states is None
-    return found, Source("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
+    return found, ColumnSource("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
 
 
 def _noted_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:

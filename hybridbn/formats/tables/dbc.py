@@ -16,7 +16,8 @@ from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.formats.text import NUMBER, decoded
 from hybridbn.formats.text import Source as Text
-from hybridbn.tables.columns import Cells, Source, labels, numbers
+from hybridbn.tables.cells import Cells, labels, numbers
+from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
 
 __all__ = ["ElviraCases"]
@@ -55,7 +56,7 @@ def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str | None) -> Read:
     names = wanted.names([node.name for node in nodes])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
     cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ColumnSource] = {}
     for node, column in zip(nodes, columns, strict=True):
         if node.name not in names:
             continue

@@ -30,8 +30,8 @@ from hybridbn.formats.tables.text_blocks import (
     texts_of,
 )
 from hybridbn.tables.adapters.arrow import arrow_codes
-from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source
-from hybridbn.tables.frames import cells_of
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells
+from hybridbn.tables.columns import ColumnSource, cells_of
 
 __all__ = ["MISSING", "Delimited", "other_delimiter", "point_for_comma"]
 
@@ -186,7 +186,7 @@ def _pyarrow_csv() -> Any:
 def _scanned(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> Read:
     columns = coded_columns(scanner, len(header), [header.index(name) for name in names])
     cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ColumnSource] = {}
     for name, (codes, distinct) in zip(names, columns, strict=True):
         codes, texts = _unmarked(codes, distinct, rules.markers)
         _typed_into(cells, sources, name, codes, texts, rules)
@@ -208,7 +208,7 @@ def _unmarked(
 
 def _typed_into(
     cells: dict[str, Cells],
-    sources: dict[str, Source],
+    sources: dict[str, ColumnSource],
     name: str,
     codes: NDArray[Any],
     texts: Sequence[str],
@@ -273,7 +273,7 @@ def _parsed(
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
     table = _converted(csv, pyarrow, scanner, header, names, types, rules.markers)
     cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ColumnSource] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if not pyarrow.types.is_integer(column.type) and not pyarrow.types.is_floating(column.type):
             coded = (
@@ -284,7 +284,7 @@ def _parsed(
         else:
             cells[name] = found = cells_of(name, column)
             if found.integer and _beyond_floats(column):
-                sources[name] = Source("arrow", column)
+                sources[name] = ColumnSource("arrow", column)
     return Read(cells, sources)
 
 

@@ -13,7 +13,7 @@ from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Source
 from hybridbn.formats.tables.reading import Read, Wanted, relocated, typed_objects
 from hybridbn.formats.tables.records import Piece, lines
 from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
-from hybridbn.tables.columns import Cells
+from hybridbn.tables.cells import Cells
 
 __all__ = ["JsonLines"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.columns import EXACT_INTEGERS, Cells, Source, labels, numbers, objects
-from hybridbn.tables.frames import cells_of
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, labels, numbers, objects
+from hybridbn.tables.columns import ColumnSource, cells_of
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = ["NUMBER", "Read", "Wanted", "Wish", "relocated", "typed", "typed_objects"]
@@ -113,7 +113,7 @@ class Read:
     """What a reader has read."""
 
     cells: dict[str, Cells]
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, ColumnSource] = field(default_factory=dict)
     weights: NDArray[Any] | None = None
 
 
@@ -124,7 +124,7 @@ def relocated(error: TableError, line_of: Callable[[int], int]) -> TableError:
 
 def typed(
     name: str, codes: NDArray[Any], distinct: Sequence[str], wish: Wish | None, remedy: str
-) -> tuple[Cells, Source | None]:
+) -> tuple[Cells, ColumnSource | None]:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
     Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless `wish` allows it.
@@ -207,7 +207,7 @@ def _floats(distinct: Sequence[str]) -> Values | None:
 
 def _number_cells(
     name: str, codes: NDArray[Any], distinct: Sequence[str], known: Values
-) -> tuple[Cells, Source | None]:
+) -> tuple[Cells, ColumnSource | None]:
     values = np.append(known, math.nan)
     # What pyarrow takes for integers, so that both readers agree.
     whole = bool(distinct) and all(
@@ -218,14 +218,14 @@ def _number_cells(
     if whole and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
         # Floats would round these; the exact ones are kept beside them for the way out.
         exact = objects([*map(int, distinct), None])[codes]
-        return cells, Source("numpy", exact)
+        return cells, ColumnSource("numpy", exact)
     return cells, None
 
 
 def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
     """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
     cells: dict[str, Cells] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ColumnSource] = {}
     for name, values in columns.items():
         array = objects(values)
         wish = wanted.kind(name)
@@ -234,5 +234,5 @@ def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
             found = numbers(name, array.astype(float))
         cells[name] = found
         if found.integer and found.states is None:
-            sources[name] = Source("numpy", array)
+            sources[name] = ColumnSource("numpy", array)
     return Read(cells, sources)

@@ -29,7 +29,7 @@ from hybridbn.formats.tables.records import Piece, lines
 from hybridbn.formats.tables.row_files import decoded, encoded, kind_of
 from hybridbn.formats.tables.text_blocks import TextBlock, TextSource, located
 from hybridbn.tables import Table
-from hybridbn.tables.columns import Cells
+from hybridbn.tables.cells import Cells
 from hybridbn.variables import shorten
 
 __all__ = [

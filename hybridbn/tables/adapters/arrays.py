@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.columns import (
+from hybridbn.tables.cells import (
     Cells,
     Kind,
     frozen_array,
@@ -22,15 +22,8 @@ from hybridbn.tables.columns import (
     refused_type,
     states_of,
 )
-from hybridbn.tables.frames import (
-    Column,
-    ColumnAdapter,
-    Frame,
-    FrameAdapter,
-    checked_column_names,
-    column_adapter,
-    column_kind,
-)
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
+from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
 __all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays"]
 
@@ -106,7 +99,7 @@ class Mappings(FrameAdapter):
         return isinstance(data, Mapping)
 
     def open(self, data: Any) -> Frame:
-        names = checked_column_names(data)
+        names = check_column_names(data)
         columns, rows = {}, -1
         for name, values in zip(names, data.values(), strict=True):
             if isinstance(values, str | bytes | Mapping) or not (
@@ -177,7 +170,7 @@ class StructuredArrays(FrameAdapter):
                 f"an array of shape {data.shape} and type {data.dtype} has no column names; "
                 "give a structured array, or a mapping such as {'x': array[:, 0], 'y': array[:, 1]}"
             )
-        names = checked_column_names(data.dtype.names)
+        names = check_column_names(data.dtype.names)
         columns = {name: column_adapter("numpy").copy(name, data[name]) for name in names}
         return Frame(self.kind, columns, len(data), labels=data.dtype, data=data)
 

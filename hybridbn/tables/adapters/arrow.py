@@ -10,16 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.columns import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
-from hybridbn.tables.frames import (
-    Column,
-    ColumnAdapter,
-    Frame,
-    FrameAdapter,
-    checked_column_names,
-    column_adapter,
-    loaded,
-)
+from hybridbn.tables.cells import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, loaded
+from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
 __all__ = ["ArrowColumns", "ArrowFrames", "arrow_codes", "arrow_labels"]
 
@@ -178,7 +171,7 @@ class ArrowFrames(FrameAdapter):
                 f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas first"
             ) from None
         data = pyarrow.table(data)
-        names = checked_column_names(data.column_names)
+        names = check_column_names(data.column_names)
         columns = dict(zip(names, data.columns, strict=True))
         return Frame(self.kind, columns, data.num_rows, labels=data.schema, data=data)
 

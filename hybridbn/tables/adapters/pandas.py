@@ -9,16 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.columns import Cells, Kind, labels, numbers, plain, refused_type
-from hybridbn.tables.frames import (
-    Column,
-    ColumnAdapter,
-    Frame,
-    FrameAdapter,
-    checked_column_names,
-    column_adapter,
-    loaded,
-)
+from hybridbn.tables.cells import Cells, Kind, labels, numbers, plain, refused_type
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, loaded
+from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
 __all__ = ["PandasColumns", "PandasFrames"]
 
@@ -158,7 +151,7 @@ class PandasFrames(FrameAdapter):
                 f"the frame has a MultiIndex of {data.columns.nlevels} levels as column names; join them to text first, "
                 "for example frame.columns = frame.columns.map('_'.join)"
             )
-        names = checked_column_names(data.columns)
+        names = check_column_names(data.columns)
         # With copy on write a shallow copy is a snapshot: a later change to the caller's frame does not reach it.
         lazily = int(pandas.__version__.split(".")[0]) >= 3
         kept = data.copy(deep=not lazily)

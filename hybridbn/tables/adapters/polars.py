@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.tables.columns import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
-from hybridbn.tables.frames import (
-    Column,
-    ColumnAdapter,
-    Frame,
-    FrameAdapter,
-    checked_column_names,
-    column_adapter,
-    loaded,
-)
+from hybridbn.tables.cells import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, loaded
+from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
 __all__ = ["PolarsColumns", "PolarsFrames"]
 
@@ -129,7 +122,7 @@ class PolarsFrames(FrameAdapter):
         return polars is not None and isinstance(data, polars.DataFrame)
 
     def open(self, data: Any) -> Frame:
-        names = checked_column_names(data.columns)
+        names = check_column_names(data.columns)
         return Frame(self.kind, dict(zip(names, data.clone().get_columns(), strict=True)), data.height, data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.tables.frames import Column, Frame, FrameAdapter, read_column
+from hybridbn.tables.columns import Column, read_column
+from hybridbn.tables.frames import Frame, FrameAdapter
 from hybridbn.tables.table import Table
 
 __all__ = ["Tables"]

@@ -1,0 +1,338 @@
+"""Columns of a table, and what an adapter has to know of the columns of its library.
+
+All that is known of a library stands in a module of `hybridbn.tables.adapters`: a subclass of `ColumnAdapter` where it has
+columns of its own, and one of `FrameAdapter` for each kind of frame. No library is imported before a frame or a column of
+it came in, or is wanted.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.adapters import load_adapters
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, Kind, coded_cells, look_alikes, objects, recoded, state_kind
+from hybridbn.variables import Continuous, Discrete, Variable
+
+__all__ = [
+    "Column",
+    "ColumnAdapter",
+    "ColumnSource",
+    "cells_of",
+    "check_states",
+    "column_adapter",
+    "column_kind",
+    "loaded",
+    "read_as_variable",
+    "read_column",
+    "warn_of_look_alikes",
+]
+
+
+class ColumnSource(NamedTuple):
+    """The column as it came in, kept so that it can go back out with the same dtype."""
+
+    kind: str
+    values: Any
+    rows: NDArray[np.intp] | None = None
+    current: bool = True
+    """False where the cells were replaced since: then only the dtype of `values` means anything, and the rows `kept`."""
+    kept: NDArray[np.bool_] | None = None
+
+
+class Column:
+    """A column of a table: its cells, the variable they are read against (or None), and the column as it came in.
+
+    Without `cells` it is read against its variable when these are first asked for: from `base`, a column that was read
+    otherwise, or from `source`.
+    """
+
+    __slots__ = ("_base", "_cells", "_unknown_missing", "name", "source", "variable")
+
+    def __init__(
+        self,
+        name: str,
+        cells: Cells | None,
+        variable: Variable | None = None,
+        source: ColumnSource | None = None,
+        *,
+        base: Column | None = None,
+        unknown_missing: bool = False,
+    ) -> None:
+        self.name = name
+        self.variable = variable
+        self.source = source
+        self._cells = cells
+        self._base = base
+        self._unknown_missing = unknown_missing
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the cells are known already."""
+        return self._cells is not None
+
+    @property
+    def cells(self) -> Cells:
+        """The cells, as numbers or codes of states."""
+        if self._cells is None:
+            self._cells = self._read()
+        return self._cells
+
+    def _read(self) -> Cells:
+        variable, source = self.variable, self.source
+        assert variable is not None
+        if self._base is not None:
+            cells = self._base.cells
+        elif source is None:
+            raise TypeError("a column without cells needs a source or a base")
+        elif isinstance(variable, Discrete) and len({state_kind(state) for state in variable.states}) > 1:
+            # A variable that mixes types of states on purpose: looked up one by one.
+            return Cells(variable.codes(self.raw()), variable.states, declared=True)
+        else:
+            wants_labels = isinstance(variable, Discrete) and variable.cuts is None
+            cells = cells_of(self.name, source.values, "discrete" if wants_labels else None)
+        return recoded(self.name, cells, variable, unknown_missing=self._unknown_missing)
+
+    def take(self, rows: NDArray[np.intp]) -> Column:
+        """Return the column with some of its rows."""
+        source = self.source
+        if source is not None and (source.current or source.kept is not None):
+            taken = rows if source.rows is None else source.rows[rows]
+            source = source._replace(rows=taken, kept=None if source.kept is None else source.kept[rows])
+        return Column(self.name, self.cells.take(rows), self.variable, source)
+
+    def replace(self, cells: Cells, variable: Variable | None = None, kept: NDArray[np.bool_] | None = None) -> Column:
+        """Return the column with other cells, which go out with its dtype where they fit it.
+
+        Parameters
+        ----------
+        variable : by default as before
+        kept : ndarray of bool
+            The rows whose cells are the same as before, and go out as they came in.
+        """
+        source = self.source
+        if source is not None:
+            current = source.current or source.kept is not None
+            if kept is not None and source.kept is not None:
+                kept = kept & source.kept
+            source = (
+                ColumnSource(source.kind, source.values, source.rows, False, kept)
+                if current and kept is not None
+                else (ColumnSource(source.kind, source.values, current=False))
+            )
+        return Column(self.name, cells, self.variable if variable is None else variable, source)
+
+    def fill(self, rows: NDArray[np.bool_], values: NDArray[Any]) -> Column:
+        """Return the column with numbers or states in some rows; the others stay, and go out, as they came in.
+
+        A state that the column doesn't have yet becomes its last.
+        """
+        cells = self.cells
+        array = np.array(cells.array)
+        if cells.states is None:
+            array[rows] = values
+            filled = replace(cells, array=array)
+            if isinstance(self.variable, Continuous):
+                filled = recoded(self.name, filled, self.variable)
+            return self.replace(filled, kept=~rows)
+        codes = {state: code for code, state in enumerate(cells.states)}
+        listed = values.tolist()
+        for state in dict.fromkeys(listed):
+            codes.setdefault(state, len(codes))
+        array[rows] = [codes[state] for state in listed]
+        known = len(codes) == len(cells.states)
+        variable = None if known else Discrete(self.name, states=tuple(codes))
+        return self.replace(replace(cells, array=array, states=tuple(codes)), variable, ~rows)
+
+    def raw(self) -> NDArray[Any]:
+        """Return the values as Python objects, as they came in; None where a cell is missing."""
+        source = self.source
+        if source is None and self._base is not None:
+            return self._base.raw()
+        if source is None or not source.current:
+            array: NDArray[Any] = column_adapter("numpy").write(self).astype(object)
+            array[self.cells.missing] = None
+            return array
+        from pandas import isna
+
+        array = objects(column_adapter(source.kind).list_values(source.values))
+        array = array if source.rows is None else array[source.rows]
+        array[isna(array)] = None
+        return array
+
+    def large_integers(self) -> NDArray[Any] | None:
+        """Return integers that floats would round as Python integers, from the column as it came in; else None."""
+        source = self.source
+        if source is None or not source.current or self.cells.states is not None or not self.cells.integer:
+            return None
+        with np.errstate(invalid="ignore"):
+            large = np.abs(self.cells.array) >= EXACT_INTEGERS
+        return self.raw() if large.any() else None
+
+
+def cells_of(name: str, values: Any, kind: Kind | None = None) -> Cells:
+    """Return the cells of a column of any library.
+
+    `kind` None means the kind that the column's type says: numbers continuous, text, categories and truth values discrete.
+
+    Examples
+    --------
+    >>> cells = cells_of("c", np.array(["b", None, "a"], dtype=object))
+    >>> cells.states, cells.array
+    (('a', 'b'), array([ 1, -1,  0]))
+    """
+    try:
+        return coded_cells(name, column_adapter(column_kind(values)).read(name, values, kind), kind)
+    except TableError as error:
+        if kind == "discrete" or f"column {name!r}" in str(error):
+            raise
+        raise TableError(f"column {name!r}: {error}") from None
+
+
+def read_column(name: str, values: Any, kind: Kind | None = None) -> Column:
+    """Read a column of any library, or one that was read before, by its own type or as the kind that is asked for."""
+    if not isinstance(values, Column):
+        return Column(name, cells_of(name, values, kind), None, ColumnSource(column_kind(values), values))
+    if kind is None or (kind == "discrete") == (values.cells.states is not None):
+        return values
+    source = values.source
+    if source is not None and source.current and source.rows is None:
+        return Column(name, cells_of(name, source.values, kind), None, source)
+    return Column(name, coded_cells(name, values.cells, kind), None, source)
+
+
+def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool = False) -> Column:
+    """Return a column of any library, or one that was read before, as one that is read against a variable when needed.
+
+    Values that are no state of the variable are refused then, or count as missing.
+    """
+    if isinstance(values, Column):
+        return Column(variable.name, None, variable, values.source, base=values, unknown_missing=unknown_missing)
+    source = ColumnSource(column_kind(values), values)
+    return Column(variable.name, None, variable, source, unknown_missing=unknown_missing)
+
+
+def check_states(column: Column) -> Column:
+    """Refuse a column that is said to be discrete, but where no type and no value names a state."""
+    if column.cells.states == () and len(column.cells.array):
+        raise TableError(
+            f"column {column.name!r} holds no value in {len(column.cells.array)} rows, so nothing tells what it is: leave it "
+            f"out, or declare it with continuous=[{column.name!r}] or as a category with named levels"
+        )
+    return column
+
+
+def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> None:
+    """Warn once a table of states that a reader would take for the same."""
+    found = [
+        text
+        for column in columns
+        if column.is_read and column.cells.states
+        if (text := look_alikes(column.name, column.cells.states)) is not None
+    ]
+    if found:
+        warnings.warn(
+            f"states that look alike are kept apart; clean them if they mean the same: {'; '.join(found)}",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+# --- adapters ---------------------------------------------------------------------------------------------------------
+
+
+class ColumnAdapter(ABC):
+    """How the columns of one library are read and written. A subclass with a `kind` is known from then on."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            _COLUMNS[cls.kind] = cls()
+
+    @abstractmethod
+    def owns(self, values: Any) -> bool:
+        """Tell whether a column is one of this library."""
+
+    @abstractmethod
+    def copy(self, name: str, values: Any) -> Any:
+        """Return a column in a form that later changes of the given one can't reach."""
+
+    @abstractmethod
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        """Return the cells of a column; where it has numbers, as states of the kind "discrete" if that costs less here."""
+
+    @abstractmethod
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        """Return some rows of a column."""
+
+    @abstractmethod
+    def list_values(self, values: Any) -> Sequence[Any]:
+        """Return the values of a column as Python objects."""
+
+    def write(self, column: Column) -> Any:
+        """Return a column as one of this library: as it came in, or made of its cells, in the type of what these replaced."""
+        source = column.source
+        old = None
+        if source is not None and source.kind == self.kind:
+            old = source.values if source.rows is None else self.take(source.values, source.rows)
+            if source.current:
+                return old
+        exact = column.large_integers()
+        if exact is not None:
+            return self.make_integers(column.name, exact)
+        cells = column.cells
+        if source is None or old is None:
+            return self.make(column.name, cells)
+        if source.kept is not None:
+            rows = np.flatnonzero(~source.kept)
+            part = cells.take(rows)
+            whole = self.insert(old, rows, self.restore_type(self.make(column.name, part), old, part))
+            if whole is not None:
+                return whole
+        return self.restore_type(self.make(column.name, cells), old, cells)
+
+    @abstractmethod
+    def make(self, name: str, cells: Cells) -> Any:
+        """Return a new column of cells, in the type that suits them best."""
+
+    @abstractmethod
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        """Return a new column of Python integers and None."""
+
+    @abstractmethod
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        """Return a new column in the type of an old one where that can hold it, else as it is."""
+
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
+        """Return a column with a new one in some of its rows, or None where it can't take that as it is."""
+        return None
+
+
+_COLUMNS: dict[str, ColumnAdapter] = {}
+
+
+def loaded(name: str) -> Any:
+    """Return a library that has been imported, None for any other: of that nothing can have come in."""
+    return sys.modules.get(name)
+
+
+def column_kind(values: Any) -> str:
+    """Return the name of the library that a column belongs to; "numpy" stands for any sequence."""
+    load_adapters()
+    return next((kind for kind, adapter in _COLUMNS.items() if adapter.owns(values)), "numpy")
+
+
+def column_adapter(kind: str) -> ColumnAdapter:
+    """Return the adapter of a library's columns by its name, such as "pandas"."""
+    load_adapters()
+    return _COLUMNS[kind]
