@@ -22,7 +22,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.numeric_search import climbed, evaluate, fallen_at, plain_numbers
+from hybridbn.potentials.mode_search import climbed, evaluate, fallen_at, plain_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["Peaks", "peaks", "peaks_of"]

@@ -10,9 +10,12 @@ from scipy.special import logsumexp
 from hybridbn.fitting import kernel_bandwidths, kernel_sums
 from hybridbn.fitting.kernel_bandwidths import PAPER, constants, effective_size, repeated, search_constants
 from hybridbn.fitting.kernel_sums import leave_one_out, nearest_log_sums, pair_sums
-from hybridbn.potentials import kernel_lattice, kernel_nearest, kernel_places, kernel_repeats
 from hybridbn.potentials.kernel import Kernel
-from hybridbn.potentials.kernel_lattice import lattice_sums
+from hybridbn.potentials.kernel import lattice as kernel_lattice
+from hybridbn.potentials.kernel import nearest as kernel_nearest
+from hybridbn.potentials.kernel import places as kernel_places
+from hybridbn.potentials.kernel import repeats as kernel_repeats
+from hybridbn.potentials.kernel.lattice import lattice_sums
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from mte_oracle import random_mte
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials import mte_values
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE, Piece
+from hybridbn.potentials.mte import values as mte_values
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from mte_oracle import exact, random_mte
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials import mte_products
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.exponentials import decay_integral, minimum_on_box, power_integrals, segment_integrals
 from hybridbn.potentials.mte import MTE, Piece
+from hybridbn.potentials.mte import products as mte_products
+from hybridbn.potentials.mte.exponentials import decay_integral, minimum_on_box, power_integrals, segment_integrals
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf

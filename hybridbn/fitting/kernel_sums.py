@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hybridbn.potentials.kernel_lattice import lattice_sums
+from hybridbn.potentials.kernel.lattice import lattice_sums
 from hybridbn.variables import Codes, Values
 
 __all__ = ["leave_one_out", "nearest_log_sums", "pair_sums"]

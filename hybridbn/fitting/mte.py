@@ -18,7 +18,7 @@ from hybridbn.fitting.mte_thinning import thinned
 from hybridbn.fitting.mte_univariate import Smooth, fitted, normal_scores
 from hybridbn.fitting.trees.likelihood import Cell, class_judges, cuts_of, grow_cells, value_judges
 from hybridbn.potentials.mte import MTE
-from hybridbn.potentials.mte_terms import Terms
+from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridbn.fitting.mte_univariate import Smooth
-from hybridbn.potentials.exponentials import decay_integral
-from hybridbn.potentials.mte_terms import ANY, Terms
+from hybridbn.potentials.mte.exponentials import decay_integral
+from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 __all__ = ["Box", "Line", "Scale", "assembled", "boxes", "exponentials", "scale_of", "two_sided"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, frozen
-from hybridbn.potentials.numeric_search import REACHES, edges_of, evaluate, named
+from hybridbn.potentials.mode_search import REACHES, edges_of, evaluate, named
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["integrate", "ppf", "search", "solve", "supports"]

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.exponentials import minimum_on_box
 from hybridbn.potentials.mte import MTE, Piece
-from hybridbn.potentials.mte_pieces import compiled
+from hybridbn.potentials.mte.exponentials import minimum_on_box
+from hybridbn.potentials.mte.pieces import compiled
 from hybridbn.variables import Variable
 
 __all__ = ["repaired"]

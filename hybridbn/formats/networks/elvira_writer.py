@@ -18,8 +18,8 @@ from hybridbn.formats.networks.tabular import binned, labels, listed, plain_stat
 from hybridbn.formats.packing import write_network_text
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
-from hybridbn.potentials.mte_pieces import unanchored
-from hybridbn.potentials.mte_terms import ANY, Terms
+from hybridbn.potentials.mte.pieces import unanchored
+from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 

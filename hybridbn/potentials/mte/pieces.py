@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials.mte_terms import ANY, Terms, merged
+from hybridbn.potentials.mte.terms import ANY, Terms, merged
 from hybridbn.variables import Continuous, Discrete, Variable, plain_state, shorten
 
 __all__ = ["Number", "Piece", "compiled", "pieces_of", "unanchored"]

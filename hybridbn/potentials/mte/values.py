@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.mte_terms import Terms
+from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Codes, Values
 
 __all__ = ["cells_of", "contracted", "flattened", "joint_groups", "log_values", "values", "weights"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import frozen
-from hybridbn.potentials.exponentials import decay_integral
+from hybridbn.potentials.mte.exponentials import decay_integral
 from hybridbn.variables import Codes, Values
 
 __all__ = [

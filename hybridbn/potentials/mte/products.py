@@ -15,9 +15,9 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from hybridbn.potentials.exponentials import decay_integral
-from hybridbn.potentials.mte_integrals import cell_integrals
-from hybridbn.potentials.mte_terms import (
+from hybridbn.potentials.mte.exponentials import decay_integral
+from hybridbn.potentials.mte.integrals import cell_integrals
+from hybridbn.potentials.mte.terms import (
     Terms,
     corner,
     disjoint,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.kernel_mixtures import Mixture, log_conditional, values_at
+from hybridbn.potentials.kernel.mixtures import Mixture, log_conditional, values_at
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Distinct", "distinct", "log_table"]

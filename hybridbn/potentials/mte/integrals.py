@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.exponentials import decay_integral, segment_integrals
-from hybridbn.potentials.mte_terms import Terms
-from hybridbn.potentials.mte_values import cells_of, contracted, flattened, joint_groups
+from hybridbn.potentials.mte.exponentials import decay_integral, segment_integrals
+from hybridbn.potentials.mte.terms import Terms
+from hybridbn.potentials.mte.values import cells_of, contracted, flattened, joint_groups
 from hybridbn.variables import Codes, Values
 
 __all__ = ["cell_integrals", "inverse_cdf"]

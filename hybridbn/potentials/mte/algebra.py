@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials import mte_products as products
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte_checks import columns_of
-from hybridbn.potentials.mte_terms import Terms, clipped, fixed
+from hybridbn.potentials.mte import products as products
+from hybridbn.potentials.mte.checks import columns_of
+from hybridbn.potentials.mte.terms import Terms, clipped, fixed
 from hybridbn.variables import Continuous, Discrete, Variable
 
 __all__ = ["Factors", "constants", "marginal", "product_scope", "reciprocal", "restricted", "widened"]

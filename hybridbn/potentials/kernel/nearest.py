@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
-from hybridbn.potentials.kernel_lattice import lattice_sums
+from hybridbn.potentials.kernel.lattice import lattice_sums
 from hybridbn.variables import Codes, Values
 
 __all__ = ["DIGITS", "FARTHEST", "log_sums", "nearest_log_sums"]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials.exponentials import minimum_on_box
-from hybridbn.potentials.mte_terms import ANY, Terms, integrated, multiplied, summed
+from hybridbn.potentials.mte.exponentials import minimum_on_box
+from hybridbn.potentials.mte.terms import ANY, Terms, integrated, multiplied, summed
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.mte_terms import ANY, Terms
+from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Values
 
 __all__ = ["from_dict", "to_dict"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Interval, Potential
+from hybridbn.potentials.mode_search import REACHES, evaluate, fallen_at, named, peaks_of
 from hybridbn.potentials.numeric import supports
-from hybridbn.potentials.numeric_search import REACHES, evaluate, fallen_at, named, peaks_of
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["found_scale", "found_support", "nothing_seen", "typical_values"]

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials import mte_algebra as algebra
-from hybridbn.potentials import mte_checks as checks
-from hybridbn.potentials import mte_products as products
-from hybridbn.potentials import mte_state
 from hybridbn.potentials.base import Axes, Interval, Potential, checked_parents
-from hybridbn.potentials.mte_integrals import cell_integrals, inverse_cdf
-from hybridbn.potentials.mte_pieces import Piece, compiled, pieces_of
-from hybridbn.potentials.mte_terms import Terms
-from hybridbn.potentials.mte_text import formula, head
-from hybridbn.potentials.mte_univariate import Univariate, support
-from hybridbn.potentials.mte_values import log_values, values
+from hybridbn.potentials.mte import algebra as algebra
+from hybridbn.potentials.mte import checks as checks
+from hybridbn.potentials.mte import products as products
+from hybridbn.potentials.mte import state as mte_state
+from hybridbn.potentials.mte.integrals import cell_integrals, inverse_cdf
+from hybridbn.potentials.mte.pieces import Piece, compiled, pieces_of
+from hybridbn.potentials.mte.terms import Terms
+from hybridbn.potentials.mte.text import formula, head
+from hybridbn.potentials.mte.univariate import Univariate, support
+from hybridbn.potentials.mte.values import log_values, values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["MTE", "Piece"]
@@ -120,7 +120,7 @@ class MTE(Univariate, Potential):
     @classmethod
     def from_gaussian(cls, variable: Continuous, mean: float, variance: float, **options: Any) -> MTE:
         """Return a normal density as an MTE with a stated error; see `conversions.mte_from_gaussian`."""
-        from hybridbn.potentials.conversions import mte_from_gaussian
+        from hybridbn.potentials.mte.conversions import mte_from_gaussian
 
         return mte_from_gaussian(variable, mean, variance, **options)
 
@@ -129,14 +129,14 @@ class MTE(Univariate, Potential):
         cls, variable: Continuous, function: Callable[[Values], Values], support: tuple[float, float], **options: Any
     ) -> MTE:
         """Return any density of one variable as an MTE with a stated error; see `conversions.mte_from_density`."""
-        from hybridbn.potentials.conversions import mte_from_density
+        from hybridbn.potentials.mte.conversions import mte_from_density
 
         return mte_from_density(variable, function, support, **options)
 
     @classmethod
     def from_potential(cls, potential: Potential, **options: Any) -> MTE:
         """Return a potential of one variable as an MTE with a stated error; see `conversions.mte_from_potential`."""
-        from hybridbn.potentials.conversions import mte_from_potential
+        from hybridbn.potentials.mte.conversions import mte_from_potential
 
         return mte_from_potential(potential, **options)
 

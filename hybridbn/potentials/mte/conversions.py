@@ -20,8 +20,9 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.exponentials import minimum_on_box
-from hybridbn.potentials.mte import MTE, Piece
+from hybridbn.potentials.mte.exponentials import minimum_on_box
+from hybridbn.potentials.mte.pieces import Piece
+from hybridbn.potentials.mte.potential import MTE
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["mte_from_density", "mte_from_gaussian", "mte_from_potential"]

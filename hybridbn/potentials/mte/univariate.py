@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.mte_integrals import inverse_cdf
-from hybridbn.potentials.mte_products import multiplied_out, total, univariate_integrals
-from hybridbn.potentials.mte_terms import Terms
-from hybridbn.potentials.mte_values import values
+from hybridbn.potentials.mte.integrals import inverse_cdf
+from hybridbn.potentials.mte.products import multiplied_out, total, univariate_integrals
+from hybridbn.potentials.mte.terms import Terms
+from hybridbn.potentials.mte.values import values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.potentials.mte import MTE
+    from hybridbn.potentials.mte.potential import MTE
 
 __all__ = ["Univariate", "cdf", "mean_and_variance", "support"]
 
@@ -80,7 +80,7 @@ class Univariate:
     @cached_property
     def has_zeros(self) -> bool:
         """Whether the density may be zero: where there are no pieces, or pieces of nothing."""
-        from hybridbn.potentials.mte import MTE
+        from hybridbn.potentials.mte.potential import MTE
 
         if not isinstance(self, MTE):
             return True
@@ -95,7 +95,8 @@ class Univariate:
 
         None where a parent is continuous; see `Potential.reweighted`.
         """
-        from hybridbn.potentials.mte import MTE, Piece
+        from hybridbn.potentials.mte.pieces import Piece
+        from hybridbn.potentials.mte.potential import MTE
 
         parents = [parent for parent in self.parents if isinstance(parent, Discrete)]
         if not isinstance(self, MTE) or len(parents) < len(self.parents):

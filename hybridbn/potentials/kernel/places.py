@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
-from hybridbn.potentials.kernel_mixtures import Mixture, log_conditional, parents_at, values_at
-from hybridbn.potentials.kernel_nearest import log_sums
-from hybridbn.potentials.kernel_repeats import Distinct, distinct, log_table
+from hybridbn.potentials.kernel.mixtures import Mixture, log_conditional, parents_at, values_at
+from hybridbn.potentials.kernel.nearest import log_sums
+from hybridbn.potentials.kernel.repeats import Distinct, distinct, log_table
 from hybridbn.variables import Values
 
 __all__ = ["at_places", "log_factors_without_self", "log_values", "pays"]

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from hybridbn.potentials.mte_checks import place
-from hybridbn.potentials.mte_pieces import unanchored
-from hybridbn.potentials.mte_terms import Terms
+from hybridbn.potentials.mte.checks import place
+from hybridbn.potentials.mte.pieces import unanchored
+from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["formula"]
