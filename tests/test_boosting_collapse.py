@@ -16,7 +16,7 @@ from scipy.special import expit
 import hybridbn as hb
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.multinomial import MaximumLikelihood
-from hybridbn.learning.boosting_rounds import PERFECT, line_search
+from hybridbn.learning.boosting.rounds import PERFECT, line_search
 from hybridbn.structures import naive_bayes, selective_naive_bayes, tan
 
 

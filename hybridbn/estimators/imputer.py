@@ -17,7 +17,7 @@ from hybridbn.estimators.inputs import frame_of, opened_features, read_features
 from hybridbn.fitting.choice import Potentials
 from hybridbn.learning.imputation_frames import integer_ranges, leave_out
 from hybridbn.learning.imputation_learning import Settings, fit_imputation
-from hybridbn.learning.imputation_model import Model, rows_of
+from hybridbn.learning.imputation.model import Model, rows_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 

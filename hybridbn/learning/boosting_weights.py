@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.boosting_rounds import FLOOR
+from hybridbn.learning.boosting.rounds import FLOOR
 from hybridbn.variables import Values
 
 __all__ = ["Bits", "Floats", "Raised", "State"]

@@ -17,7 +17,7 @@ from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.jobs import checked_jobs, in_threads
 from hybridbn.learning.ensemble_scores import Asked, scores, softmax
 from hybridbn.learning.members import Members
-from hybridbn.learning.stars import collapsed, network_of
+from hybridbn.learning.collapse import collapsed, network_of
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import frozen

@@ -12,12 +12,12 @@ import numpy as np
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.choice import Potentials, checked_spec
-from hybridbn.learning.imputation_columns import Bounds, draw_bounds, sorted_out
+from hybridbn.learning.imputation.columns import Bounds, draw_bounds, sorted_out
 from hybridbn.learning.imputation_frames import integer_ranges
-from hybridbn.learning.imputation_model import Model, model_of_network, refuse_strays
+from hybridbn.learning.imputation.model import Model, model_of_network, refuse_strays
 from hybridbn.learning.imputation_notes import has_note
-from hybridbn.learning.imputation_rounds import Chain, Default, Recipe, Relearned
-from hybridbn.learning.imputation_structure import best_target
+from hybridbn.learning.imputation.data_augmentation import Chain, Default, Recipe, Relearned
+from hybridbn.learning.imputation.default_network import best_target
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build

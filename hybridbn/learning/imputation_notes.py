@@ -13,8 +13,8 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
 from hybridbn.estimation.completion import Completion
-from hybridbn.learning.imputation_columns import Bounds, Columns, draw_bounds
-from hybridbn.learning.imputation_donors import Matching
+from hybridbn.learning.imputation.columns import Bounds, Columns, draw_bounds
+from hybridbn.learning.imputation.predictive_mean_matching import Matching
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Variable, shorten

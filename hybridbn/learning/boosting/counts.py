@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.counting import Counter, Groups
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
-from hybridbn.learning.boosting_rounds import HALF, Record, bootstrapped, vote_of
+from hybridbn.learning.boosting.rounds import HALF, Record, bootstrapped, vote_of
 from hybridbn.learning.boosting_weights import Bits, Floats, State
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial

@@ -22,10 +22,10 @@ from hybridbn.estimation.row_uniforms import levels_of
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
-from hybridbn.learning.imputation_columns import Bounds
-from hybridbn.learning.imputation_donors import matching
+from hybridbn.learning.imputation.columns import Bounds
+from hybridbn.learning.imputation.predictive_mean_matching import matching
 from hybridbn.learning.imputation_regression import Regression
-from hybridbn.learning.imputation_structure import conditional_gaussian_arcs
+from hybridbn.learning.imputation.default_network import conditional_gaussian_arcs
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.estimation.completion import Cells, Completion
 from hybridbn.estimation.row_uniforms import Keys, levels_of, uniforms
-from hybridbn.learning.imputation_columns import (
+from hybridbn.learning.imputation.columns import (
     Bounds,
     Columns,
     checked_bounds,

@@ -16,7 +16,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.learning.imputation_frames import integer_ranges, leave_out
 from hybridbn.learning.imputation_learning import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
-from hybridbn.learning.imputation_model import Rows, rows_of
+from hybridbn.learning.imputation.model import Rows, rows_of
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Table

@@ -15,8 +15,8 @@ from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
 from hybridbn.jobs import checked_jobs
-from hybridbn.learning.boosting_counts import Columns, boost_counts
-from hybridbn.learning.boosting_rounds import (
+from hybridbn.learning.boosting.counts import Columns, boost_counts
+from hybridbn.learning.boosting.rounds import (
     HALF,
     Record,
     Round,
