@@ -18,10 +18,10 @@ from hybridbn.structures.building import Build, builder
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
-from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, dealt, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
+from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -96,7 +96,7 @@ def automatic(
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
-    read = prepared(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights)
     listed = _listed(read, target, potentials) if candidates is None else [_pair(c, potentials) for c in candidates]
     listed = list({_named(*candidate): candidate for candidate in listed}.values())
     if not listed:
@@ -134,7 +134,7 @@ def automatic(
 class _Race:
     """A cross-validation that candidates leave as soon as they are clearly worse than the best one."""
 
-    def __init__(self, data: Prepared, target: str, loss: Loss, rows: Any, parts: Any) -> None:
+    def __init__(self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any) -> None:
         self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
@@ -213,7 +213,7 @@ def _varies(table: Table, name: str) -> bool:
     return len(seen) > 0 and bool((seen != seen[0]).any())
 
 
-def _listed(data: Prepared, target: str, potentials: Any) -> list[_Pair]:
+def _listed(data: TrainingData, target: str, potentials: Any) -> list[_Pair]:
     """Return the candidates that the columns give reason for."""
     discrete = isinstance(data.variable(target), Discrete)
     numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
@@ -237,7 +237,7 @@ def _listed(data: Prepared, target: str, potentials: Any) -> list[_Pair]:
     return [(Build(function), family) for function, family in found]
 
 
-def _costly(data: Prepared) -> bool:
+def _costly(data: TrainingData) -> bool:
     """Tell whether trees of normal and logistic densities would be slow to ask: categories below numbers that are missing."""
     kinds = {name: isinstance(data.variable(name), Discrete) for name in data.attributes}
     return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)

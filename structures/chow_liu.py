@@ -8,10 +8,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
-from hybridbn.structures.dependence import Dependence
-from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import Prepared, checked_threshold, prepared_whole
-from hybridbn.structures.trees import branches
+from hybridbn.structures.dependence import Dependence, find_maximum_spanning_tree
+from hybridbn.structures.training_data import TrainingData, check_threshold, fit_network, read_data_without_target
 from hybridbn.variables import shorten
 
 __all__ = ["chow_liu", "tree_of"]
@@ -61,13 +59,13 @@ def chow_liu(
     >>> list(chow_liu(hb.Table(data, discrete=["a", "b", "c"])).edges)
     [('b', 'a'), ('b', 'c')]
     """
-    read = prepared_whole(data, potentials, weights)
+    read = read_data_without_target(data, potentials, weights)
     if root is not None and root not in read.attributes:
         raise NetworkError(f"root={root!r} is no column; choose one of {shorten(read.attributes)}")
-    return tree_of(read, root, checked_threshold(threshold))
+    return tree_of(read, root, check_threshold(threshold))
 
 
-def tree_of(data: Prepared, root: str | None = None, threshold: float = 0.0) -> Network:
+def tree_of(data: TrainingData, root: str | None = None, threshold: float = 0.0) -> Network:
     """Build the tree over all columns of data that are read already."""
     found = Dependence(data)
     pairs = found.pairs()
@@ -77,5 +75,5 @@ def tree_of(data: Prepared, root: str | None = None, threshold: float = 0.0) -> 
             told[name] += value
     # sums are rounded as their terms are, so that their order doesn't decide between equal ones
     importance = {name: round(value, 9) for name, value in told.items()}
-    families = branches(data.attributes, pairs, importance, root, threshold)
-    return fitted(data, families, found.counter, found.potentials())
+    families = find_maximum_spanning_tree(data.attributes, pairs, importance, root, threshold)
+    return fit_network(data, families, found.counter, found.potentials())

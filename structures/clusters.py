@@ -16,8 +16,8 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Build, builder
 from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, mixed, spread_rows
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.structures.preparing import Prepared, prepared
 from hybridbn.structures.selective import Loss, dealt, misclassification, squared_error
+from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
@@ -102,7 +102,7 @@ def class_clusters(
     if assignment not in ("soft", "hard"):
         raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
     asked = Build.of(build)
-    read = prepared(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights)
     name = name or f"{target} cluster"
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
@@ -145,7 +145,7 @@ class _Found:
 
     def __init__(
         self,
-        data: Prepared,
+        data: TrainingData,
         target: str,
         hidden: Discrete,
         owner: NDArray[np.intp],
@@ -178,7 +178,7 @@ class _Labels:
     """How the rows of each class are clustered."""
 
     def __init__(
-        self, data: Prepared, target: str, name: str, criterion: Criterion, most: int, soft: bool, folds: int
+        self, data: TrainingData, target: str, name: str, criterion: Criterion, most: int, soft: bool, folds: int
     ) -> None:
         self.target, self.name, self.criterion, self.most, self.soft = target, name, criterion, most, soft
         self.folds = folds
@@ -194,13 +194,13 @@ class _Labels:
             return {state: clusters.get(state) for state in self.classes}
         return dict.fromkeys(self.classes, clusters)
 
-    def known(self, data: Prepared) -> Prepared:
+    def known(self, data: TrainingData) -> TrainingData:
         """Return the rows in which the target is known."""
         cells = data.codes(self.target)
         seen = cells >= 0 if isinstance(data.variable(self.target), Discrete) else ~np.isnan(cells)
         return data.take(np.flatnonzero(seen & (data.table.weights > 0)))
 
-    def found(self, data: Prepared, wanted: Mapping[Any, int | None], rng: np.random.Generator) -> _Found:
+    def found(self, data: TrainingData, wanted: Mapping[Any, int | None], rng: np.random.Generator) -> _Found:
         """Cluster the rows of each class."""
         data = self.known(data)
         if not len(data.table):
@@ -214,7 +214,7 @@ class _Labels:
             shares = np.ones((len(rows), 1))
             if len(rows) > 1 and wanted[state] != 1 and data.attributes:
                 mine = data.take(rows).select(names)
-                inside = Prepared(mine.table, mine.roles, None)
+                inside = TrainingData(mine.table, mine.roles, None)
                 shares = mixed(inside, wanted[state], self.criterion, self.most, STARTS, rng, self.folds).shares
                 if not self.soft:
                     shares = (shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1])).astype(float)
@@ -234,7 +234,7 @@ class _Labels:
 
 def _pays(
     labels: _Labels,
-    data: Prepared,
+    data: TrainingData,
     build: Build,
     potentials: Potentials,
     numbers: Mapping[Any, int],
@@ -266,6 +266,6 @@ def _pays(
     return bool(mean > error)
 
 
-def _default(data: Prepared) -> Loss:
+def _default(data: TrainingData) -> Loss:
     discrete = data.target is not None and isinstance(data.variable(data.target), Discrete)
     return misclassification if discrete else squared_error

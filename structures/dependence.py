@@ -3,14 +3,17 @@
 Of two discrete columns it is exact, from counts of all pairs in one pass. Where a continuous column takes part it is the average
 over the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the increase
 in log-likelihood for each row that an arc brings, so values of different kinds of pairs can be compared.
+
+The maximum spanning tree of such values is the tree of greatest likelihood.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,10 +23,10 @@ from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.potentials.base import Potential
-from hybridbn.structures.preparing import Prepared
+from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Dependence", "Pair", "information_of_counts", "varies"]
+__all__ = ["Dependence", "Pair", "find_maximum_spanning_tree", "information_of_counts", "varies"]
 
 Pair: TypeAlias = tuple[str, str]
 """Two columns in the order of their names."""
@@ -59,7 +62,7 @@ class Dependence:
 
     Parameters
     ----------
-    data : Prepared
+    data : TrainingData
 
     Notes
     -----
@@ -73,16 +76,16 @@ class Dependence:
 
     Examples
     --------
-    >>> from hybridbn.structures.preparing import prepared
+    >>> from hybridbn.structures.training_data import read_data_with_target
     >>> data = {"a": ["x", "x", "y", "y"], "b": ["u", "u", "v", "v"], "c": ["n", "p", "n", "p"]}
-    >>> found = Dependence(prepared(data, "c", "auto", None))
+    >>> found = Dependence(read_data_with_target(data, "c", "auto", None))
     >>> {pair: round(value, 3) for pair, value in found.pairs().items()}
     {('a', 'b'): 0.693}
     >>> found.with_target()
     {'a': 0.0, 'b': 0.0}
     """
 
-    def __init__(self, data: Prepared) -> None:
+    def __init__(self, data: TrainingData) -> None:
         self.data = data
         self._fits: dict[tuple[str, ...], Potential] = {}
         self._total = float(len(data.table) if data.weights is None else data.weights.sum())
@@ -193,7 +196,7 @@ class Dependence:
             total += float(ratio.sum() if data.weights is None else ratio @ data.weights[part])
         return total / self._total
 
-    def _fit(self, data: Prepared, child: str, parents: tuple[str, ...], keep: bool) -> Potential:
+    def _fit(self, data: TrainingData, child: str, parents: tuple[str, ...], keep: bool) -> Potential:
         potential = self._fits.get((child, *parents)) if keep else None
         if potential is None:
             variables = tuple(map(data.variable, parents))
@@ -227,7 +230,7 @@ class Dependence:
         return np.flatnonzero(self._seen(names, len(self.data.table)))
 
 
-def varies(data: Prepared, name: str) -> bool:
+def varies(data: TrainingData, name: str) -> bool:
     """Tell whether a column has two values in rows that count."""
     cells = data.codes(name)
     seen = ~np.isnan(cells) if isinstance(data.variable(name), Continuous) else cells >= 0
@@ -249,3 +252,41 @@ def _log_ratio(above: Values, below: Values) -> Values:
     ratio = np.subtract(above, below, out=np.zeros_like(above), where=~both)
     least = np.log(np.finfo(float).tiny)
     return np.where(np.isinf(ratio), np.clip(ratio, least, -least), ratio)
+
+
+def find_maximum_spanning_tree(
+    names: Sequence[str],
+    information: Mapping[Pair, float],
+    importance: Mapping[str, float],
+    root: str | None,
+    threshold: float,
+) -> dict[str, tuple[str, ...]]:
+    """Return the parent of each node in the maximum spanning tree (or forest); roots have none.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The nodes.
+    information : mapping from pairs to weights
+        Pairs of no more than `threshold` are not joined. Of equal weights the pair that comes first in alphabetical
+        order is preferred.
+    importance : mapping from node to number
+        In each tree the node of greatest importance becomes the root, unless it holds `root`; of equal ones the first in
+        alphabetical order.
+
+    Examples
+    --------
+    >>> pairs = {("a", "b"): 3.0, ("a", "c"): 2.0, ("b", "c"): 1.0, ("a", "d"): 0.0}
+    >>> find_maximum_spanning_tree("dcba", pairs, {"a": 0, "b": 1, "c": 0, "d": 9}, None, 0.0)
+    {'d': (), 'c': ('a',), 'b': (), 'a': ('b',)}
+    """
+    graph = nx.Graph()
+    graph.add_nodes_from(sorted(names))
+    # Kruskal's algorithm takes equal weights in the order in which they were added
+    graph.add_weighted_edges_from((*pair, weight) for pair, weight in sorted(information.items()) if weight > threshold)
+    tree = nx.maximum_spanning_tree(graph, algorithm="kruskal")
+    parents: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
+    for nodes in nx.connected_components(tree):
+        top = root if root in nodes else min(nodes, key=lambda node: (-importance[node], node))
+        parents.update((child, (parent,)) for parent, child in nx.bfs_edges(tree, top))
+    return parents

@@ -19,7 +19,7 @@ from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.structures.preparing import Prepared
+from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["FamilyScores"]
@@ -48,20 +48,20 @@ class FamilyScores:
 
     Parameters
     ----------
-    data : Prepared
+    data : TrainingData
 
     Examples
     --------
-    >>> from hybridbn.structures.preparing import prepared_whole
+    >>> from hybridbn.structures.training_data import read_data_without_target
     >>> data = {"a": ["x", "x", "y", "y"] * 5, "b": ["u", "u", "v", "v"] * 5}
-    >>> scores = FamilyScores(prepared_whole(data, "auto", None))
+    >>> scores = FamilyScores(read_data_without_target(data, "auto", None))
     >>> round(scores("a", ()), 3), round(scores("a", ("b",)), 3)
     (-15.361, -2.996)
     >>> scores.changed("a", frozenset()).round(3)
     array([  -inf, -2.996])
     """
 
-    def __init__(self, data: Prepared) -> None:
+    def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.names = list(data.roles)
         self.place = {name: i for i, name in enumerate(self.names)}

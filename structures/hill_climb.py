@@ -1,25 +1,29 @@
-"""Greedy search for a network without restrictions on its arcs: the one that a step at a time makes better by BIC."""
+"""Greedy search for a network without restrictions on its arcs: the one that a step at a time makes better by BIC.
+
+A set of nodes is an integer with a bit for each: a graph is the sets of its nodes' parents, and the sets of all ancestors take a few
+operations an arc. Matrices have a row for each child and a column for each parent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
-from hybridbn.structures.arc_search import Limits, acyclic, arcs_of, climbed, graph_of
 from hybridbn.structures.building import builder
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import Prepared, prepared_whole
 from hybridbn.structures.structural_em import structural_em
+from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import shorten
+from hybridbn.variables import Values, shorten
 
-__all__ = ["hill_climb"]
+__all__ = ["Graph", "Limits", "acyclic", "arcs_of", "climbed", "graph_of", "hill_climb"]
 
 
 @builder(takes_target=False)
@@ -94,7 +98,7 @@ def hill_climb(
     >>> sorted(sorted(arc) for arc in net.edges)
     [['a', 'b'], ['b', 'x']]
     """
-    read = prepared_whole(data, potentials, weights)
+    read = read_data_without_target(data, potentials, weights)
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
     limits, options = _limits(read, required, forbidden, max_parents), _Options.of(tabu, turns, restarts, random_state)
@@ -103,17 +107,17 @@ def hill_climb(
         return _searched(read, limits, begin, options)
 
     def build(table: Any, _: str) -> Network:
-        return _searched(Prepared(_as_read(table, read), read.roles, None), limits, begin, options)
+        return _searched(TrainingData(_as_read(table, read), read.roles, None), limits, begin, options)
 
     first = read.attributes[0]
     return structural_em(read.table, first, build, random_state=options.seed).network
 
 
-def _as_read(data: Any, read: Prepared) -> Table:
+def _as_read(data: Any, read: TrainingData) -> Table:
     return data if isinstance(data, Table) else Table(data, variables=list(read.table.variables))
 
 
-def _limits(data: Prepared, required: Any, forbidden: Any, most: int | None) -> Limits:
+def _limits(data: TrainingData, required: Any, forbidden: Any, most: int | None) -> Limits:
     size = len(data.attributes)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
         raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
@@ -131,7 +135,7 @@ def _limits(data: Prepared, required: Any, forbidden: Any, most: int | None) -> 
     return Limits(stays, allowed, size if most is None else int(most))
 
 
-def _checked(data: Prepared, arcs: Any, what: str) -> list[tuple[int, int]]:
+def _checked(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
     place = {name: i for i, name in enumerate(data.attributes)}
     found = []
     for arc in arcs:
@@ -162,7 +166,7 @@ class _Options(NamedTuple):
         return cls(int(tabu), int(turns), int(restarts), seed)
 
 
-def _searched(data: Prepared, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
+def _searched(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
     scores = FamilyScores(data)
     # of two arcs that are equally good the one from what is less certain comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
@@ -189,4 +193,292 @@ def _searched(data: Prepared, limits: Limits, start: list[tuple[int, int]], opti
         name: tuple(given for j, given in enumerate(data.attributes) if found[place[i], place[j]])
         for i, name in enumerate(data.attributes)
     }
-    return fitted(data, parents)
+    return fit_network(data, parents)
+
+
+BETTER = 1e-6
+"""Gains are rounded to it, so that equal ones are equal whatever order they were added up in."""
+DIGITS = 6
+DROPPED = 0.3
+"""The share of the arcs that a restart goes without."""
+IMPOSSIBLE = -1e300
+QUIET = 3
+"""On a summit, so many times arcs are turned around in the hope of a way up."""
+
+Graph = tuple[int, ...]
+"""The parents of each node, as bits."""
+
+
+class Limits(NamedTuple):
+    """What a search may do, by (child, parent)."""
+
+    required: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+    most: int
+    """Parents of a node."""
+
+    def ordered(self, order: list[int]) -> Limits:
+        """Return the same for the columns in another order."""
+        return Limits(self.required[np.ix_(order, order)], self.allowed[np.ix_(order, order)], self.most)
+
+
+class _Step(NamedTuple):
+    gain: float
+    kind: int
+    child: int
+    parent: int
+
+
+_TURN = 2
+
+
+def graph_of(arcs: NDArray[np.bool_]) -> Graph:
+    """Return the graph of a matrix (children, parents).
+
+    Examples
+    --------
+    >>> graph_of(np.array([[0, 1, 1], [0, 0, 1], [0, 0, 0]], dtype=bool))
+    (6, 4, 0)
+    """
+    return tuple(int.from_bytes(row.tobytes(), "little") for row in np.packbits(arcs, axis=1, bitorder="little"))
+
+
+def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
+    """Return sets of nodes as a matrix.
+
+    Examples
+    --------
+    >>> arcs_of((6, 4, 0)).astype(int).tolist()
+    [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
+    """
+    size = len(sets)
+    width = (size + 7) // 8
+    packed = np.frombuffer(b"".join(members.to_bytes(width, "little") for members in sets), np.uint8)
+    return np.unpackbits(packed.reshape(size, width), axis=1, count=size, bitorder="little").view(bool)
+
+
+def climbed(
+    names: list[str],
+    scores: FamilyScores,
+    limits: Limits,
+    start: Graph,
+    *,
+    tabu: int,
+    turns: int,
+    restarts: int,
+    rng: np.random.Generator,
+) -> Graph:
+    """Return the best graph found, from some graph on and again from the best one without a part of its arcs.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_without_target
+    >>> data = {"a": ["x", "x", "y", "y"] * 5, "b": ["u", "u", "v", "v"] * 5}
+    >>> scores = FamilyScores(read_data_without_target(data, "auto", None))
+    >>> limits = Limits(np.zeros((2, 2), dtype=bool), ~np.eye(2, dtype=bool), 2)
+    >>> climbed(["a", "b"], scores, limits, (0, 0), tabu=0, turns=0, restarts=0, rng=np.random.default_rng(0))
+    (2, 0)
+    """
+    search = _Search(names, scores, limits, start)
+    value, best = _summit(search, tabu, turns, rng)
+    for _ in range(restarts):
+        arcs = arcs_of(best)
+        search.go(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
+        other, found = _summit(search, tabu, turns, rng)
+        if other > value + BETTER:
+            value, best = other, found
+    return best
+
+
+def _summit(search: _Search, tabu: int, turns: int, rng: np.random.Generator) -> tuple[float, Graph]:
+    """Climb until neither turned arcs nor a walk past the summit lead higher."""
+    while True:
+        _ascend(search, turns, rng)
+        value, graph = search.value, tuple(search.parents)
+        if not _walked(search, tabu):
+            return value, graph
+
+
+def _ascend(search: _Search, turns: int, rng: np.random.Generator) -> None:
+    """Make the step of the greatest gain, and turn some arcs around that make no difference, while that leads up."""
+    quiet, top = 0, search.value
+    while quiet <= (QUIET if turns else 0):
+        step = search.best()
+        if step is not None and step.gain > 0:
+            search.take(step)
+        # what was won may be no more than what rounding lost in turns
+        higher = search.value > top + BETTER
+        quiet, top = (0, search.value) if higher else (quiet + 1, top)
+        if not search.turn(turns, rng) and not higher:
+            return
+
+
+def _walked(search: _Search, tabu: int) -> bool:
+    """Go on from a summit by the best steps, to none of the last so many graphs; tell whether that leads higher."""
+    summit = search.value
+    seen = deque([tuple(search.parents)], maxlen=max(tabu, 1))
+    steps = 0
+    while tabu and search.value <= summit + BETTER:
+        step = search.best(seen)
+        if step is None or (step.gain <= 0 and steps >= tabu):
+            return False
+        search.take(step)
+        seen.append(tuple(search.parents))
+        steps += 1
+    return bool(tabu)
+
+
+class _Search:
+    """The graph of the moment and the gains of all single changes; only those of changed families are looked up anew."""
+
+    def __init__(self, names: list[str], scores: FamilyScores, limits: Limits, start: Graph) -> None:
+        self.names, self.scores, self.limits = names, scores, limits
+        self._free = ~limits.required
+        self._places = np.array([scores.place[name] for name in names], dtype=np.intp)
+        self._looked: dict[tuple[int, int], tuple[float, Values]] = {}
+        self._now = [0.0] * len(names)
+        self._toggled = np.full((len(names), len(names)), -np.inf)
+        """What a family gains when a parent comes or goes."""
+        self.go(start)
+
+    @property
+    def value(self) -> float:
+        """The score."""
+        return sum(self._now)
+
+    def go(self, graph: Graph) -> None:
+        """Go to another graph."""
+        self.parents = list(graph)
+        for child in range(len(graph)):
+            self._look(child)
+
+    def _look(self, child: int) -> None:
+        key = child, self.parents[child]
+        if key not in self._looked:
+            parents = frozenset(self.names[i] for i in _members(key[1]))
+            # a family that can't be fitted is worse than any, but a difference to it is a number
+            now = max(self.scores(self.names[child], parents), IMPOSSIBLE)
+            changed = self.scores.changed(self.names[child], parents)[self._places]
+            # nothing is gained by parents with which the family can't be fitted
+            gains = np.where(changed > -np.inf, np.round(changed - now, DIGITS), -np.inf)
+            self._looked[key] = now, gains
+        self._now[child], self._toggled[child] = self._looked[key]
+
+    def best(self, past: Collection[Graph] = ()) -> _Step | None:
+        """Return the step of the greatest gain that leads to none of some graphs."""
+        gains = self._gains()
+        while True:
+            kind, child, parent = np.unravel_index(int(gains.argmax()), gains.shape)
+            gain = float(gains[kind, child, parent])
+            if gain == -np.inf:
+                return None
+            step = _Step(gain, int(kind), int(child), int(parent))
+            if not past or tuple(self._after(step)) not in past:
+                return step
+            gains[kind, child, parent] = -np.inf
+
+    def _gains(self) -> Values:
+        """Return what adding, removing and turning each arc gains (3, children, parents), -inf where that can't be."""
+        ancestors, farther = _ancestors(self.parents)
+        arcs, free = arcs_of(self.parents), self._free
+        room = np.array([members.bit_count() < self.limits.most for members in self.parents])
+        result = np.full((3, *arcs.shape), -np.inf)
+        add = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & room[:, None]
+        np.copyto(result[0], self._toggled, where=add)
+        removed = arcs & free
+        np.copyto(result[1], self._toggled, where=removed)
+        # an arc can't be turned around where there is another way between its ends
+        turned = removed & ~arcs_of(farther) & self.limits.allowed.T & room
+        np.copyto(result[_TURN], self._toggled + self._toggled.T, where=turned)
+        return result
+
+    def turn(self, times: int, rng: np.random.Generator) -> bool:
+        """Turn arcs around that make no difference to the score, at most so many, in random order; tell whether there was one.
+
+        These are covered (their ends have the same other parents), and the score is the same for equivalent graphs.
+        """
+        if not times:
+            return False
+        arcs = [(child, parent) for child, members in enumerate(self.parents) for parent in _members(members)]
+        turned = 0
+        for number in rng.permutation(len(arcs)).tolist():
+            child, parent = arcs[number]
+            members = self.parents[child]
+            # an earlier turn may have made another family of it
+            if (
+                members >> parent & 1
+                and self.parents[parent] == members ^ (1 << parent)
+                and self._neutral(child, parent)
+            ):
+                self.take(_Step(0.0, _TURN, child, parent))
+                turned += 1
+                if turned == times:
+                    break
+        return turned > 0
+
+    def _neutral(self, child: int, parent: int) -> bool:
+        """Tell whether turning a covered arc around is allowed and makes no difference."""
+        limits = self.limits
+        if limits.required[child, parent] or not limits.allowed[parent, child]:
+            return False
+        if self.parents[parent].bit_count() >= limits.most:
+            return False
+        return bool(abs(self._toggled[child, parent] + self._toggled[parent, child]) <= 2 * BETTER)
+
+    def _after(self, step: _Step) -> list[int]:
+        parents = self.parents.copy()
+        parents[step.child] ^= 1 << step.parent
+        if step.kind == _TURN:
+            parents[step.parent] ^= 1 << step.child
+        return parents
+
+    def take(self, step: _Step) -> None:
+        """Make the step."""
+        self.parents = self._after(step)
+        self._look(step.child)
+        if step.kind == _TURN:
+            self._look(step.parent)
+
+
+def _members(nodes: int) -> Iterator[int]:
+    """Yield the nodes of a set."""
+    while nodes:
+        lowest = nodes & -nodes
+        yield lowest.bit_length() - 1
+        nodes ^= lowest
+
+
+def _ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
+    """Return the ancestors of each node, and those from which a way of more than one arc leads there; itself on a cycle."""
+    size = len(parents)
+    above, farther = [-1] * size, [0] * size
+    waiting = deque(range(size))
+    patience = size
+    while waiting and patience:
+        node = waiting.popleft()
+        far, ready = 0, True
+        for parent in _members(parents[node]):
+            if above[parent] < 0:
+                ready = False
+                break
+            far |= above[parent]
+        if ready:
+            farther[node], above[node] = far, far | parents[node]
+            patience = len(waiting)
+        else:
+            waiting.append(node)
+            patience -= 1
+    for node in waiting:
+        above[node] = farther[node] = 1 << node
+    return above, farther
+
+
+def acyclic(graph: Graph) -> bool:
+    """Tell whether there is no way from any node back to it.
+
+    Examples
+    --------
+    >>> acyclic((2, 4, 0)), acyclic((2, 4, 1))
+    (True, False)
+    """
+    return not any(above >> node & 1 for node, above in enumerate(_ancestors(graph)[0]))

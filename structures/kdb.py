@@ -9,8 +9,7 @@ from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence
-from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import checked_threshold, prepared
+from hybridbn.structures.training_data import check_threshold, fit_network, read_data_with_target
 
 __all__ = ["kdb"]
 
@@ -66,8 +65,8 @@ def kdb(
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 0:
         raise NetworkError(f"k must be a number of parents, at least 0, not {k!r}")
-    least = checked_threshold(threshold)
-    read = prepared(data, target, potentials, weights)
+    least = check_threshold(threshold)
+    read = read_data_with_target(data, target, potentials, weights)
     found = Dependence(read)
     pairs = found.pairs() if k else {}
     importance = found.with_target()
@@ -77,4 +76,4 @@ def kdb(
         told = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:place]}
         able = [earlier for earlier in told if told[earlier] > least]
         families[name] = (target, *sorted(able, key=lambda earlier: (-told[earlier], earlier))[:k])
-    return fitted(read, families, found.counter, found.potentials())
+    return fit_network(read, families, found.counter, found.potentials())

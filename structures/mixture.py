@@ -16,7 +16,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.mixture_em import Fit, Statistics, fit_mixture, held_out, responsibilities, statistics_of
-from hybridbn.structures.preparing import Prepared, prepared_whole
+from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Criterion", "Mixed", "mixed", "mixture", "spread_rows"]
@@ -91,7 +91,7 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    read = prepared_whole(data, _gaussian_for_auto(potentials), weights)
+    read = read_data_without_target(data, _gaussian_for_auto(potentials), weights)
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     found = mixed(read, components, criterion, most, starts, np.random.default_rng(random_state), folds)
@@ -104,12 +104,12 @@ class Mixed:
 
     Attributes
     ----------
-    data : Prepared
+    data : TrainingData
     statistics : Statistics
     fit : Fit, its components in descending order of size
     """
 
-    data: Prepared
+    data: TrainingData
     statistics: Statistics
     fit: Fit
 
@@ -146,7 +146,7 @@ class Mixed:
 
 
 def mixed(
-    data: Prepared,
+    data: TrainingData,
     components: int | None,
     criterion: Criterion,
     most: int,
@@ -183,13 +183,13 @@ def mixed(
     return Mixed(data, statistics, fit)
 
 
-def spread_rows(data: Prepared, shares: Values, variable: Discrete) -> Prepared:
+def spread_rows(data: TrainingData, shares: Values, variable: Discrete) -> TrainingData:
     """Return every row once for each component that it belongs to, with its share as weight and the component as a column."""
     rows, states = np.nonzero(shares > 1e-9)
     repeated = data.table.take(rows)
     weighted = repeated.with_weights(repeated.weights * shares[rows, states])
     labels = np.array(variable.states, dtype=object)[states]
-    return Prepared(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
+    return TrainingData(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
 
 
 def _chosen(

@@ -17,10 +17,16 @@ from hybridbn.fitting.trees.regressions import Growth, NodeRegression, Rows, gro
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
-from hybridbn.structures.linear_network import linear_network, unused
-from hybridbn.structures.noise import Noise, noise_of
-from hybridbn.structures.regression import regression_network
-from hybridbn.structures.regressors import Regressors, read_for_regression, regressors_of
+from hybridbn.structures.regression import (
+    Noise,
+    Regressors,
+    linear_network,
+    noise_of,
+    read_for_regression,
+    regression_network,
+    regressors_of,
+    unused,
+)
 from hybridbn.structures.selective import dealt
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 

@@ -8,8 +8,7 @@ from typing import Any
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
-from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import prepared
+from hybridbn.structures.training_data import fit_network, read_data_with_target
 
 __all__ = ["naive_bayes"]
 
@@ -59,5 +58,5 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
     >>> net.posterior("play", {"wind": "strong"})
     <posterior of 'play': 'no': 0.75, 'yes': 0.25>
     """
-    read = prepared(data, target, potentials, weights)
-    return fitted(read, _arcs(target, read.attributes))
+    read = read_data_with_target(data, target, potentials, weights)
+    return fit_network(read, _arcs(target, read.attributes))

@@ -28,7 +28,7 @@ from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
-from hybridbn.structures.preparing import Prepared, prepared
+from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["nb_tree"]
@@ -116,7 +116,7 @@ def nb_tree(
     >>> 0.4 < net.posterior("same", {"b": "yes"})["same"] < 0.6
     True
     """
-    read = prepared(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights)
     name = name or f"{target} leaf"
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
@@ -148,7 +148,7 @@ def nb_tree(
     return _Tree(read, target, name, tests, view, root).network()
 
 
-def _test_variable(data: Prepared, column: str, always: bool) -> Discrete:
+def _test_variable(data: TrainingData, column: str, always: bool) -> Discrete:
     """Return what tests look at: the column's own states, or intervals of its numbers.
 
     Numbers that tell nothing of the target by themselves have no intervals, unless they are wanted `always`: the utility of other
@@ -168,7 +168,7 @@ def _test_variable(data: Prepared, column: str, always: bool) -> Discrete:
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
 
 
-def _view(data: Prepared, tests: Mapping[str, Discrete]) -> CodedColumns:
+def _view(data: TrainingData, tests: Mapping[str, Discrete]) -> CodedColumns:
     assert data.target is not None
     target = data.variable(data.target)
     codes = []
@@ -192,7 +192,7 @@ class _Tree:
 
     def __init__(
         self,
-        data: Prepared,
+        data: TrainingData,
         target: str,
         name: str,
         tests: Mapping[str, Discrete],

@@ -17,8 +17,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, varies
-from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import Prepared, prepared
+from hybridbn.structures.training_data import TrainingData, fit_network, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
@@ -84,9 +83,9 @@ def selective_naive_bayes(
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
-    read = prepared(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights)
     chosen = _chosen(read, target, loss or _default(read, target), folds, np.random.default_rng(random_state))
-    return fitted(read, {target: (), **{name: (target,) for name in read.attributes if name in chosen}})
+    return fit_network(read, {target: (), **{name: (target,) for name in read.attributes if name in chosen}})
 
 
 def log_loss(posterior: DiscretePosterior, truth: Codes) -> Values:
@@ -122,11 +121,11 @@ class _Fold(NamedTuple):
     weights: Values
 
 
-def _default(data: Prepared, target: str) -> Loss:
+def _default(data: TrainingData, target: str) -> Loss:
     return log_loss if isinstance(data.variable(target), Discrete) else squared_error
 
 
-def _chosen(data: Prepared, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
+def _chosen(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
     """Return the attributes that the validation chooses."""
     cells = data.codes(target)
     seen = cells >= 0 if isinstance(data.variable(target), Discrete) else ~np.isnan(cells)
@@ -162,13 +161,13 @@ def dealt(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
     return np.asarray(np.unique(parts, return_inverse=True)[1])
 
 
-def _fold(data: Prepared, training: Prepared, rows: Codes, target: str, names: Sequence[str]) -> _Fold:
-    network = fitted(_cut_again(training, target), {target: (), **dict.fromkeys(names, (target,))})
+def _fold(data: TrainingData, training: TrainingData, rows: Codes, target: str, names: Sequence[str]) -> _Fold:
+    network = fit_network(_cut_again(training, target), {target: (), **dict.fromkeys(names, (target,))})
     held = data.take(rows)
     return _Fold(network, held.table, held.codes(target), held.table.weights)
 
 
-def _cut_again(data: Prepared, target: str) -> Prepared:
+def _cut_again(data: TrainingData, target: str) -> TrainingData:
     """Return the data with attributes discretized by what these rows say."""
     cut = [
         name

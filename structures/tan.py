@@ -8,10 +8,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
-from hybridbn.structures.dependence import Dependence
-from hybridbn.structures.parameters import fitted
-from hybridbn.structures.preparing import checked_threshold, prepared
-from hybridbn.structures.trees import branches
+from hybridbn.structures.dependence import Dependence, find_maximum_spanning_tree
+from hybridbn.structures.training_data import check_threshold, fit_network, read_data_with_target
 from hybridbn.variables import shorten
 
 __all__ = ["tan"]
@@ -75,13 +73,13 @@ def tan(
     >>> list(tan(data, "play").edges)
     [('play', 'sky'), ('play', 'rain'), ('play', 'wind'), ('sky', 'rain'), ('sky', 'wind')]
     """
-    read = prepared(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights)
     attributes = read.attributes
     if root is not None and root not in attributes:
         raise NetworkError(f"root={root!r} is no attribute; choose one of {shorten(attributes)}")
     found = Dependence(read)
     pairs = found.pairs()
-    parents = branches(attributes, pairs, found.with_target(), root, checked_threshold(threshold))
+    parents = find_maximum_spanning_tree(attributes, pairs, found.with_target(), root, check_threshold(threshold))
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
-    return fitted(read, families, found.counter, found.potentials())
+    return fit_network(read, families, found.counter, found.potentials())

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.structures import arc_search, hill_climb
-from hybridbn.structures.arc_search import Limits, acyclic, arcs_of, climbed, graph_of
+from hybridbn.structures import hill_climb
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.preparing import prepared_whole
+from hybridbn.structures.hill_climb import Limits, _Search, acyclic, arcs_of, climbed, graph_of
+from hybridbn.structures.training_data import read_data_without_target
 
 
 class Given:
@@ -50,7 +50,7 @@ def free(size, required=(), forbidden=(), most=None):
 
 
 def search_of(names, scores, limits, graph=None):
-    return arc_search._Search(names, scores, limits, graph or (0,) * len(names))
+    return _Search(names, scores, limits, graph or (0,) * len(names))
 
 
 def every_change(graph):
@@ -105,10 +105,8 @@ def test_the_tabu_list_leads_past_a_summit_and_never_back(monkeypatch):
     worth = {frozenset(): 0.0, frozenset("a"): -1.0, frozenset("b"): -1.0, frozenset("ab"): 10.0}
     scores = Given(list("abc"), lambda child, parents: worth[parents] if child == "c" else -20.0 * len(parents))
     visited = []
-    taken = arc_search._Search.take
-    monkeypatch.setattr(
-        arc_search._Search, "take", lambda self, step: (taken(self, step), visited.append(tuple(self.parents)))[0]
-    )
+    taken = _Search.take
+    monkeypatch.setattr(_Search, "take", lambda self, step: (taken(self, step), visited.append(tuple(self.parents)))[0])
 
     def found(tabu):
         rng = np.random.default_rng(0)
@@ -141,7 +139,7 @@ def test_turned_arcs_make_no_difference():
     a, b = rng.integers(3, size=(2, 400))
     data = {"a": a, "b": (a + b) % 3, "c": (a * b) % 3, "d": (b + rng.integers(2, size=400)) % 3}
     texts = {name: column.astype(str) for name, column in data.items()}
-    read = FamilyScores(prepared_whole(texts, "auto", None))
+    read = FamilyScores(read_data_without_target(texts, "auto", None))
     names = list(data)
     search = search_of(names, read, free(4), graph_of(np.tril(np.ones((4, 4), dtype=bool), -1)))
     seen, value = set(), search.value

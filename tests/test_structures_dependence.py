@@ -13,9 +13,14 @@ from sklearn.metrics import mutual_info_score
 
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter, equal_frequency
-from hybridbn.structures.dependence import Dependence, _log_ratio, information_of_counts, varies
-from hybridbn.structures.preparing import prepared, prepared_whole
-from hybridbn.structures.trees import branches
+from hybridbn.structures.dependence import (
+    Dependence,
+    _log_ratio,
+    find_maximum_spanning_tree,
+    information_of_counts,
+    varies,
+)
+from hybridbn.structures.training_data import read_data_with_target, read_data_without_target
 
 tables_of_counts = hnp.arrays(
     np.float64,
@@ -26,8 +31,8 @@ tables_of_counts = hnp.arrays(
 
 def measured(data, target=None, potentials="gaussian", weights=None) -> Dependence:
     if target is None:
-        return Dependence(prepared_whole(data, potentials, weights))
-    return Dependence(prepared(data, target, potentials, weights))
+        return Dependence(read_data_without_target(data, potentials, weights))
+    return Dependence(read_data_with_target(data, target, potentials, weights))
 
 
 @given(tables_of_counts)
@@ -148,10 +153,12 @@ def test_impossible_rows_speak_against_a_parent():
 
 
 def test_a_column_varies_where_two_values_are_seen():
-    data = prepared({"x": [1.0, None, 1.0, 2.0], "d": ["u", None, "u", "v"], "c": list("abab")}, "c", "gaussian", None)
+    data = read_data_with_target(
+        {"x": [1.0, None, 1.0, 2.0], "d": ["u", None, "u", "v"], "c": list("abab")}, "c", "gaussian", None
+    )
     assert [varies(data, name) for name in ("x", "d")] == [True, True]
     assert [varies(data.take([0, 1, 2]), name) for name in ("x", "d", "c")] == [False, False, True]
-    weighted = prepared(data.table, "c", "gaussian", [1, 1, 1, 0])
+    weighted = read_data_with_target(data.table, "c", "gaussian", [1, 1, 1, 0])
     assert [varies(weighted, name) for name in ("x", "d")] == [False, False]
 
 
@@ -191,7 +198,7 @@ def test_branches_are_a_maximum_spanning_forest(size, seed, threshold):
     names = [f"n{i}" for i in rng.permutation(size)]
     pairs = {pair: float(rng.integers(0, 5)) / 4 for pair in itertools.combinations(sorted(names), 2)}
     importance = dict.fromkeys(names, 0.0)
-    parents = branches(names, pairs, importance, names[0], threshold)
+    parents = find_maximum_spanning_tree(names, pairs, importance, names[0], threshold)
     forest = nx.DiGraph((above[0], name) for name, above in parents.items() if above)
     forest.add_nodes_from(names)
     assert nx.is_forest(forest)
@@ -204,4 +211,4 @@ def test_branches_are_a_maximum_spanning_forest(size, seed, threshold):
     sets = itertools.combinations(joined, forest.number_of_edges()) if 0 < forest.number_of_edges() < 5 else []
     best = [sum(joined[edge] for edge in edges) for edges in sets if nx.is_forest(nx.Graph(edges))]
     assert not best or weight == pytest.approx(max(best))
-    assert branches(names[::-1], pairs, importance, names[0], threshold) == parents
+    assert find_maximum_spanning_tree(names[::-1], pairs, importance, names[0], threshold) == parents

@@ -9,7 +9,7 @@ import hybridbn as hb
 from hybridbn.fitting.counters import CrossedColumns
 from hybridbn.structures import family_scores
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.preparing import prepared_whole
+from hybridbn.structures.training_data import read_data_without_target
 
 
 def table_of(kind: str, rows: int = 300, seed: int = 0):
@@ -45,7 +45,7 @@ def test_all_changes_of_a_family_are_scored_as_one_by_one(monkeypatch, kind, wei
     monkeypatch.setattr(family_scores, "CELLS", cells)
     data = table_of(kind)
     weights = np.random.default_rng(1).integers(0, 3, 300).astype(float) if weighted else None
-    read = prepared_whole(data, "gaussian", weights)
+    read = read_data_without_target(data, "gaussian", weights)
     scores, alone = FamilyScores(read), FamilyScores(read)
     names = list(data)
     for child, parents in (
@@ -73,7 +73,7 @@ def test_scores_of_tables_are_the_definition():
     shares = joint / np.maximum(joint.sum(axis=2, keepdims=True), 1)
     likelihood = np.sum(joint[seen] * np.log(shares[seen]))
     expected = likelihood - 0.5 * math.log(300) * 3 * 4 * 4
-    assert FamilyScores(prepared_whole(data, "auto", None))("c", ("a", "b")) == pytest.approx(expected)
+    assert FamilyScores(read_data_without_target(data, "auto", None))("c", ("a", "b")) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -81,7 +81,7 @@ def test_regressions_are_scored_by_moments_as_by_their_density(holes):
     data = table_of("mixed")
     if holes:
         data["x"][:40], data["a"][20:60] = np.nan, None
-    read = prepared_whole(data, "gaussian", np.random.default_rng(3).random(300))
+    read = read_data_without_target(data, "gaussian", np.random.default_rng(3).random(300))
     scores = FamilyScores(read)
     for child, parents in (("x", ()), ("y", ("x",)), ("y", ("a", "x")), ("x", ("a", "b"))):
         potential = read.fit(child, parents)
@@ -91,7 +91,7 @@ def test_regressions_are_scored_by_moments_as_by_their_density(holes):
 def test_a_combination_of_parents_is_refused():
     data = table_of("numbers")
     data |= {"sum": data["x"] + data["z"], "same": np.full(300, 2.0)}
-    scores = FamilyScores(prepared_whole(data, "gaussian", None))
+    scores = FamilyScores(read_data_without_target(data, "gaussian", None))
     names = list(data)
     for found in (
         scores.changed("y", frozenset({"x", "z"}))[names.index("sum")],
@@ -125,8 +125,10 @@ def test_counts_with_a_configuration_are_those_of_each_column(holes):
 
 def test_scores_of_incomplete_tables_are_scaled_up():
     data = {"a": ["x", "x", "y", "y", None] * 20, "b": ["u", "v", "v", None, "u"] * 20}
-    scores = FamilyScores(prepared_whole(data, "auto", None))
-    seen = FamilyScores(prepared_whole({name: column[:3] * 20 for name, column in data.items()}, "auto", None))
+    scores = FamilyScores(read_data_without_target(data, "auto", None))
+    seen = FamilyScores(
+        read_data_without_target({name: column[:3] * 20 for name, column in data.items()}, "auto", None)
+    )
     likelihood = seen("b", ("a",)) + 0.5 * math.log(60) * 2
     assert scores("b", ("a",)) == pytest.approx(likelihood * 100 / 60 - 0.5 * math.log(100) * 2)
     assert hb.Table(data).missing["b"] == 20

@@ -10,7 +10,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.structures import hill_climb
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.preparing import prepared_whole
+from hybridbn.structures.training_data import read_data_without_target
 
 
 def mixed(rows: int = 800, seed: int = 1, missing: float = 0.0):
@@ -31,7 +31,7 @@ def skeleton(net):
 
 
 def total(data, arcs, potentials):
-    read = prepared_whole(data, potentials, None)
+    read = read_data_without_target(data, potentials, None)
     scores = FamilyScores(read)
     return sum(scores(name, tuple(a for a, b in arcs if b == name)) for name in read.attributes)
 
@@ -47,7 +47,7 @@ def test_arcs_between_categories_and_numbers_are_found():
 
 def test_scores_of_tables_are_the_definition():
     data = mixed()
-    read = prepared_whole({"a": data["a"], "b": data["b"]}, "auto", None)
+    read = read_data_without_target({"a": data["a"], "b": data["b"]}, "auto", None)
     joint = np.array([[np.sum((data["a"] == s) & (data["b"] == t)) for t in ("u", "v")] for s in ("n", "p")], float)
     likelihood = np.sum(joint * np.log(joint / joint.sum(axis=1, keepdims=True)))
     assert FamilyScores(read)("b", ("a",)) == pytest.approx(likelihood - 0.5 * 2 * math.log(800))
@@ -55,7 +55,7 @@ def test_scores_of_tables_are_the_definition():
 
 def test_scores_by_moments_are_those_of_the_fitted_density():
     data = {name: column for name, column in mixed().items() if name in ("x", "y", "lone")}
-    scores = FamilyScores(prepared_whole(data, "gaussian", None))
+    scores = FamilyScores(read_data_without_target(data, "gaussian", None))
     for child, parents in (("x", ()), ("y", ("x",)), ("y", ("x", "lone"))):
         assert scores(child, parents) == pytest.approx(scores._by_fitting(child, frozenset(parents)), rel=1e-9)
 

@@ -8,7 +8,7 @@ import hybridbn as hb
 from hybridbn.structures import mixture, mixture_em
 from hybridbn.structures.mixture import mixed
 from hybridbn.structures.mixture_em import fit_mixture, held_out, responsibilities, statistics_of
-from hybridbn.structures.preparing import prepared_whole
+from hybridbn.structures.training_data import read_data_without_target
 
 
 def simulated(rows: int, seed: int, missing: float = 0.2):
@@ -105,7 +105,7 @@ def test_simulated_groups_are_found(criterion):
 
 def test_the_network_is_the_mixture():
     data, _ = simulated(200, 3)
-    read = prepared_whole(data, "gaussian", None)
+    read = read_data_without_target(data, "gaussian", None)
     found = mixed(read, 4, "held_out", 20, 3, np.random.default_rng(0))
     net = found.network("cluster")
     np.testing.assert_allclose(net.posterior("cluster", hb.Table(data)).probabilities, found.shares, atol=1e-9)

@@ -9,7 +9,7 @@ from inference_tools import pgmpy_file
 import hybridbn as hb
 from hybridbn.structures import hill_climb
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.preparing import prepared_whole
+from hybridbn.structures.training_data import read_data_without_target
 
 
 def sampled(network, rows, seed):
@@ -22,7 +22,7 @@ def skeleton(network):
 
 
 def bic(table, arcs, potentials="gaussian"):
-    scores = FamilyScores(prepared_whole(table, potentials, None))
+    scores = FamilyScores(read_data_without_target(table, potentials, None))
     return sum(scores(name, tuple(a for a, b in arcs if b == name)) for name in table.names)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, selective_naive_bayes
-from hybridbn.structures.preparing import prepared
 from hybridbn.structures.selective import _cut_again, dealt, log_loss, misclassification, squared_error
+from hybridbn.structures.training_data import read_data_with_target
 
 
 def numbers(rows: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -106,7 +106,7 @@ def test_folds_are_alike(rows, folds):
 
 
 def test_cut_points_of_a_fold_are_learned_in_it():
-    data = prepared({"x": [1.0, 2, 3, 4, 11, 12, 13, 14], "c": list("aaaabbbb")}, "c", "multinomial", None)
+    data = read_data_with_target({"x": [1.0, 2, 3, 4, 11, 12, 13, 14], "c": list("aaaabbbb")}, "c", "multinomial", None)
     assert data.variable("x").cuts == (7.5,)
     part = _cut_again(data.take([0, 1, 2, 5, 6, 7]), "c")
     assert part.variable("x").cuts == (7.5,)
@@ -114,7 +114,7 @@ def test_cut_points_of_a_fold_are_learned_in_it():
     assert part.variable("x").cuts == (8.5,)
     assert part.variable("c") == data.variable("c")
     # a discretized target keeps its states, whatever the fold
-    data = prepared({"x": np.arange(50.0), "y": np.arange(50.0)}, "y", "multinomial", None)
+    data = read_data_with_target({"x": np.arange(50.0), "y": np.arange(50.0)}, "y", "multinomial", None)
     part = _cut_again(data.take(np.arange(25)), "y")
     assert part.variable("y") == data.variable("y")
     assert part.variable("x").cuts != data.variable("x").cuts

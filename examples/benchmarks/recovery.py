@@ -69,9 +69,9 @@ def skeleton(arcs: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
 
 def bic(table: hb.Table, arcs: Arcs) -> float:
     from hybridbn.structures.family_scores import FamilyScores
-    from hybridbn.structures.preparing import prepared_whole
+    from hybridbn.structures.training_data import read_data_without_target
 
-    scores = FamilyScores(prepared_whole(table, "gaussian", None))
+    scores = FamilyScores(read_data_without_target(table, "gaussian", None))
     return sum(scores(name, tuple(a for a, b in arcs if b == name)) for name in table.names)
 
 

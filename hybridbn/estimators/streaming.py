@@ -11,8 +11,7 @@ import numpy as np
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.choice import Potentials, fitter_of, roles
 from hybridbn.network import Network
-from hybridbn.structures.parameters import count_families
-from hybridbn.structures.preparing import Prepared
+from hybridbn.structures.training_data import TrainingData, count_families
 from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
@@ -103,7 +102,7 @@ class Stream:
     def _read(self, table: Table) -> dict[str, Statistics]:
         variables = self.variables
         target = variables[self.target]
-        data = Prepared(table, self.roles, self.target)
+        data = TrainingData(table, self.roles, self.target)
         counts = count_families(data, {name: () if name == self.target else (self.target,) for name in self.fitters})
         return {
             name: counts[name]

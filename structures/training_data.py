@@ -1,7 +1,8 @@
-"""What all builders do first: read the data, and refuse what nothing can be learned from."""
+"""The data of a builder, read and checked, and the network of a structure, fitted to them."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +15,24 @@ from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Counter
+from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
+from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["Prepared", "checked_threshold", "prepared", "prepared_whole"]
+__all__ = [
+    "TrainingData",
+    "check_threshold",
+    "count_families",
+    "fit_network",
+    "read_data_with_target",
+    "read_data_without_target",
+]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TrainingData:
     """Data as a builder reads it.
 
     Attributes
@@ -76,24 +86,24 @@ class Prepared:
         variables = tuple(map(self.variable, parents))
         return self.fitter(child, parents).fit(self.table, self.variable(child), variables)
 
-    def select(self, names: Sequence[str]) -> Prepared:
+    def select(self, names: Sequence[str]) -> TrainingData:
         """Return the same with some of the columns."""
-        return Prepared(self.table.select(names), {name: self.roles[name] for name in names}, self.target)
+        return TrainingData(self.table.select(names), {name: self.roles[name] for name in names}, self.target)
 
-    def take(self, rows: Any) -> Prepared:
+    def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
-        return Prepared(self.table.take(rows), self.roles, self.target)
+        return TrainingData(self.table.take(rows), self.roles, self.target)
 
 
-def prepared(data: Any, target: str, potentials: Potentials, weights: Any) -> Prepared:
+def read_data_with_target(data: Any, target: str, potentials: Potentials, weights: Any) -> TrainingData:
     """Read the data of a builder with a target, refusing what nothing can be learned from.
 
     Examples
     --------
-    >>> data = prepared({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "c", "auto", None)
+    >>> data = read_data_with_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "c", "auto", None)
     >>> data.target, data.attributes
     ('c', ('x',))
-    >>> prepared({"x": [1.0, 2.0]}, "y", "auto", None)
+    >>> read_data_with_target({"x": [1.0, 2.0]}, "y", "auto", None)
     Traceback (most recent call last):
         ...
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
@@ -101,28 +111,28 @@ def prepared(data: Any, target: str, potentials: Potentials, weights: Any) -> Pr
     table = _table(data, weights)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
-    made = Prepared(table, roles(table, target, potentials), target)
+    made = TrainingData(table, roles(table, target, potentials), target)
     _check_target(made, target)
     return made
 
 
-def prepared_whole(data: Any, potentials: Potentials, weights: Any) -> Prepared:
+def read_data_without_target(data: Any, potentials: Potentials, weights: Any) -> TrainingData:
     """Read the data of a builder without a target, refusing what nothing can be learned from.
 
     Examples
     --------
-    >>> prepared_whole({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
+    >>> read_data_without_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
     ('x', 'c')
     """
     table = _table(data, weights)
-    return Prepared(table, roles(table, None, potentials), None)
+    return TrainingData(table, roles(table, None, potentials), None)
 
 
 def _table(data: Any, weights: Any) -> Table:
     return (data if isinstance(data, Table) and weights is None else Table(data, weights=weights)).require_rows()
 
 
-def _check_target(data: Prepared, name: str) -> None:
+def _check_target(data: TrainingData, name: str) -> None:
     """Refuse a constant number as target; warn of a single class, with which a classifier works but never errs."""
     variable, cells = data.variable(name), data.codes(name)
     kept = np.ones(len(cells), dtype=bool) if data.weights is None else data.weights > 0
@@ -148,12 +158,12 @@ def _check_target(data: Prepared, name: str) -> None:
         )
 
 
-def checked_threshold(threshold: Any) -> float:
+def check_threshold(threshold: Any) -> float:
     """Return a threshold for information, refusing what is no number of nats.
 
     Examples
     --------
-    >>> checked_threshold(-1)
+    >>> check_threshold(-1)
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: threshold must be a number of nats that is not negative, not -1
@@ -161,3 +171,87 @@ def checked_threshold(threshold: Any) -> float:
     if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.number) or not threshold >= 0:
         raise NetworkError(f"threshold must be a number of nats that is not negative, not {threshold!r}")
     return float(threshold)
+
+
+def fit_network(
+    data: TrainingData,
+    parents: Mapping[str, Sequence[str]],
+    counter: Counter | None = None,
+    potentials: Mapping[tuple[str, ...], Potential] | None = None,
+) -> Network:
+    """Return the network with these parents, its potentials learned from the data.
+
+    Parameters
+    ----------
+    data : TrainingData
+    parents : mapping from column to its parents
+        Columns that are no keys are left out of the network.
+    counter : Counter, optional
+        One that knows some tables already.
+    potentials : mapping, optional
+        Potentials that are learned already, by child and parents in their order.
+
+    Notes
+    -----
+    Each potential is learned from the rows in which its child and parents are all observed (available cases). All
+    tables of counts are one request.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_with_target
+    >>> data = read_data_with_target({"a": ["x", "y", "y"], "c": ["n", "n", "p"]}, "c", "auto", None)
+    >>> fit_network(data, {"c": (), "a": ("c",)}).potential("a").table.round(2)
+    array([[0.45, 0.55],
+           [0.27, 0.73]])
+    """
+    known = potentials or {}
+    unknown = {child: given for child, given in parents.items() if (child, *given) not in known}
+    statistics = count_families(data, unknown, counter)
+    return Network(
+        [
+            known[child, *given]
+            if child not in unknown
+            else data.fitter(child, given).potential(statistics[child])
+            if child in statistics
+            else data.fit(child, given)
+            for child, given in parents.items()
+        ]
+    )
+
+
+def count_families(
+    data: TrainingData, parents: Mapping[str, Sequence[str]], counter: Counter | None = None
+) -> dict[str, MultinomialStatistics]:
+    """Return the counts of those families whose fitters need nothing else, in one request.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_with_target
+    >>> data = read_data_with_target({"a": ["x", "y", "y"], "c": ["n", "n", "p"]}, "c", "auto", None)
+    >>> count_families(data, {"a": ("c",)})["a"].counts
+    array([[1., 1.],
+           [0., 1.]])
+    """
+    families = {child: (*given, child) for child, given in parents.items() if _is_counted(data, child, given)}
+    if counter is None:
+        counter = data.counter(list(dict.fromkeys(name for family in families.values() for name in family)))
+    counts = counter.count(families.values())
+    return {
+        child: MultinomialStatistics(
+            child=data.variable(child),
+            parents=tuple(map(data.variable, family[:-1])),
+            total=float(counts[family].sum()),
+            counts=counts[family],
+        )
+        for child, family in families.items()
+    }
+
+
+def _is_counted(data: TrainingData, child: str, given: Sequence[str]) -> bool:
+    """Tell whether a family's fitter needs nothing but counts; a subclass may look at more."""
+    if not all(isinstance(data.variable(name), Discrete) for name in (child, *given)):
+        return False
+    fitter: Fitter = data.fitter(child, given)
+    cells = math.prod(data.states(name) for name in (child, *given))
+    # one that is too wide is left to its fitter, which refuses it
+    return counts_suffice(fitter) and 8 * cells <= fitter.max_bytes
