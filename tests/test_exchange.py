@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.formats.networks.equations import Linear, Rule, State
 from hybridbn.formats.networks.net import parse_net
 from hybridbn.formats.networks.uai import parse_uai
 from hybridbn.formats.networks.xdsl import parse_xdsl
+from hybridbn.formats.networks.xdsl_equations import Linear, Rule, State
 from hybridbn.formats.networks.xmlbif import parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")

@@ -20,7 +20,7 @@ from hybridbn.commands.run import Run, named
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import OtherRun
 from hybridbn.errors import TableError
-from hybridbn.formats.atomic import write_atomically
+from hybridbn.formats.files import write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.learning.imputation_learning import Settings
 from hybridbn.network import Network

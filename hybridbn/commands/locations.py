@@ -17,7 +17,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.packing import is_packed
+from hybridbn.formats.files import is_packed
 from hybridbn.formats.tables import WEB, shown_location, suffix_of
 from hybridbn.formats.tables.base import FileFormat, Source, names, suffixes
 from hybridbn.formats.tables.relations import Database, OutputExists, database_of

@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.packing import read_network_bytes
+from hybridbn.formats.files import read_network_bytes
 from hybridbn.variables import Values
 
 __all__ = ["NUMBER", "Rows", "Source", "Token", "Tokens", "decoded", "numbers", "read_source"]

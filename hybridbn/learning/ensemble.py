@@ -338,7 +338,7 @@ class Ensemble:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ensemble to a ``.hbn`` file, exactly; `hybridbn.load` reads it again."""
-        from hybridbn.formats.hbn.ensembles import save_ensemble
+        from hybridbn.formats.hbn import save_ensemble
 
         save_ensemble(self, path)
 

@@ -1,26 +1,295 @@
-"""The zip archive of a ``.hbn`` file: written whole or not at all, read with every size checked beforehand."""
+"""Values of ``.hbn`` files: exact in JSON, arrays apart, and nothing believed when they are read.
+
+JSON knows neither arrays, tuples, infinities nor keys that are not text; these are written as an object with a single
+key that starts with ``$``. Arrays of one type are laid end to end, and must be read in the order they were written:
+so what a file makes the reader allocate is never more than what the file holds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
+import math
 import os
 import re
+import reprlib
 import struct
 import zipfile
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hybridbn
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
-from hybridbn.formats.hbn.values import DTYPES, brief, fields, from_json, to_json
+from hybridbn.formats.files import write_atomically
 from hybridbn.variables import shorten
 
-__all__ = ["VERSION", "read_archive", "write_archive"]
+__all__ = [
+    "DTYPES",
+    "VERSION",
+    "Packer",
+    "Unpacker",
+    "brief",
+    "fields",
+    "from_json",
+    "read_archive",
+    "to_json",
+    "write_archive",
+]
+
+DTYPES = {"float64": "<f8", "int64": "<i8", "bool": "|b1"}
+_NAMES = {np.dtype(dtype).type: name for name, dtype in DTYPES.items()}  # dtype.name does the same, but slowly
+
+_MAX_DEPTH = 50
+_MAX_BITS = 3000
+_MAX_ITEMS = 5_000_000
+"""Two bytes of JSON can cost 60 when they are read; this bounds it, and leaves room for networks of 100,000 nodes."""
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 100
+
+
+def to_json(value: Any) -> bytes:
+    r"""Write plain values as JSON in ASCII; floats so that they come back bit for bit.
+
+    Examples
+    --------
+    >>> to_json({"p": [0.1, -0.0, 5e-324], "name": "é"})
+    b'{"p":[0.1,-0.0,5e-324],"name":"\\u00e9"}'
+    """
+    data = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    _refuse_many(data)
+    return data
+
+
+def from_json(data: bytes) -> Any:
+    """Read JSON, refusing what Python's reader lets pass: NaN, 1e999, repeated keys, deep nesting, huge integers.
+
+    Examples
+    --------
+    >>> from_json(b'{"p": 0.5}')
+    {'p': 0.5}
+    >>> from_json(b'{"p": 1, "p": 2}')
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: the key 'p' occurs twice
+    """
+    _refuse_many(data)
+    try:
+        return json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+    except RecursionError:
+        raise FormatError("the JSON is nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(f"the JSON is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise FormatError(f"not JSON: {error}") from None
+
+
+def _refuse_many(data: bytes) -> None:
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MAX_ITEMS:
+        raise FormatError(f"more than {_MAX_ITEMS:,} values in JSON; large parameters belong in arrays")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise FormatError(f"the key {brief(name)} occurs twice")
+    return result
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise FormatError(f"{text} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise FormatError(f"the number {text[:40]} is out of range")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_BITS // 3:
+        raise FormatError(f"an integer of {len(text)} digits")
+    return int(text)
+
+
+class Packer:
+    """Turns values into what JSON can hold, and collects the arrays.
+
+    Examples
+    --------
+    >>> packer = Packer()
+    >>> packer.pack({"table": np.array([[0.5, 0.5]]), "end": math.inf}, "node 'c'")
+    {'table': {'$array': ['float64', 0, [1, 2]]}, 'end': {'$float': 'inf'}}
+    >>> packer.arrays()
+    {'float64': array([0.5, 0.5])}
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in DTYPES}
+        self._used = dict.fromkeys(DTYPES, 0)
+
+    def pack(self, value: Any, where: str, depth: int = 0) -> Any:
+        """Return a JSON value; `where` says in messages whose value it is."""
+        if depth > _MAX_DEPTH:
+            raise FormatError(f"{where}: values nested more than {_MAX_DEPTH} deep can't be saved")
+        if isinstance(value, np.generic):
+            value = value.item()
+        kind = type(value)
+        if value is None or kind is str or kind is bool:
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if kind is int and value.bit_length() <= _MAX_BITS:
+            return value
+        if kind is list:
+            return [self.pack(item, where, depth + 1) for item in value]
+        if kind is tuple:
+            return {"$tuple": [self.pack(item, where, depth + 1) for item in value]}
+        if kind is dict:
+            if all(type(key) is str and not key.startswith("$") for key in value):
+                return {key: self.pack(item, where, depth + 1) for key, item in value.items()}
+            return {"$dict": [[self.pack(item, where, depth + 1) for item in pair] for pair in value.items()]}
+        if isinstance(value, np.ndarray) and value.dtype.type in _NAMES:
+            return self._array(value)
+        what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{brief(value)} ({kind.__name__})"
+        raise FormatError(
+            f"{where}: {what} can't be saved; files hold text, numbers, booleans, None, lists, tuples, dictionaries "
+            f"and arrays of {', '.join(DTYPES)}"
+        )
+
+    def _array(self, array: NDArray[Any]) -> dict[str, Any]:
+        name = _NAMES[array.dtype.type]
+        offset = self._used[name]
+        self._used[name] += array.size
+        self._arrays[name].append(array.ravel())
+        return {"$array": [name, offset, list(array.shape)]}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all arrays of each type end to end; types without any are left out."""
+        return {
+            name: np.concatenate(arrays).astype(DTYPES[name], copy=False)
+            for name, arrays in self._arrays.items()
+            if self._used[name]
+        }
+
+
+class Unpacker:
+    """Turns what `Packer` made back into the values; arrays must be asked for in the order they were packed.
+
+    Examples
+    --------
+    >>> unpacker = Unpacker({"float64": np.array([0.5, 0.5])})
+    >>> unpacker.unpack({"table": {"$array": ["float64", 0, [1, 2]]}})
+    {'table': array([[0.5, 0.5]])}
+    >>> unpacker.finish()
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._used = dict.fromkeys(DTYPES, 0)
+
+    def unpack(self, value: Any, depth: int = 0) -> Any:
+        """Return the value that was packed."""
+        if depth > _MAX_DEPTH:
+            raise FormatError(f"values nested more than {_MAX_DEPTH} deep")
+        if isinstance(value, list):
+            return [self.unpack(item, depth + 1) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if not any(key.startswith("$") for key in value):
+            return {key: self.unpack(item, depth + 1) for key, item in value.items()}
+        if len(value) == 1:
+            tag, content = next(iter(value.items()))
+            if tag == "$float" and content in ("inf", "-inf", "nan"):
+                return float(content)
+            if tag == "$array" and isinstance(content, list) and len(content) == 3:
+                return self._array(*content)
+            if tag == "$tuple" and isinstance(content, list):
+                return tuple(self.unpack(item, depth + 1) for item in content)
+            if tag == "$dict" and isinstance(content, list):
+                return self._dict(content, depth)
+        raise FormatError(f"{shorten(value)} is no value that a version 1 file can hold")
+
+    def _dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
+        result = {}
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FormatError("a dictionary must be a list of pairs")
+            key, item = (self.unpack(part, depth + 1) for part in pair)
+            try:
+                result[key] = item
+            except TypeError:
+                raise FormatError(f"a {type(key).__name__} can't be the key of a dictionary") from None
+        if len(result) < len(pairs):
+            raise FormatError("a key of a dictionary occurs twice")
+        return result
+
+    def _array(self, name: Any, offset: Any, shape: Any) -> NDArray[Any]:
+        if not isinstance(name, str) or name not in DTYPES or not isinstance(shape, list):
+            raise FormatError(f"a reference to an array of unknown type {brief(name)}")
+        if len(shape) > 32 or not all(type(n) is int and 0 <= n < 1 << 31 for n in (offset, *shape)):
+            raise FormatError(f"a reference to an array of impossible shape {brief(shape)}")
+        used, size = self._used[name], math.prod(shape)
+        array = self._arrays.get(name, np.empty(0, DTYPES[name]))
+        if offset != used or used + size > len(array):
+            raise FormatError(
+                f"a reference to {size} values of {name}.npy from {offset} on, where {used} of {len(array)} are used"
+            )
+        self._used[name] = used + size
+        try:
+            return array[used : used + size].reshape(shape)
+        except ValueError:
+            raise FormatError(f"a reference to an array of impossible shape {brief(shape)}") from None
+
+    def finish(self) -> None:
+        """Refuse arrays that nothing referred to."""
+        for name, array in self._arrays.items():
+            if self._used[name] < len(array):
+                raise FormatError(f"only {self._used[name]} of the {len(array)} values of {name}.npy are used")
+
+
+def brief(value: Any) -> str:
+    """Return the start of a value's repr, without making the whole of it, which may be huge.
+
+    Examples
+    --------
+    >>> brief(["a"] * 1_000_000)
+    "['a', 'a', 'a', 'a', 'a', 'a', ...]"
+    """
+    return _BRIEF.repr(value)
+
+
+def fields(value: Any, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
+    """Return a JSON object that has exactly these fields.
+
+    Examples
+    --------
+    >>> fields({"size": 3, "extra": 1}, "the manifest", ["size"])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: the manifest: unknown field 'extra'
+    """
+    if not isinstance(value, dict):
+        raise FormatError(f"{where}: expected an object, not {brief(value)}")
+    missing = [name for name in needed if name not in value]
+    unknown = [name for name in value if name not in {*needed, *optional}]
+    if missing or unknown:
+        raise FormatError(f"{where}: {'field missing:' if missing else 'unknown field'} {shorten(missing or unknown)}")
+    return value
+
 
 VERSION = 1
 

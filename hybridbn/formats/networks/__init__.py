@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.packing import is_packed
+from hybridbn.formats.files import is_packed
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
@@ -34,7 +34,7 @@ def _format_of(name: str, module: str) -> NetworkFormat:
     return NetworkFormat(
         name,
         f"hybridbn.formats.networks.{module}:read_{module}",
-        f"hybridbn.formats.networks.{module}_writer:write_{module}",
+        f"hybridbn.formats.networks.{module}:write_{module}",
     )
 
 
@@ -45,7 +45,11 @@ _XMLBIF = NetworkFormat(
 FORMATS: dict[str, NetworkFormat] = {
     ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
     ".bif": _format_of("BIF", "bif"),
-    ".elv": _format_of("Elvira", "elvira"),
+    ".elv": NetworkFormat(
+        "Elvira",
+        "hybridbn.formats.networks.elvira:read_elvira",
+        "hybridbn.formats.networks.elvira_writer:write_elvira",
+    ),
     ".xmlbif": _XMLBIF,
     ".bifxml": _XMLBIF,
     ".xml": _XMLBIF,

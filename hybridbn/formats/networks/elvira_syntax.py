@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from hybridbn.formats.text import Source, Token, Tokens
+from hybridbn.formats.parsing import Source, Token, Tokens
 
 __all__ = ["Case", "Density", "Node", "Relation", "Syntax", "Tree", "parse", "parse_head", "unquoted"]
 

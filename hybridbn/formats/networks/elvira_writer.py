@@ -13,9 +13,9 @@ from urllib.parse import quote
 import numpy as np
 
 from hybridbn.errors import FormatError
+from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks.elvira import ENDLESS
-from hybridbn.formats.networks.tabular import binned, labels, listed, plain_states, reserved, table_of
-from hybridbn.formats.packing import write_network_text
+from hybridbn.formats.networks.exchange import binned, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.pieces import unanchored

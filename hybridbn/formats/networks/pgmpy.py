@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.formats.networks.bif_writer import properties
+from hybridbn.formats.networks.bif import properties
 from hybridbn.formats.networks.binning import discretize
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian

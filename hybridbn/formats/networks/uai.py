@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.atomic import write_atomically
-from hybridbn.formats.networks.tabular import binned, network_of, plain_states, tables, typed_states
-from hybridbn.formats.packing import write_network_text
-from hybridbn.formats.text import Rows, Source, decoded, numbers, read_source
+from hybridbn.formats.files import write_atomically, write_network_text
+from hybridbn.formats.networks.exchange import binned, network_of, plain_states, tables, typed_states
+from hybridbn.formats.parsing import Rows, Source, decoded, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values

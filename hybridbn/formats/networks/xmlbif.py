@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.networks.tabular import binned, kept, network_of, plain_states, restored, tables, told
+from hybridbn.formats.files import read_network_bytes, write_network_text
+from hybridbn.formats.networks.exchange import binned, kept, network_of, plain_states, restored, tables, told
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
-from hybridbn.formats.packing import read_network_bytes, write_network_text
-from hybridbn.formats.text import Rows, numbers
+from hybridbn.formats.parsing import Rows, numbers
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete

@@ -34,8 +34,7 @@ from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.atomic import NameTaken, replacing
-from hybridbn.formats.packing import is_packed, unpacked
+from hybridbn.formats.files import NameTaken, is_packed, replacing, unpacked
 from hybridbn.formats.tables.base import FileFormat, suffixes
 from hybridbn.formats.tables.reading import Wanted
 from hybridbn.formats.tables.relations import OutputExists, database_of

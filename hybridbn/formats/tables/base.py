@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.packing import is_packed, unpacked
+from hybridbn.formats.files import is_packed, unpacked
 from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
 from hybridbn.formats.tables.row_files import decoded, encoded
 from hybridbn.tables import Table

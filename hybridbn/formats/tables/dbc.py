@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.networks.elvira_text import Node, parse_head, unquoted
+from hybridbn.formats.networks.elvira_syntax import Node, parse_head, unquoted
+from hybridbn.formats.parsing import NUMBER, decoded
+from hybridbn.formats.parsing import Source as Text
 from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.reading import Read, Wanted
-from hybridbn.formats.text import NUMBER, decoded
-from hybridbn.formats.text import Source as Text
 from hybridbn.tables.cells import Cells, labels, numbers
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
