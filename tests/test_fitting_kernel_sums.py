@@ -10,11 +10,7 @@ from scipy.special import logsumexp
 from hybridbn.fitting import kernel_bandwidths, kernel_sums
 from hybridbn.fitting.kernel_bandwidths import PAPER, constants, effective_size, repeated, search_constants
 from hybridbn.fitting.kernel_sums import leave_one_out, nearest_log_sums, pair_sums
-from hybridbn.potentials.kernel import Kernel
-from hybridbn.potentials.kernel import lattice as kernel_lattice
-from hybridbn.potentials.kernel import nearest as kernel_nearest
-from hybridbn.potentials.kernel import places as kernel_places
-from hybridbn.potentials.kernel import repeats as kernel_repeats
+from hybridbn.potentials.kernel import Kernel, evaluation, lattice
 from hybridbn.potentials.kernel.lattice import lattice_sums
 from hybridbn.variables import Continuous, Discrete
 
@@ -68,8 +64,8 @@ def test_cross_entropy_in_many_tiles_and_small_blocks(monkeypatch):
     points, weights = rng.uniform(size=(600, 2)), rng.uniform(0.5, 2, 600)
     widths = [np.array([0.005, 0.01]), np.array([0.02, 0.03])]
     exact = _direct(points, weights, widths)
-    monkeypatch.setattr(kernel_lattice, "TILE", 2)
-    monkeypatch.setattr(kernel_lattice, "AT_ONCE", 5)
+    monkeypatch.setattr(lattice, "TILE", 2)
+    monkeypatch.setattr(lattice, "AT_ONCE", 5)
     monkeypatch.setattr(kernel_sums, "NUMBERS", 2000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
     monkeypatch.setattr(kernel_sums, "FEW", 1000)
@@ -186,9 +182,9 @@ def test_windows_meet_at_their_ends():
 def _all_ways(monkeypatch, potential, axes):
     results = []
     for places, table in ((False, False), (True, False), (False, True)):
-        monkeypatch.setattr(kernel_places, "pays", lambda *_, chosen=places: chosen)
-        found = (lambda _, *where: kernel_repeats.distinct(*where)) if table else (lambda *_: None)
-        monkeypatch.setattr(kernel_places, "repeats", found)
+        monkeypatch.setattr(evaluation, "pays", lambda *_, chosen=places: chosen)
+        found = (lambda _, *where: evaluation.distinct(*where)) if table else (lambda *_: None)
+        monkeypatch.setattr(evaluation, "repeats", found)
         results.append(potential.log_on(axes))
     finite = np.isfinite(results[0])
     for other in results[1:]:
@@ -231,12 +227,12 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     rng = np.random.default_rng(8)
     points = rng.normal(size=(400, 2))
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])
-    monkeypatch.setattr(kernel_nearest, "NUMBERS", 500)
-    monkeypatch.setattr(kernel_places, "PLACES", 37)
-    monkeypatch.setattr(kernel_repeats, "TABLE", 37)
+    monkeypatch.setattr(evaluation, "NUMBERS", 500)
+    monkeypatch.setattr(evaluation, "PLACES", 37)
+    monkeypatch.setattr(evaluation, "TABLE", 37)
     _all_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
-    monkeypatch.setattr(kernel_places, "pays", lambda *_: True)
-    monkeypatch.setattr(kernel_places, "repeats", lambda *_: None)
+    monkeypatch.setattr(evaluation, "pays", lambda *_: True)
+    monkeypatch.setattr(evaluation, "repeats", lambda *_: None)
     assert potential.log_on({"x": np.empty((1, 0)), "y": points[:3, 1]}).shape == (3, 1, 0)
     assert potential.log_on({"x": points[:3, 1], "y": np.empty((2, 0))}).shape == (2, 3, 0)
 
@@ -246,8 +242,8 @@ def test_many_places_are_chosen_by_cost():
     points = rng.normal(size=(3000, 2))
     group = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])._group(0)
     few, own = [np.zeros((1, 20))], [np.zeros((500, 50))]
-    assert not kernel_places.pays(group, few, np.zeros((1, 10)))
-    assert kernel_places.pays(group, own, np.zeros((500, 1)))
+    assert not evaluation.pays(group, few, np.zeros((1, 10)))
+    assert evaluation.pays(group, own, np.zeros((500, 1)))
 
 
 def test_values_that_come_up_again_are_computed_once():
@@ -259,9 +255,9 @@ def test_values_that_come_up_again_are_computed_once():
     nodes, own = stock[rng.integers(0, 300, (400, 60))], rng.normal(size=(1, 60))
     potential = Kernel(child, (first,), points=points[:, :2], bandwidths=[0.1, 0.1])
     group = potential._group(0)
-    assert kernel_places.repeats(group, [rng.normal(size=(60, 400))], own.T) is None
-    assert kernel_places.repeats(group, [nodes.T[:1]], own.T[:1]) is None
-    found = kernel_places.repeats(group, [np.ascontiguousarray(nodes.T)], own.T)
+    assert evaluation.repeats(group, [rng.normal(size=(60, 400))], own.T) is None
+    assert evaluation.repeats(group, [nodes.T[:1]], own.T[:1]) is None
+    found = evaluation.repeats(group, [np.ascontiguousarray(nodes.T)], own.T)
     assert found is not None
     assert len(found.parents[0]) == 300
     together = potential.log_on({"x": own, "y": nodes})

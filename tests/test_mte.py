@@ -21,8 +21,7 @@ from mte_oracle import random_mte
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte import MTE, Piece
-from hybridbn.potentials.mte import values as mte_values
+from hybridbn.potentials.mte import MTE, Piece, evaluation
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -225,11 +224,11 @@ def points(rng, f, name, shape):
 def test_on_is_the_slow_evaluation_whatever_the_axes(seed, per_row, sizes, rows, small):
     rng, f = hybrid(seed)
     axes = {n: points(rng, f, n, (k, rows) if r else (k,)) for n, k, r in zip(f.scope, sizes, per_row, strict=True)}
-    before, mte_values._SMALL = mte_values._SMALL, small
+    before, evaluation._SMALL = evaluation._SMALL, small
     try:
         got, scale = f.on(axes)
     finally:
-        mte_values._SMALL = before
+        evaluation._SMALL = before
     assert got.shape == (*sizes, rows) if any(per_row) else sizes
     logs = f.log_on(axes)
     values = got * np.exp(scale)

@@ -184,7 +184,7 @@ class Potential(ABC):
         low, high = variable.domain
         if name != self.child.name or not tail > 0 or math.isfinite(high - low):
             return low, high
-        from hybridbn.potentials.support_search import found_support
+        from hybridbn.potentials.numeric import found_support
 
         return found_support(self, tail, within or {})
 
@@ -193,7 +193,7 @@ class Potential(ABC):
 
         By default it is found from the values, at the peaks for some values of the parents.
         """
-        from hybridbn.potentials.support_search import found_scale
+        from hybridbn.potentials.numeric import found_scale
 
         return found_scale(self, name)
 

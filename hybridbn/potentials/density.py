@@ -15,8 +15,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, frozen, spread
 from hybridbn.potentials.mode_search import named
 from hybridbn.potentials.multinomial import number_array, split
-from hybridbn.potentials.numeric import integrate
-from hybridbn.potentials.support_search import nothing_seen, typical_values
+from hybridbn.potentials.numeric import integrate, nothing_seen, typical_values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Density"]

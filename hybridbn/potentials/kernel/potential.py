@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.potentials.base import Axes, Interval, Potential, frozen
+from hybridbn.potentials.kernel.evaluation import log_factors_without_self, log_values
 from hybridbn.potentials.kernel.mixtures import (
     CELLS,
     Columns,
@@ -27,7 +28,6 @@ from hybridbn.potentials.kernel.mixtures import (
     masses_at,
     parents_at,
 )
-from hybridbn.potentials.kernel.places import log_factors_without_self, log_values
 from hybridbn.potentials.multinomial import Side, cell_name, number_array, parameter_array, split
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten

@@ -1,20 +1,264 @@
-"""The MTE algebra on named variables: factors over columns are widened, multiplied, eliminated and restricted."""
+"""Products of exponential sums that are kept as factors until they must be multiplied out.
+
+Multiplying signed terms loses digits: each Cobb-Shenoy normal costs three of them, so that after five factors nothing is left of
+an integral over the expanded terms. Integrated numerically *before* they are multiplied out, the same factors lose
+none: on every piece the factors are summed first and multiplied after, at Gauss-Legendre nodes, whose error falls below
+rounding for exponentials. So a product stays a tuple of factors over the same columns ("blocks"), variables are eliminated as in
+any factor graph, and an integral is done in closed form where it is well conditioned and by quadrature elsewhere.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte import products as products
 from hybridbn.potentials.mte.checks import columns_of
-from hybridbn.potentials.mte.terms import Terms, clipped, fixed
-from hybridbn.variables import Continuous, Discrete, Variable
+from hybridbn.potentials.mte.evaluation import cell_integrals
+from hybridbn.potentials.mte.exponentials import decay_integral
+from hybridbn.potentials.mte.terms import (
+    Terms,
+    clipped,
+    corner,
+    disjoint,
+    fixed,
+    integrated,
+    matched,
+    merged,
+    multiplied,
+    pairs,
+    shift,
+    summed,
+)
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = ["Factors", "constants", "marginal", "product_scope", "reciprocal", "restricted", "widened"]
+__all__ = [
+    "Factors",
+    "cancellation",
+    "constants",
+    "eliminated",
+    "marginal",
+    "multiplied_out",
+    "product_scope",
+    "reciprocal",
+    "restricted",
+    "total",
+    "univariate_integrals",
+    "widened",
+]
+
+_CANCELLING = 1e4  # closed forms beyond this condition number give way to quadrature
+_MANY = 200_000  # terms of a product that are too many to write down for an integral
+_NODES = 16
+_EXPONENT = 16.0  # largest total |rate| * width of a panel: 16 nodes then are exact to rounding
+_PANELS = 4096
+
+
+def cancellation(terms: Terms) -> float:
+    """Return by how much the sum of the terms' integrals is smaller than the sum of what they were added up from.
+
+    Columns along which a term is constant without end don't count.
+    """
+    weight = np.ones(len(terms.owner))
+    for j in range(terms.low.shape[1]):
+        widths = decay_integral(np.abs(terms.rates[:, j]), (terms.high - terms.low)[terms.owner, j])
+        weight *= np.where(np.isinf(widths), 1.0, widths)
+    value, parts = abs(float(terms.coefficient @ weight)), float(terms.magnitude @ weight)
+    return parts / value if value else (math.inf if parts else 1.0)
+
+
+def multiplied_out(blocks: Sequence[Terms]) -> Terms:
+    """Return the product of the blocks as one sum of terms."""
+    return reduce(multiplied, blocks)
+
+
+def eliminated(blocks: Sequence[Terms], column: int) -> list[Terms]:
+    """Sum or integrate a column out (discrete columns first): of the blocks that mention it, one remains."""
+    discrete = len(blocks[0].sizes)
+    mention = [block for block in blocks if block.mentions(column)]
+    others = [_dropped(block, column) for block in blocks if not block.mentions(column)]
+    if column < discrete:
+        if not mention:
+            times = float(blocks[0].sizes[column])
+            return [others[0].scaled(times), *others[1:]]
+        return [*others, summed(multiplied_out(mention), column)]
+    j = column - discrete
+    if not mention:
+        mention, others = [blocks[0]], others[1:]
+    if len(mention) == 1:
+        return [*others, integrated(mention[0], j)]
+    if math.prod(cancellation(b) for b in mention) <= _CANCELLING and math.prod(len(b.owner) for b in mention) <= _MANY:
+        result = integrated(multiplied_out(mention), j)
+        if cancellation(result) <= _CANCELLING:
+            return [*others, result]
+    return [*others, _quadrature(mention, j)]
+
+
+def total(blocks: Sequence[Terms]) -> tuple[float, float]:
+    """Return the integral over all columns, and the magnitude that its rounding error is proportional to."""
+    blocks = list(blocks)
+    if len(blocks) == 1:
+        return blocks[0].total()
+    while blocks[0].limits:
+        discrete = len(blocks[0].sizes)
+        columns = range(discrete, discrete + len(blocks[0].limits))
+        blocks = eliminated(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
+    while blocks[0].sizes:
+        columns = range(len(blocks[0].sizes))
+        blocks = eliminated(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
+    return multiplied_out(blocks).total()
+
+
+def _dropped(terms: Terms, column: int) -> Terms:
+    n = len(terms.sizes)
+    discrete: list[int | None] = [j for j in range(n) if j != column]
+    continuous: list[int | None] = [j for j in range(len(terms.limits)) if j + n != column]
+    return terms.columns(
+        discrete, continuous, [terms.sizes[j] for j in discrete if j is not None],
+        [terms.limits[j] for j in continuous if j is not None],
+    )  # fmt: skip
+
+
+# -- quadrature ---------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _rule(nodes: int) -> tuple[Values, Values]:
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    return 0.5 * (x + 1.0), 0.5 * w
+
+
+def _panels(low: float, high: float, fastest: float, slowest: float) -> Values:
+    """Return the edges of panels on which exponentials of these total rates are smooth."""
+    if math.isfinite(low) and math.isfinite(high):
+        count = min(max(math.ceil(fastest * (high - low) / _EXPONENT), 1), _PANELS)
+        return np.linspace(low, high, count + 1)
+    steps = [0.0, _EXPONENT / 2 / fastest]  # from the finite end on ever wider, until nothing is left
+    while steps[-1] * slowest < 745.0:
+        steps.append(steps[-1] * 1.3)
+    return low + np.array(steps) if math.isfinite(low) else high - np.array(steps)[::-1]
+
+
+def _nodes(edges: Values) -> tuple[Values, Values]:
+    x, w = _rule(_NODES)
+    widths = np.diff(edges)[:, None]
+    return (edges[:-1, None] + widths * x).ravel(), (widths * w).ravel()
+
+
+def _joint_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
+    """Return the boxes on which every block is one of its pieces, and which piece of each block that is."""
+
+    def boxes(block: Terms) -> Terms:
+        none = np.zeros(0)
+        rates = np.zeros((0, block.low.shape[1]))
+        return block.replaced(owner=none.astype(np.intp), coefficient=none, magnitude=none, rates=rates)
+
+    joint, index = boxes(blocks[0]), [np.arange(len(blocks[0].codes))]
+    for block in blocks[1:]:
+        i, k = pairs(joint, block)
+        index = [*(which[i] for which in index), k]
+        joint = boxes(
+            block.replaced(
+                codes=np.where(joint.codes[i] < 0, block.codes[k], joint.codes[i]),
+                low=np.maximum(joint.low[i], block.low[k]), high=np.minimum(joint.high[i], block.high[k]),
+                limits=tuple(map(min, joint.limits, block.limits)),
+            )
+        )  # fmt: skip
+    return joint, index
+
+
+def _piece_rates(blocks: Sequence[Terms], pieces: Sequence[int], column: int) -> tuple[float, float]:
+    """Return the largest and the smallest rate that the product can have on a piece."""
+    fastest = slowest = 0.0
+    for block, p in zip(blocks, pieces, strict=True):
+        rates = np.abs(block.rates[block.starts[p] : block.starts[p + 1], column])
+        fastest, slowest = fastest + rates.max(initial=0.0), slowest + (rates.min() if rates.size else 0.0)
+    return max(fastest, 1e-300), slowest
+
+
+def _quadrature(blocks: Sequence[Terms], column: int) -> Terms:
+    """Integrate the product of blocks along a continuous column; what depends on other columns stays exponential."""
+    joint, index = _joint_pieces(blocks)
+    others = [j for j in range(len(joint.limits)) if j != column]
+    low, high = joint.low[:, others], joint.high[:, others]
+    owners: list[int] = []
+    numbers: list[tuple[float, float, Values]] = []
+    for q in range(len(joint.codes)):
+        pieces = [int(which[q]) for which in index]
+        fastest, slowest = _piece_rates(blocks, pieces, column)
+        z, w = _nodes(_panels(joint.low[q, column], joint.high[q, column], fastest, slowest))
+        combined = [(np.ones(len(z)), np.zeros(len(z)), np.zeros((1, 0, len(others))), np.zeros((1, 0, len(others))))]
+        for block, p in zip(blocks, pieces, strict=True):
+            groups = _groups(block, p, column, others, z)
+            combined = [
+                (h * g, s * np.abs(g) + np.abs(h) * m, np.append(r, [[b]], axis=1), np.append(a, [[c]], axis=1))
+                for h, s, r, a in combined
+                for g, m, b, c in groups
+            ]
+        for value, magnitude, rates, anchors in combined:
+            rate = reduce(lambda x, y: matched(x, y, high[q] - low[q]), rates[0], np.zeros(len(others)))
+            finite = np.where(np.isfinite(low[q]), low[q], np.where(np.isfinite(high[q]), high[q], 0.0))
+            point = np.where(rate == 0, finite, corner(rate, low[q], high[q]))
+            factor = float(np.prod(shift(rates[0], point, anchors[0])))
+            numbers.append((float(w @ value) * factor, float(w @ magnitude) * factor, rate))
+            owners.append(q)
+    owner = np.array(owners, dtype=np.intp)
+    coefficient, magnitudes = (np.array([n[i] for n in numbers], dtype=float) for i in (0, 1))
+    columns = np.array([n[2] for n in numbers], dtype=float).reshape(len(owners), len(others))
+    limits = tuple(joint.limits[j] for j in others)
+    summary = merged(owner, (coefficient, magnitudes, columns))
+    return disjoint(Terms(joint.sizes, limits, joint.codes, low, high, *summary))
+
+
+def _groups(
+    block: Terms, piece: int, column: int, others: list[int], z: Values
+) -> list[tuple[Values, Values, Values, Values]]:
+    """Sum the terms of a piece that have equal rates in the other columns, at nodes along one column."""
+    t = slice(block.starts[piece], block.starts[piece + 1])
+    rates, anchors = block.rates[t], block.anchors[t]
+    with np.errstate(under="ignore"):
+        waves = np.exp(rates[:, column, None] * (z - anchors[:, column, None]))
+    _, first, group = np.unique(rates[:, others], axis=0, return_index=True, return_inverse=True)
+    group = group.reshape(-1)
+    return [
+        (
+            block.coefficient[t][group == g] @ waves[group == g],
+            block.magnitude[t][group == g] @ waves[group == g],
+            rates[f, others],
+            anchors[f, others],
+        )
+        for g, f in enumerate(first)
+    ]
+
+
+def univariate_integrals(blocks: Sequence[Terms], edges: Values, order: int, center: Values) -> Values:
+    """Integrate ``(z - center)**k`` times a product of one continuous column over cells; (order + 1, cells)."""
+    if len(blocks) > 1 and math.prod(cancellation(b) for b in blocks) <= _CANCELLING and math.prod(len(b.owner) for b in blocks) <= _MANY:  # fmt: skip
+        product = multiplied_out(blocks)
+        blocks = [product] if cancellation(product) <= _CANCELLING else blocks
+    if len(blocks) == 1:
+        return cell_integrals(blocks[0], [], edges, order, center)
+    joint, index = _joint_pieces(blocks)
+    result = np.zeros((order + 1, len(edges) - 1))
+    about = np.broadcast_to(center, (len(edges) - 1,))
+    for q in range(len(joint.codes)):
+        pieces = [int(which[q]) for which in index]
+        rates = _piece_rates(blocks, pieces, 0)
+        for cell in range(len(edges) - 1):
+            low, high = max(joint.low[q, 0], edges[cell]), min(joint.high[q, 0], edges[cell + 1])
+            if low < high:
+                z, w = _nodes(_panels(low, high, *rates))
+                for block, p in zip(blocks, pieces, strict=True):
+                    w = w * _groups(block, p, 0, [], z)[0][0] if block.starts[p] < block.starts[p + 1] else w * 0.0
+                for k in range(order + 1):
+                    result[k, cell] += float(w @ (z - about[cell]) ** k)
+    return result
+
 
 Factors = tuple[tuple[Variable, ...], tuple[Terms, ...]]
 """Variables (the child last) and the blocks whose product it is, over the columns of these variables."""
@@ -52,7 +296,7 @@ def marginal(factors: Factors, names: Iterable[str]) -> Factors:
     kinds = {v.name: isinstance(v, Discrete) for v in variables}
     for name in sorted(dict.fromkeys(names), key=lambda name: kinds[name]):
         column = [v.name for v in columns_of(variables)].index(name)
-        blocks = products.eliminated(blocks, column)
+        blocks = eliminated(blocks, column)
         variables = [v for v in variables if v.name != name]
     return tuple(variables), tuple(blocks)
 
@@ -90,7 +334,7 @@ def restricted(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
 
 def reciprocal(factors: Factors, owner: str) -> Terms:
     """Return one over a function that is constant on its pieces and nowhere zero."""
-    terms = products.multiplied_out(factors[1])
+    terms = multiplied_out(factors[1])
     values = np.bincount(terms.owner, weights=terms.coefficient, minlength=len(terms.codes))
     if (terms.rates != 0).any():
         moving = np.flatnonzero((terms.rates != 0).any(axis=0))

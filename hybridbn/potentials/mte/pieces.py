@@ -14,10 +14,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.potentials.mte.checks import place
 from hybridbn.potentials.mte.terms import ANY, Terms, merged
-from hybridbn.variables import Continuous, Discrete, Variable, plain_state, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, plain_state, shorten
 
-__all__ = ["Number", "Piece", "compiled", "pieces_of", "unanchored"]
+__all__ = [
+    "Number",
+    "Piece",
+    "blocks_from_dict",
+    "blocks_to_dict",
+    "compiled",
+    "formula",
+    "head",
+    "pieces_of",
+    "unanchored",
+]
 
 Number: TypeAlias = float | Decimal | str
 """A number; text and `decimal.Decimal` are read exactly, beyond the range of floats too."""
@@ -264,3 +275,133 @@ def pieces_of(terms: Terms, discrete: Sequence[Discrete], continuous: Sequence[C
             listed.append((float(terms.coefficient[t]), rates, anchors))
         pieces.append(Piece(box, given, constant, tuple(listed)))
     return tuple(pieces)
+
+
+_MOST_PIECES = 8
+_MOST_TERMS = 8
+_LARGEST, _SMALLEST = Decimal("1e9"), Decimal("1e-9")
+
+
+def formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
+    """Write pieces one below the other, each with its terms and where it holds.
+
+    Coefficients have six digits, and stand for terms with their anchor at zero as in papers; where that would make them
+    very large or very small, a term is written with its anchor, as ``2.1 exp(50 (x - 20))``.
+    """
+    names = [v.name for v in columns if isinstance(v, Continuous)]
+    lines, places = [], []
+    shown = min(len(terms.codes), _MOST_PIECES)
+    for p in range(shown):
+        lines.append(_sum(terms, p, names))
+        places.append(place(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])))
+    width = min(max((len(line) for line in lines), default=0), 60)
+    body = [f"  {line:<{width}}  if {where}" for line, where in zip(lines, places, strict=True)]
+    if len(terms.codes) > shown:
+        body.append(f"  ... ({len(terms.codes)} pieces in all)")
+    return "\n".join([f"{head} =", *body]) if body else f"{head} = 0"
+
+
+def _sum(terms: Terms, piece: int, names: Sequence[str]) -> str:
+    t = list(range(terms.starts[piece], terms.starts[piece + 1]))
+    t.sort(key=lambda i: bool(terms.rates[i].any()))  # the constant first
+    text = ""
+    for i in t[:_MOST_TERMS]:
+        number, wave = _term(float(terms.coefficient[i]), terms.rates[i], terms.anchors[i], names)
+        size = f"{abs(number):.6g}" + (f" {wave}" if wave else "")
+        negative = number < 0
+        text += (f" {'-' if negative else '+'} " if text else "-" if negative else "") + size
+    return (text or "0") + (f" + ... ({len(t)} terms)" if len(t) > _MOST_TERMS else "")
+
+
+def _term(coefficient: float, rates: Values, anchors: Values, names: Sequence[str]) -> tuple[float, str]:
+    moving = np.flatnonzero(rates).tolist()
+    if not moving:
+        return coefficient, ""
+    at_zero = unanchored(coefficient, rates[moving], anchors[moving])
+    plain = not at_zero or _SMALLEST <= at_zero.copy_abs() <= _LARGEST
+    parts = []
+    for j in moving:
+        anchor = 0.0 if plain else float(anchors[j])
+        what = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.10g})"
+        parts.append((float(rates[j]), what))
+    inner = ""
+    for rate, what in parts:
+        size = "" if math.isclose(abs(rate), 1.0, rel_tol=1e-6) else f"{abs(rate):.6g} "
+        sign = (" - " if rate < 0 else " + ") if inner else ("-" if rate < 0 else "")
+        inner += f"{sign}{size}{what}"
+    return (float(at_zero) if plain else coefficient), f"exp({inner})"
+
+
+def head(child: Variable, parents: Sequence[Variable]) -> str:
+    """Return ``f(y | c, x)``, with P for a discrete child."""
+    given = f" | {', '.join(p.name for p in parents)}" if parents else ""
+    return f"{'P' if isinstance(child, Discrete) else 'f'}({child.name}{given})"
+
+
+_KEYS = {
+    "blocks", "codes", "counts", "limits", "low", "high", "coefficient", "magnitude", "rates", "mass_error", "max_error",
+}  # fmt: skip
+
+
+def blocks_to_dict(blocks: Sequence[Terms], mass_error: float | None, max_error: float | None) -> dict[str, Any]:
+    """Put the arrays of all blocks one after the other."""
+
+    def joined(name: str) -> Values:
+        return np.concatenate([getattr(block, name) for block in blocks])
+
+    return {
+        "blocks": [len(block.codes) for block in blocks],
+        "codes": joined("codes").tolist(),
+        "counts": [int(n) for block in blocks for n in np.diff(block.starts)],
+        "limits": np.array([block.limits for block in blocks], dtype=float).reshape(len(blocks), -1),
+        **{name: joined(name) for name in ("low", "high", "coefficient", "magnitude", "rates")},
+        "mass_error": mass_error,
+        "max_error": max_error,
+    }
+
+
+def blocks_from_dict(
+    state: Mapping[str, Any], sizes: tuple[int, ...], continuous: int, owner: str
+) -> tuple[list[Terms], tuple[float | None, float | None]]:
+    """Make blocks again, refusing what they could not have been."""
+    if set(state) != _KEYS:
+        raise NetworkError(f"{owner!r}: an MTE is saved as {sorted(_KEYS)}, not {sorted(state)}")
+    try:
+        numbers = [int(n) for n in state["blocks"]]
+        counts = np.array([int(n) for n in state["counts"]], dtype=np.intp)
+        pieces, terms = sum(numbers), int(counts.sum())
+        codes = np.asarray(state["codes"], dtype=np.intp).reshape(pieces, len(sizes))
+        limits = np.asarray(state["limits"], dtype=float).reshape(len(numbers), continuous)
+        low, high = (np.asarray(state[name], dtype=float).reshape(pieces, continuous) for name in ("low", "high"))
+        coefficient, magnitude = (
+            np.asarray(state[n], dtype=float).reshape(terms) for n in ("coefficient", "magnitude")
+        )
+        rates = np.asarray(state["rates"], dtype=float).reshape(terms, continuous)
+        errors = [None if state[name] is None else float(state[name]) for name in ("mass_error", "max_error")]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise NetworkError(f"{owner!r}: the saved MTE is damaged: {error}") from None
+    wrong = (
+        len(counts) != pieces
+        or not numbers
+        or any(n < 0 for n in numbers)
+        or bool((counts < 0).any() or (codes < ANY).any() or (codes >= np.array(sizes, dtype=np.intp)).any())
+        or not (low < high).all()
+        or np.isnan(limits).any()
+        or not all(np.isfinite(array).all() for array in (coefficient, magnitude, rates))
+    )
+    blocks = []
+    if not wrong:
+        pieces_from = np.concatenate([[0], np.cumsum(numbers)])
+        terms_from = np.concatenate([[0], np.cumsum(counts)])[pieces_from]
+        for k in range(len(numbers)):
+            p, t = slice(pieces_from[k], pieces_from[k + 1]), slice(terms_from[k], terms_from[k + 1])
+            blocks.append(
+                Terms(
+                    sizes, tuple(map(float, limits[k])), codes[p], low[p], high[p],
+                    np.repeat(np.arange(numbers[k]), counts[p]), coefficient[t], magnitude[t], rates[t],
+                )
+            )  # fmt: skip
+        wrong = any(not np.isfinite(block.anchors).all() for block in blocks)
+    if wrong:
+        raise NetworkError(f"{owner!r}: the saved MTE is damaged: its arrays don't belong together")
+    return blocks, (errors[0], errors[1])

@@ -13,16 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, checked_parents
-from hybridbn.potentials.mte import algebra as algebra
-from hybridbn.potentials.mte import checks as checks
-from hybridbn.potentials.mte import products as products
-from hybridbn.potentials.mte import state as mte_state
-from hybridbn.potentials.mte.integrals import cell_integrals, inverse_cdf
-from hybridbn.potentials.mte.pieces import Piece, compiled, pieces_of
+from hybridbn.potentials.mte import algebra, checks
+from hybridbn.potentials.mte.evaluation import cell_integrals, inverse_cdf, log_values, values
+from hybridbn.potentials.mte.pieces import Piece, blocks_from_dict, blocks_to_dict, compiled, formula, head, pieces_of
 from hybridbn.potentials.mte.terms import Terms
-from hybridbn.potentials.mte.text import formula, head
 from hybridbn.potentials.mte.univariate import Univariate, support
-from hybridbn.potentials.mte.values import log_values, values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["MTE", "Piece"]
@@ -153,7 +148,7 @@ class MTE(Univariate, Potential):
     @cached_property
     def _terms(self) -> Terms:
         """The terms, multiplied out."""
-        return products.multiplied_out(self._blocks)
+        return algebra.multiplied_out(self._blocks)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -178,9 +173,9 @@ class MTE(Univariate, Potential):
         The relative error of `integral` is about 1e-16 times this number.
         """
         try:
-            value, magnitude = products.total(self._blocks)
+            value, magnitude = algebra.total(self._blocks)
         except NetworkError:  # parents without end: look at bounded parts only
-            return math.prod(products.cancellation(block) for block in self._blocks)
+            return math.prod(algebra.cancellation(block) for block in self._blocks)
         return magnitude / abs(value) if value else math.inf if magnitude else 1.0
 
     def __repr__(self) -> str:
@@ -411,7 +406,7 @@ class MTE(Univariate, Potential):
 
     def integral(self) -> float:
         """Integrate over all continuous and sum over all discrete variables."""
-        return products.total(self._blocks)[0]
+        return algebra.total(self._blocks)[0]
 
     def normalize(self, given: str | Iterable[str] = ()) -> MTE:
         """Return the potential with total mass one, or with mass one for every configuration of the variables `given`."""
@@ -439,7 +434,7 @@ class MTE(Univariate, Potential):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the terms as plain lists and float arrays; exact."""
-        return mte_state.to_dict(self._blocks, self._mass_error, self.max_error)
+        return blocks_to_dict(self._blocks, self._mass_error, self.max_error)
 
     @classmethod
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
@@ -448,5 +443,5 @@ class MTE(Univariate, Potential):
         columns = checks.columns_of(variables)
         discrete = [v for v in columns if isinstance(v, Discrete)]
         sizes = tuple(len(v) for v in discrete)
-        blocks, errors = mte_state.from_dict(state, sizes, len(columns) - len(discrete), child.name)
+        blocks, errors = blocks_from_dict(state, sizes, len(columns) - len(discrete), child.name)
         return cls._of(variables, blocks, mass_error=errors[0], max_error=errors[1])

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.mte.integrals import inverse_cdf
-from hybridbn.potentials.mte.products import multiplied_out, total, univariate_integrals
+from hybridbn.potentials.mte.algebra import multiplied_out, total, univariate_integrals
+from hybridbn.potentials.mte.evaluation import inverse_cdf, values
 from hybridbn.potentials.mte.terms import Terms
-from hybridbn.potentials.mte.values import values
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:

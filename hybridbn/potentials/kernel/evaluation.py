@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
+from hybridbn.potentials.kernel.lattice import lattice_sums
 from hybridbn.potentials.kernel.mixtures import Mixture, log_conditional, parents_at, values_at
-from hybridbn.potentials.kernel.nearest import log_sums
-from hybridbn.potentials.kernel.repeats import Distinct, distinct, log_table
-from hybridbn.variables import Values
+from hybridbn.variables import Codes, Values
 
-__all__ = ["at_places", "log_factors_without_self", "log_values", "pays"]
+__all__ = [
+    "DIGITS",
+    "FARTHEST",
+    "Distinct",
+    "at_places",
+    "distinct",
+    "log_factors_without_self",
+    "log_sums",
+    "log_table",
+    "log_values",
+    "nearest_log_sums",
+    "pays",
+]
 
 BELL, TERM = 6e-9, 2e-10
 """Seconds for a kernel between a point and a value, and for a term of a product of matrices of kernels."""
@@ -186,3 +198,189 @@ def _sums_at(points: Values, widths: Values, log_weights: Values, places: Values
 def _log_rest(logs: Values) -> Values:
     """Return log(1 - share) of the logarithms of shares; a share of one leaves a rounding error."""
     return np.log1p(-np.minimum(np.exp(logs), 1 - np.finfo(float).eps))
+
+
+TABLE = 1 << 21
+"""Most numbers in a table of different values."""
+
+
+class Distinct(NamedTuple):
+    """The different values that rows ask for, and which of them each row has.
+
+    Attributes
+    ----------
+    parents : list of ndarray (combinations,)
+    mine : ndarray (rows or 1, parents' grid)
+    child : ndarray (values,)
+    theirs : ndarray (rows or 1, child's nodes)
+    """
+
+    parents: list[Values]
+    mine: Codes
+    child: NDArray[Any]
+    theirs: Codes
+
+    @property
+    def combinations(self) -> int:
+        """How many different combinations of the parents there are."""
+        return len(self.parents[0]) if self.parents else 1
+
+    @property
+    def blocks(self) -> int:
+        """In how many tables the work is done, so that none is too large."""
+        if self.combinations * len(self.child) <= TABLE:
+            return 1
+        return math.ceil(self.combinations * self.theirs.size / TABLE)
+
+
+def distinct(parents: Sequence[Values], child: NDArray[Any]) -> Distinct:
+    """Tell the different values of the parents' grid (rows or 1, grid points) and of the child (rows or 1, nodes).
+
+    Examples
+    --------
+    >>> found = distinct([np.array([[1.0, 2.0], [2.0, 3.0]])], np.array([[5.0], [5.0]]))
+    >>> found.parents, found.mine.tolist(), found.child, found.theirs.tolist()
+    ([array([1., 2., 3.])], [[0, 1], [1, 2]], array([5.]), [[0], [0]])
+    """
+    values, theirs = np.unique(child, return_inverse=True)
+    if not parents:
+        return Distinct([], np.zeros((1, 1), dtype=np.intp), values, theirs.reshape(child.shape))
+    levels, code = np.unique(parents[0], return_inverse=True)
+    code = code.reshape(-1)
+    if len(parents) == 1:
+        return Distinct([levels], code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
+    for grid in parents[1:]:
+        levels, places = np.unique(grid, return_inverse=True)
+        # numbered anew for every parent, so that the numbers stay below those of rows times grid points
+        _, first, code = np.unique(code * len(levels) + places.reshape(-1), return_index=True, return_inverse=True)
+        code = code.reshape(-1)
+    combinations = [grid.reshape(-1)[first] for grid in parents]
+    return Distinct(combinations, code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
+
+
+def log_table(group: Mixture, found: Distinct) -> Values:
+    """Return the logarithm of the conditional, (rows or 1, parents' grid, child's nodes)."""
+    rows, grid = max(len(found.mine), len(found.theirs)), found.mine.shape[1]
+    result = np.empty((rows, grid, found.theirs.shape[1]))
+    step = max(1, math.ceil(rows / found.blocks)) if len(found.theirs) > 1 else rows
+    for start in range(0, rows, step):
+        some = slice(start, start + step)
+        mine = found.mine[some] if len(found.mine) > 1 else found.mine
+        theirs = found.theirs[some] if len(found.theirs) > 1 else found.theirs
+        used, theirs = np.unique(theirs, return_inverse=True)
+        child = found.child[used][None]
+        table = log_conditional(group, [values[None] for values in found.parents], child, values_at)[0]
+        result[some] = table[mine[:, :, None], theirs.reshape(-1, 1, result.shape[2])]
+    return result
+
+
+NUMBERS = 1 << 20
+"""Temporary arrays hold about this many numbers."""
+REACH = 14.0
+"""How far kernels are summed on the lattice, in bandwidths. Beyond, nearest points take over, and by then few of them count."""
+DIGITS = 25.0
+"""What is left out of a sum is less than exp(-DIGITS) of it."""
+FARTHEST = 1e6
+"""In bandwidths; squares of larger distances have no digits left for the difference of two of them."""
+FIRST = 16
+"""How many nearest points are looked at first."""
+
+Exponents = Callable[[Any, Any], Values]
+
+
+def log_sums(
+    points: Values,
+    widths: Values,
+    log_weights: Values,
+    places: Values,
+    exponents: Exponents,
+    tops: Values,
+) -> Values:
+    """Return the logarithm of the sum of kernels at each place.
+
+    Parameters
+    ----------
+    points : ndarray (points, variables)
+    widths : ndarray (variables,)
+    log_weights : ndarray (points,)
+    places : ndarray (places, variables)
+    exponents : callable
+        Of rows of points, as a slice or (neighbors, places), and of the places: the logarithms of weighted kernels, relative to
+        `tops`; computed in whatever way keeps their digits far from all points.
+    tops : ndarray (places,)
+
+    Examples
+    --------
+    >>> points, weights = np.array([[0.0], [1.0]]), np.zeros(2)
+    >>> places = np.array([[0.0], [1e4]])
+    >>> def exponents(some, chosen):
+    ...     return -0.5 * (places[chosen, 0] - points[some, 0].reshape(-1, len(places[chosen]))) ** 2
+    >>> log_sums(points, np.ones(1), weights, places, exponents, np.zeros(2)).round(4)
+    array([ 4.74100000e-01, -4.99900005e+07])
+    """
+    result = np.full(len(places), np.nan)
+    low, high = points.min(axis=0), points.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled, wanted = (points - low) / widths, (places - low) / widths
+        ends = (high - low) / widths
+        near = ((wanted > -FARTHEST) & (wanted < ends + FARTHEST)).all(axis=1)
+    if not (ends < FARTHEST).all():
+        near[:] = False
+    open_places = np.flatnonzero(near)
+    top = float(log_weights.max())
+    if points.shape[1] <= 2:
+        reached = (wanted > -REACH).all(axis=1) & (wanted < ends + REACH).all(axis=1) & near
+        reachable = np.flatnonzero(reached)
+        weights = np.exp(log_weights - top)
+        least = float(weights.sum()) * math.exp(DIGITS - REACH**2 / 2)
+        if len(reachable):
+            # differences of points and an origin far away are exact, and so are units of powers of two; others lose digits
+            with np.errstate(over="ignore"):
+                origin = np.where(np.abs(low) > high - low, low, 0.0)
+            unit = np.ldexp(1.0, np.frexp(widths)[1] - 1)
+            ours, theirs = (points - origin) / unit, (places[reachable] - origin) / unit
+            for rows, sums in lattice_sums(ours, weights, list((widths / unit)[:, None]), REACH, theirs):
+                sums = sums.reshape(-1)
+                fine = sums >= least
+                chosen = reachable[rows[fine]]
+                result[chosen] = np.log(sums[fine]) + (top - tops[chosen])
+        open_places = open_places[np.isnan(result[open_places])]
+    if len(open_places):
+        nearest_log_sums(scaled, log_weights, wanted, exponents, open_places, result)
+    far = np.flatnonzero(~near)
+    at_once = max(1, NUMBERS // len(points))
+    for start in range(0, len(far), at_once):
+        some = far[start : start + at_once]
+        result[some] = logsumexp(exponents(slice(None), some), axis=0)
+    return result
+
+
+def nearest_log_sums(
+    scaled: Values, log_weights: Values, wanted: Values, exponents: Exponents, rows: Codes, result: Values
+) -> None:
+    """Write the logarithms of sums at some rows of `wanted` into `result`, over so many nearest points as it takes.
+
+    `scaled` are the points and `wanted` the places in units of the bandwidths.
+    """
+    # sliding midpoints: many equal points would make the balanced kind slow
+    tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
+    everything = float(logsumexp(log_weights))
+    count = min(FIRST, len(scaled))
+    while len(rows):
+        unsettled = []
+        at_once = max(1, NUMBERS // count)
+        for start in range(0, len(rows), at_once):
+            some = rows[start : start + at_once]
+            distances, neighbors = tree.query(wanted[some], k=count)
+            squares = distances.reshape(len(some), -1) ** 2
+            neighbors = neighbors.reshape(len(some), -1)
+            best = (log_weights[neighbors] - 0.5 * squares).max(axis=1)
+            # all others together are at most as much as all the weight at the distance of the last
+            missing = everything - 0.5 * squares[:, -1] + DIGITS
+            slack = 1e-14 * squares[:, -1]
+            settled = (best > missing + slack) | (count == len(scaled))
+            kept = some[settled]
+            result[kept] = logsumexp(exponents(neighbors[settled].T, kept), axis=0)
+            unsettled.append(some[~settled])
+        rows = np.concatenate(unsettled)
+        count = min(4 * count, len(scaled))
