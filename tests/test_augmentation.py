@@ -12,8 +12,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.estimation.completion import Completion, draw_levels, fill_table, find_holes
 from hybridbn.fitting import MTEFitter, fit
-from hybridbn.learning.augmentation import augment
-from hybridbn.learning.augmentation_history import History, Step
+from hybridbn.learning.augmentation import History, Step, augment
 from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
 from hybridbn.structures.building import Build

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.inference.engines.naive_bayes import mixture_of
 from hybridbn.inference.queries import posteriors
-from hybridbn.learning.boosting_weights import Bits
-from hybridbn.learning.ensemble_scores import Asked
-from hybridbn.learning.members import Members
+from hybridbn.learning.boosting.counts import Bits
+from hybridbn.learning.ensemble import Asked, Members
 from hybridbn.structures import naive_bayes, nb_tree
 
 

@@ -255,8 +255,8 @@ def test_what_a_builder_returns_is_looked_at() -> None:
 
 def test_only_naive_bayes_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[Any] = []
-    monkeypatch.setattr("hybridbn.learning.boosting.boost_counts", lambda *given: counted.append(given))
-    monkeypatch.setattr("hybridbn.learning.boosting._ensemble", lambda *given: None)
+    monkeypatch.setattr("hybridbn.learning.boosting.adaboost.boost_counts", lambda *given: counted.append(given))
+    monkeypatch.setattr("hybridbn.learning.boosting.adaboost._ensemble", lambda *given: None)
     star = [("c", "d"), ("c", "x"), ("c", "y")]
     for build, expected in [
         (None, 1),

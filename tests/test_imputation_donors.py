@@ -13,8 +13,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.conditional_gaussian import conditional_gaussian
-from hybridbn.learning.imputation_regression import Regression
-from hybridbn.learning.imputation.default_network import conditional_gaussian_arcs
+from hybridbn.learning.imputation.default_network import Regression, conditional_gaussian_arcs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hybridbn.fitting.trees.random_forest import grow_forest
-from hybridbn.learning.imputation_expectation import _ridge, expectation
+from hybridbn.learning.imputation.predictive_mean_matching import _ridge, expectation
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:

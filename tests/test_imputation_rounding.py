@@ -10,7 +10,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.commands.profile import ColumnProfile
-from hybridbn.learning.imputation_rounding import decimals_of, grid_ends
+from hybridbn.learning.imputation.columns import decimals_of, grid_ends
 from hybridbn.tables.cells import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")

@@ -22,7 +22,7 @@ from hybridbn.commands.workspace import OtherRun
 from hybridbn.errors import TableError
 from hybridbn.formats.files import write_atomically
 from hybridbn.formats.hbn import load, save
-from hybridbn.learning.imputation_learning import Settings
+from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
 from hybridbn.tables import Table
 

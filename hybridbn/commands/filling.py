@@ -17,9 +17,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.estimation.row_uniforms import given_keys, seed_of
 from hybridbn.formats.tables.reading import Wish
 from hybridbn.learning.imputation.columns import Bounds
-from hybridbn.learning.imputation_learning import Fitted, Settings, fit_imputation, use_network
-from hybridbn.learning.imputation.model import Model, rows_of
-from hybridbn.learning.imputation_notes import columns_noted, has_note
+from hybridbn.learning.imputation.data_augmentation import Fitted, Settings, fit_imputation, use_network
+from hybridbn.learning.imputation.model import Model, columns_noted, has_note, rows_of
 from hybridbn.network import Network
 from hybridbn.tables import Table
 from hybridbn.tables.frames import open_frame

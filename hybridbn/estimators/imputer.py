@@ -15,8 +15,8 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import given_keys, row_keys
 from hybridbn.estimators.inputs import frame_of, opened_features, read_features
 from hybridbn.fitting.choice import Potentials
-from hybridbn.learning.imputation_frames import integer_ranges, leave_out
-from hybridbn.learning.imputation_learning import Settings, fit_imputation
+from hybridbn.learning.imputation.columns import integer_ranges, leave_out
+from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
 from hybridbn.learning.imputation.model import Model, rows_of
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, Unpack
+from threading import Lock
+from typing import Any, Literal, Self, TypeAlias, Unpack, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.answers import impossible_evidence
-from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, why_not_naive_bayes
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, tables_of, why_not_naive_bayes
+from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.queries import posterior
 from hybridbn.jobs import checked_jobs, in_threads
-from hybridbn.learning.ensemble_scores import Asked, scores, softmax
-from hybridbn.learning.members import Members
 from hybridbn.learning.collapse import collapsed, network_of
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import frozen
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["Ensemble"]
+__all__ = ["Asked", "Ensemble", "Member", "Members", "scores", "softmax"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -330,7 +332,7 @@ class Ensemble:
         For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse` makes, whose scale is
         that of the Taylor approximation. A case given as evidence is marked and added up.
         """
-        from hybridbn.learning.nomogram import plot_nomogram
+        from hybridbn.learning.collapse import plot_nomogram
 
         return plot_nomogram(self.collapsed(), evidence, state, ax)
 
@@ -359,3 +361,174 @@ def _last(found: Iterator[Values]) -> Values:
     for array in found:
         last = array
     return last
+
+
+_Codes: TypeAlias = dict[str, NDArray[Any]]
+
+_LEAST = 1e-300
+"""What a probability of zero counts as where logarithms are added up."""
+
+
+class Asked:
+    """Evidence about a target, for several networks.
+
+    Parameters
+    ----------
+    target : str
+    evidence : mapping, table or None
+        As in `Network.posterior`.
+    options : Options, optional
+        Rows that are impossible for a network are no error here.
+    """
+
+    def __init__(self, target: str, evidence: Any, options: Options | None = None) -> None:
+        self.target, self.evidence = target, evidence
+        self.options = replace(options or Options(), impossible="nan")
+        self.single = evidence is None or isinstance(evidence, Mapping)
+        self._variables: dict[str, Variable] = {}
+        self._table: Table | None = None
+        self._absent: set[str] = set()
+        self._lock = Lock()
+        self._read: tuple[Mapping[str, Variable], tuple[_Codes, int] | None] | None = None
+
+    def log_joint(self, network: Network) -> Values:
+        """Return logarithms of the classes' probabilities (classes, rows) but for a term that is the same for all classes.
+
+        NaN in a row that is impossible for the network.
+        """
+        tables = tables_of(network, self.target)
+        with self._lock:
+            read = None if tables is None else self._evidence(network, tables.variables)
+        if tables is not None and read is not None:
+            found = tables.scores(*read)
+            found[:, (found == -np.inf).all(axis=0)] = np.nan
+            return found
+        with self._lock:
+            asked = self.evidence if self.single else self._shared(network)
+        answer = posterior(network, self.target, asked, self.options)
+        assert isinstance(answer, DiscretePosterior)
+        table = answer.probabilities
+        with np.errstate(divide="ignore"):
+            return np.atleast_2d(np.log(table)).T
+
+    def _shared(self, network: Network) -> Table:
+        """Return the evidence as a table of the network's variables, the same one as long as these are the same."""
+        wanted = {variable.name: variable for variable in network.variables if variable.name != self.target}
+        # nodes without a column, such as the leaf of a tree, may differ from network to network
+        asked = {name: variable for name, variable in wanted.items() if name not in self._absent}
+        if self._table is None or any(self._variables.get(name) != variable for name, variable in asked.items()):
+            self._variables = {**self._variables, **asked}
+            self._table = Table(self.evidence, variables=self._variables.values())
+            self._absent |= set(self._variables) - set(self._table.names)
+            self._variables = {name: self._variables[name] for name in self._table.names}
+        return self._table
+
+    def _evidence(self, network: Network, attributes: Mapping[str, Variable]) -> tuple[_Codes, int] | None:
+        """Read the evidence for a star as codes, and the number of rows; None where it says more than values of the attributes."""
+        if self._read is None or self._read[0] != attributes:
+            asked = self.evidence if self.single else self._shared(network)
+            findings = EvidenceReader(network, asked, [self.target]).evidence()
+            plain = all(finding.plain and name in attributes for name, finding in findings.findings.items())
+            codes = {name: finding.values for name, finding in findings.findings.items()}
+            self._read = attributes, (codes, findings.rows) if plain else None
+        return self._read[1]
+
+
+def scores(log_joint: Values, vote: float, real: bool) -> Values:
+    r"""Return what a member adds to the scores of the classes (classes, rows).
+
+    Its vote for the most probable class (M1), or its vote times the log joint probabilities (Real AdaBoost, eq. 6 of Ting and
+    Zheng). A member for which a row is impossible abstains.
+
+    Examples
+    --------
+    >>> scores(np.log([[0.2, 0.7], [0.8, 0.3]]), 1.5, real=False)
+    array([[0. , 1.5],
+           [1.5, 0. ]])
+    """
+    abstains = np.isnan(log_joint[0])
+    if real:
+        relative = log_joint - log_joint.max(axis=0)
+        relative[relative == -np.inf] = np.log(_LEAST)
+        return np.where(abstains, 0.0, vote * relative)
+    found: Values = np.zeros_like(log_joint)
+    # NaN would win argmax
+    best = np.where(abstains, 0.0, log_joint).argmax(axis=0)
+    found[best, np.arange(log_joint.shape[-1])] = np.where(abstains, 0.0, vote)
+    return found
+
+
+def softmax(total: Values) -> Values:
+    """Return probabilities (classes, rows) whose log-odds are differences of scores.
+
+    Examples
+    --------
+    >>> softmax(np.array([[0.0], [np.log(3)]])).round(4)
+    array([[0.25],
+           [0.75]])
+    """
+    grown = np.exp(total - total.max(axis=0))
+    return np.asarray(grown / grown.sum(axis=0))
+
+
+Member: TypeAlias = "Network | Callable[[], Network]"
+
+
+class Members(Sequence[Network]):
+    """A sequence of networks, each made when it is first asked for: a hundred of them take longer than a round of boosting does.
+
+    Equal to any sequence of the same networks; pickled with all of them made.
+
+    Parameters
+    ----------
+    given : iterable of Network or function that returns one
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> members = Members([lambda: hb.Network([hb.Multinomial(hb.Discrete("c", (0, 1)), table=[0.5, 0.5])])])
+    >>> len(members), members[0] is members[0], members[:1] == (members[0],)
+    (1, True, True)
+    """
+
+    def __init__(self, given: Iterable[Member]) -> None:
+        self._cells = [own if isinstance(own, _Cell) else _Cell(own) for own in given]
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    @overload
+    def __getitem__(self, key: int) -> Network: ...
+    @overload
+    def __getitem__(self, key: slice) -> Self: ...
+    def __getitem__(self, key: int | slice) -> Network | Self:
+        # a slice shares what is made of it later
+        return type(self)(self._cells[key]) if isinstance(key, slice) else self._cells[key].network()
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, Members | tuple | list):
+            return NotImplemented
+        return len(self) == len(other) and all(mine is yours for mine, yours in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} networks>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+
+class _Cell:
+    """One network, made or not."""
+
+    def __init__(self, given: Member) -> None:
+        self._given = given
+
+    def __call__(self) -> Network:
+        return self.network()
+
+    def network(self) -> Network:
+        if not isinstance(self._given, Network):
+            self._given = self._given()
+        return self._given

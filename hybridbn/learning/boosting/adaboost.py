@@ -28,8 +28,7 @@ from hybridbn.learning.boosting.rounds import (
     show_bar,
     vote_of,
 )
-from hybridbn.learning.ensemble import Ensemble
-from hybridbn.learning.ensemble_scores import Asked, scores
+from hybridbn.learning.ensemble import Asked, Ensemble, scores
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import Build, Learner

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.members import Member, Members
+from hybridbn.learning.ensemble import Member, Members
 from hybridbn.network import Network
 from hybridbn.variables import Codes, Values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,18 +12,26 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import TableError
-from hybridbn.learning.imputation_rounding import ROUNDED_ROWS, decimals_of, grid_ends
 from hybridbn.tables import Table
+from hybridbn.tables.columns import Column, read_as_variable, read_column
+from hybridbn.tables.frames import Frame
 from hybridbn.variables import Discrete, Values, Variable, shorten
 
 __all__ = [
+    "ROUNDED_ROWS",
     "Bounds",
     "Columns",
     "checked_bounds",
+    "decimals_of",
     "draw_bounds",
+    "grid_ends",
+    "integer_ranges",
     "integer_type",
+    "leave_out",
     "looks_like_identifier",
+    "read_in_own_terms",
     "refuse_empty_bounds",
+    "rounded",
     "sorted_out",
 ]
 
@@ -282,3 +291,101 @@ def _names(option: str, names: str | Iterable[str], table: Table) -> frozenset[s
         if name not in table:
             raise TableError(f"{option}={name!r}: there is no such column; the columns are {shorten(table.names)}")
     return found
+
+
+ROUNDED_ROWS = 20
+"""Fewer numbers may well have few decimals by chance."""
+_MOST = 6
+_DIGITS = (("f8", 1e13), ("f4", 1e6))
+"""Beyond, rounding takes nothing away from floats, which have 16 digits, or from those of half the size, which have 7."""
+
+
+def decimals_of(values: Values, least: int = 0) -> int | None:
+    """Return how many decimals numbers have at most, but not fewer than `least`; None where there are more than six.
+
+    Examples
+    --------
+    >>> decimals_of(np.array([1.5, 2.25, -3.0])), decimals_of(np.array([1.0, 2.0])), decimals_of(np.array([1 / 3]))
+    (2, 0, None)
+    >>> decimals_of(np.array([0.1, 2.5], dtype=np.float32).astype(np.float64))
+    1
+    """
+    size = float(np.abs(values).max(initial=0.0))
+    for kind, digits in _DIGITS:
+        with np.errstate(over="ignore"):
+            own = values.astype(kind)
+        if (own != values).any():
+            continue
+        for decimals in range(least, _MOST + 1):
+            if decimals and size * 10.0**decimals > digits:
+                break
+            # a few numbers tell most often that it isn't so
+            if all((np.round(part, decimals).astype(own.dtype) == part).all() for part in (values[:20], values)):
+                return decimals
+    return None
+
+
+def rounded(values: Values, decimals: int) -> Values:
+    """Return numbers with so many decimals, none of them -0.0.
+
+    Examples
+    --------
+    >>> rounded(np.array([0.126, -0.001]), 2).tolist()
+    [0.13, 0.0]
+    """
+    return np.asarray(np.round(values, decimals) + 0.0)
+
+
+def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
+    """Return the least and the greatest number with so many decimals within bounds; the first is greater if there is none.
+
+    Examples
+    --------
+    >>> grid_ends(0.7, np.inf, 1), grid_ends(0.21, 0.49, 1), grid_ends(0.21, 0.29, 1)
+    ((0.7, inf), (0.3, 0.4), (0.3, 0.2))
+    """
+    first, last = (float(rounded(np.array(end), decimals)) for end in (low, high))
+    step = 10.0**-decimals
+    first = first if first >= low else float(rounded(np.array(first + step), decimals))
+    return first, last if last <= high else float(rounded(np.array(last - step), decimals))
+
+
+def leave_out(frame: Frame, skip: str | Iterable[str] = ()) -> Frame:
+    """Return a frame without some columns, which then may hold anything."""
+    skipped = {skip} if isinstance(skip, str) else set(skip)
+    for name in skipped:
+        if name not in frame.columns:
+            raise TableError(f"skip={name!r}: there is no such column; the columns are {shorten(frame.columns)}")
+    return frame.select(name for name in frame.columns if name not in skipped)
+
+
+def integer_ranges(frame: Frame) -> dict[str, tuple[float, float]]:
+    """Return the least and the greatest number that a column's integer type can hold, of columns of such a type."""
+    ranges = {}
+    for name, values in frame.columns.items():
+        dtype = str(getattr(values, "dtype", getattr(values, "type", "")))
+        match = re.fullmatch(r"(u?)int(8|16|32|64)", dtype.lower())
+        if match:
+            bits = int(match[2]) - (not match[1])
+            # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
+            high = float(2**bits - 1) if bits < 63 else np.inf
+            ranges[name] = (0.0 if match[1] else -high - 1, high)
+    return ranges
+
+
+def read_in_own_terms(frame: Frame, known: Mapping[str, Variable]) -> Table:
+    """Return the columns that a model knows, read by their own types where they have any value.
+
+    A column of numbers that the model takes for states is read as these.
+    """
+    columns = [_read(frame.columns[name], variable) for name, variable in known.items() if name in frame.columns]
+    return Table.from_columns(columns, frame)
+
+
+def _read(values: Any, variable: Variable) -> Column:
+    column = read_column(variable.name, values)
+    if column.cells.missing.all():
+        # only the model says what it is
+        return read_as_variable(values, variable)
+    wants_states = isinstance(variable, Discrete) and variable.cuts is None
+    return read_column(variable.name, column, "discrete") if wants_states else column

@@ -14,8 +14,8 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import Keys, given_keys, row_keys
 from hybridbn.fitting.choice import Potentials
 from hybridbn.inference.posterior import DiscretePosterior
-from hybridbn.learning.imputation_frames import integer_ranges, leave_out
-from hybridbn.learning.imputation_learning import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
+from hybridbn.learning.imputation.columns import integer_ranges, leave_out
+from hybridbn.learning.imputation.data_augmentation import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Rows, rows_of
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
