@@ -7,10 +7,10 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from hybridbn.commands.options import parser as parser_of
+import hybridbn
 
 __all__ = ["main", "parser", "run"]
 
@@ -19,9 +19,355 @@ BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED = 2, 70, 73, 74, 75,
 _FULL = {getattr(errno, name) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EIO") if hasattr(errno, name)}
 
 
+# Nothing else is imported here, so that help comes at once: the commands import what they need.
+
+_CODES = """\
+exit codes:
+  0    the output is there, complete
+  2    the input, the model or an option can't be used; the message says why
+  70   a fault of hybridbn itself; please report it
+  73   the output can't be made: another run is writing it, there is such a table (or, with
+       --no-clobber, file) already, or the folder can't be written to
+  74   writing failed: the disk is full or broken; nothing is left behind
+  75   input, options or versions are not those of the unfinished run (--restart begins anew), or the
+       input changed while it was read
+  130  interrupted; the same command goes on from there, as it does after kill -9 (into a pipe, or
+       without --parts into a database on a server, it begins anew)
+
+examples:
+  hybridbn impute patients.csv completed.csv
+  hybridbn impute patients.csv completed.parquet --draws 20 --seed 1 --report report.html
+  hybridbn impute 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=visits_completed'
+  hybridbn impute 'postgresql+psycopg://me@host/base?table=t' 'postgresql+psycopg://me@host/base?schema=s&table=u'
+  hybridbn impute train.csv train_completed.csv --save-model model.hbn
+  hybridbn impute new.csv new_completed.csv --model model.hbn
+  zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
+"""
+
+_ABOUT = """\
+Fill the holes of a table: a Bayesian network of all columns is learned from the incomplete table,
+and the missing cells of each row are drawn together given its observed cells. Observed cells, the
+order of rows and columns, and in a text file every other byte stay as they are. Tables may be larger
+than the memory.
+
+A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather;
+sqlite:///file.db?table=name is a table of a database, as is every address that SQLAlchemy or an ADBC
+driver knows with ?table=name (or, of INPUT, ?query=SELECT ...) behind it; - is a pipe. The output
+appears complete or not at all. An existing file is replaced at that moment, an existing table is refused.
+"""
+
+
+_CONVERT = """\
+Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
+.net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
+and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz). What a format can't hold is refused by name. The output
+appears complete or not at all. Exit codes are those of impute.
+"""
+
+
+class _FormatNames:
+    """The names of all formats of tables, which are imported only if one is given."""
+
+    def __iter__(self) -> Iterator[str]:
+        from hybridbn.formats.tables.base import names
+
+        return iter(names())
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known in self)
+
+
+class _FitterNames:
+    """The names of all fitters, which are imported only if the help is printed."""
+
+    def __str__(self) -> str:
+        from hybridbn.fitting.choice import fitter_names
+
+        return ", ".join(fitter_names())
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    return parser_of({"impute": _impute, "convert": _convert})
+    formatter = argparse.RawDescriptionHelpFormatter
+    top = argparse.ArgumentParser(
+        prog="hybridbn",
+        description="Hybrid Bayesian networks: discrete and continuous variables in one network.",
+        formatter_class=formatter,
+    )
+    top.add_argument("--version", action="version", version=f"hybridbn {hybridbn.__version__}")
+    added = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    impute = added.add_parser(
+        "impute",
+        usage="hybridbn impute INPUT OUTPUT [options]",
+        help="fill the holes of a table",
+        description=_ABOUT,
+        epilog=_CODES,
+        formatter_class=formatter,
+    )
+    impute.set_defaults(command=_impute)
+    _arguments(impute)
+    convert = added.add_parser(
+        "convert",
+        usage="hybridbn convert INPUT OUTPUT [options]",
+        help="write a network or a table in another format",
+        description=_CONVERT,
+        formatter_class=formatter,
+    )
+    convert.set_defaults(command=_convert)
+    convert.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
+    convert.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
+    convert.add_argument(
+        "--bins", type=_positive, metavar="N", help="cut continuous nodes into N bins, for formats that hold none"
+    )
+    _reading(convert.add_argument_group("how a table is read"))
+    convert.add_argument("--no-clobber", action="store_true", help="refuse to replace an existing file")
+    convert.add_argument("--quiet", action="store_true", help="no warnings, errors only")
+    return top
+
+
+def _arguments(impute: argparse.ArgumentParser) -> None:
+    impute.add_argument("input", metavar="INPUT", help="a file, a table of a database, or -")
+    impute.add_argument("output", metavar="OUTPUT", help="a file, a new table of a database, or -")
+
+    what = impute.add_argument_group("what is imputed")
+    what.add_argument(
+        "--draws",
+        type=_positive,
+        metavar="M",
+        help="M completed tables one after the other, with a first column that counts them; parameters are drawn, too, so that they differ as much as is unknown",
+    )
+    what.add_argument(
+        "--strategy",
+        choices=("draw", "mean", "most_probable"),
+        default="draw",
+        help="draw (default) keeps variances and correlations; mean and most_probable are the best guess for single cells, and wrong for any estimate",
+    )
+    what.add_argument(
+        "--seed",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="of the random numbers (default 0); the same seed gives the same bytes",
+    )
+    _kinds(what)
+    what.add_argument(
+        "--keep",
+        type=_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns to leave as they are; they are not even looked at",
+    )
+    what.add_argument(
+        "--include",
+        type=_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns to complete although they look like identifiers, from their own values",
+    )
+    what.add_argument(
+        "--bounds",
+        type=_bounds,
+        action="append",
+        default=[],
+        metavar="A=LOW:HIGH",
+        help="limits of a column (either may be left out), or 'observed' for the observed range of all columns",
+    )
+
+    what.add_argument(
+        "--full-precision",
+        action="store_true",
+        help="leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their column (six at most)",
+    )
+
+    model = impute.add_argument_group("the model")
+    model.add_argument(
+        "--structure",
+        default="auto",
+        metavar="NAME",
+        help="auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures",
+    )
+    model.add_argument(
+        "--target",
+        metavar="A",
+        help="the target column of a structure that has one; by default the one that tells most about the others",
+    )
+    potentials = model.add_argument(
+        "--potentials", default="auto", metavar="NAME", help="auto is the default; one of %(known)s"
+    )
+    vars(potentials)["known"] = _FitterNames()
+    model.add_argument(
+        "--no-donors",
+        dest="donors",
+        action="store_false",
+        help="draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of taking observed ones from similar rows",
+    )
+    model.add_argument(
+        "--rounds",
+        type=_count,
+        metavar="N",
+        help="rounds of drawing and learning; by default as many as the share of missing cells asks for",
+    )
+    model.add_argument(
+        "--sample",
+        type=_positive,
+        default=100_000,
+        metavar="ROWS",
+        help="learn from so many rows, drawn at random, where the table has more (default 100,000)",
+    )
+    model.add_argument(
+        "--model",
+        metavar="FILE.hbn",
+        help="use this network, of --save-model or of Network.save, instead of learning one",
+    )
+    model.add_argument("--save-model", metavar="FILE.hbn", help="save what was learned")
+    model.add_argument(
+        "--unknown",
+        choices=("error", "missing"),
+        default="error",
+        help="with --model: refuse states that it doesn't know (default), or leave them and let them tell nothing",
+    )
+
+    files = impute.add_argument_group("files")
+    formats = _FormatNames()
+    files.add_argument(
+        "--format",
+        choices=formats,
+        metavar="FORMAT",
+        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl; a pipe as OUTPUT has that of INPUT otherwise",
+    )
+    files.add_argument(
+        "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
+    )
+    files.add_argument("--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only")
+    _texts(files)
+    files.add_argument(
+        "--draw-column",
+        default="draw",
+        metavar="NAME",
+        help="the name of the column that counts the draws (default draw)",
+    )
+    files.add_argument(
+        "--no-clobber",
+        action="store_true",
+        help="refuse to replace existing files (tables of databases are never replaced)",
+    )
+    files.add_argument(
+        "--restart", action="store_true", help="forget what an unfinished run left beside the output (OUTPUT.parts)"
+    )
+    files.add_argument(
+        "--parts",
+        metavar="FOLDER",
+        help="keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up with it, and works in the system's temporary folder otherwise",
+    )
+    files.add_argument(
+        "--chunk",
+        type=_positive,
+        metavar="ROWS",
+        help="rows to hold in memory at a time; the result does not depend on it",
+    )
+
+    said = impute.add_argument_group("what is said")
+    said.add_argument(
+        "--report",
+        metavar="FILE.html",
+        help="a page with observed and imputed distributions, patterns of missing cells, and the course of learning",
+    )
+    said.add_argument(
+        "--show",
+        type=_count,
+        nargs="?",
+        const=8,
+        default=0,
+        metavar="N",
+        help="print the first N (8) rows that had holes",
+    )
+    said.add_argument("--quiet", action="store_true", help="no progress and no warnings, errors only")
+
+
+def _reading(group: argparse._ArgumentGroup) -> None:
+    _kinds(group)
+    _texts(group)
+
+
+def _kinds(what: argparse._ArgumentGroup) -> None:
+    what.add_argument(
+        "--discrete",
+        type=_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns of numbers that are categories",
+    )
+    what.add_argument(
+        "--continuous", type=_names, action="extend", default=[], metavar="A,B", help="columns that must be numbers"
+    )
+
+
+def _texts(files: argparse._ArgumentGroup) -> None:
+    files.add_argument("--delimiter", type=_delimiter, metavar="C", help="of CSV and TSV")
+    files.add_argument(
+        "--missing",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a NaN nan NULL null #N/A)",
+    )
+    files.add_argument(
+        "--decimal",
+        choices=(".", ","),
+        default=".",
+        help="what stands before the decimals in CSV and TSV (default a point)",
+    )
+    files.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")
+
+
+def _names(text: str) -> list[str]:
+    """Return names between commas; one that holds a comma is quoted as in CSV."""
+    import csv
+
+    found = [name for row in csv.reader([text], strict=True) for name in row]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
+    return found
+
+
+def _delimiter(text: str) -> str:
+    return "\t" if text in ("\\t", "tab") else text
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if not number:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _bounds(text: str) -> tuple[str, tuple[float | None, float | None] | None]:
+    if text == "observed":
+        return "", None
+    name, equals, ends = text.rpartition("=")
+    low, colon, high = ends.partition(":")
+    try:
+        if not (name and equals and colon):
+            raise ValueError
+        return name, (float(low) if low else None, float(high) if high else None)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write A=0:120, A=0:, A=:120 or observed") from None
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 def _impute(options: argparse.Namespace) -> int:
@@ -119,7 +465,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _unforeseen(error: Exception) -> int:
     from hybridbn.commands.locations import Taken
-    from hybridbn.commands.workspace import OtherRun
+    from hybridbn.commands.run import OtherRun
 
     if isinstance(error, Taken):
         return _failed(str(error), TAKEN)
@@ -135,7 +481,7 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _code(error: Exception) -> int:
-    from hybridbn.formats.tables.relations import NotWritten
+    from hybridbn.formats.tables.database_base import NotWritten
 
     if isinstance(error, NotWritten):
         return NOT_WRITTEN if error.begun else TAKEN

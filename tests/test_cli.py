@@ -20,7 +20,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.cli import run
-from hybridbn.formats.tables.records import delimited_records, lines, pieces
+from hybridbn.formats.tables.text_blocks import delimited_records, lines, pieces
 
 HEART = Path(__file__).resolve().parents[1] / "examples" / "data" / "heart.csv"
 
@@ -433,7 +433,7 @@ except SystemExit:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_records_are_the_same_wherever_reading_stops(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.formats.tables.records as records
+    import hybridbn.formats.tables.text_blocks as records
 
     texts = [
         '"a","b"\n"1","x"\n"""",2\n\n3,""\n',

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+import hybridbn.commands.run as workspace
 from hybridbn.cli import run
-from hybridbn.commands import workspace
 
 GOOD = "x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))
 
@@ -255,7 +255,7 @@ def test_a_folder_that_can_not_be_written_to(
 def test_a_fault_of_the_program_is_one_line_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.completing as command
+    import hybridbn.commands.imputation as command
 
     def faulty(*_: object) -> None:
         raise ZeroDivisionError("no\nway")

@@ -203,7 +203,7 @@ def test_refusals(base: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
     base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.completing as command
+    import hybridbn.commands.imputation as command
 
     monkeypatch.setattr(command, "_learn", lambda *_: pytest.fail("learned"))
     Path("t.csv").write_text(f"{'x' * 70},c\n1,a\n,b\n3,\n")
@@ -221,10 +221,10 @@ def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
 
 
 def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.formats.tables.relations as relations
+    from hybridbn.formats.tables import database_base
 
     source, calls = given(base), []
-    whole = relations.decoded
+    whole = database_base.decoded
 
     def breaking(data: bytes) -> list[list[Any]]:
         calls.append(data)
@@ -232,7 +232,7 @@ def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: 
             raise OSError(28, "No space left on device")
         return whole(data)
 
-    monkeypatch.setattr(relations, "decoded", breaking)
+    monkeypatch.setattr(database_base, "decoded", breaking)
     assert run(["impute", source, f"{base}?table=out", "--chunk", "50"]) == 74
     assert tables(sqlalchemy, base) == ["My t"]
     monkeypatch.undo()

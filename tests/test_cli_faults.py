@@ -16,8 +16,8 @@ import pytest
 
 from hybridbn.cli import run
 from hybridbn.commands.locations import locate
+from hybridbn.commands.run import locked
 from hybridbn.commands.terminal import keep_interrupts
-from hybridbn.commands.workspace import locked
 
 ROOT = Path(__file__).resolve().parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
@@ -175,7 +175,7 @@ def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture
 def test_input_that_changes_while_it_is_read_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.completing as command
+    import hybridbn.commands.imputation as command
 
     whole = command._learn
 

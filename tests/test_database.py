@@ -8,7 +8,7 @@ from databases import opened, postgresql, tables
 
 import hybridbn as hb
 from hybridbn.formats.tables import OutputExists
-from hybridbn.formats.tables.database import shown
+from hybridbn.formats.tables.sqlalchemy_database import shown
 
 needs = pytest.mark.usefixtures("alchemy")
 
@@ -161,10 +161,10 @@ def test_nothing_is_written_on_failure(overwrite, place, alchemy, monkeypatch):
         hb.Table({"old": [1.0]}).write(f"{place}?table=t")
     before = tables(alchemy, place)
 
-    from hybridbn.formats.tables import relations
+    from hybridbn.formats.tables import database_base
 
     calls = []
-    original = relations.cell_values
+    original = database_base.cell_values
 
     def breaking(table, name):
         calls.append(name)
@@ -172,8 +172,8 @@ def test_nothing_is_written_on_failure(overwrite, place, alchemy, monkeypatch):
             raise RuntimeError("halfway")
         return original(table, name)
 
-    monkeypatch.setattr(relations, "BATCH", 2)
-    monkeypatch.setattr(relations, "cell_values", breaking)
+    monkeypatch.setattr(database_base, "BATCH", 2)
+    monkeypatch.setattr(database_base, "cell_values", breaking)
     with pytest.raises(RuntimeError, match="halfway"):
         hb.Table({"x": np.arange(10.0), "y": np.arange(10.0)}).write(f"{place}?table=t", overwrite=overwrite)
     assert len(calls) >= 4  # some rows had gone out
@@ -259,9 +259,9 @@ def test_binary_data_is_refused(base, alchemy):
 
 
 def test_databases_that_create_tables_outside_of_transactions(base, alchemy, monkeypatch):
-    from hybridbn.formats.tables import database
+    from hybridbn.formats.tables import sqlalchemy_database
 
-    monkeypatch.setattr(database, "_TRANSACTIONAL", ())
+    monkeypatch.setattr(sqlalchemy_database, "_TRANSACTIONAL", ())
     table = hb.Table({"x": [1.0, 2.0]})
     table.write(f"{base}?table=t")
     with pytest.raises(OutputExists, match="sqlite can't replace it in one transaction; write to a new name"):

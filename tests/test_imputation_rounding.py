@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.commands.profile import ColumnProfile
+from hybridbn.commands.column_profiles import ColumnProfile
 from hybridbn.learning.imputation.columns import decimals_of, grid_ends
 from hybridbn.tables.cells import Cells
 

@@ -16,8 +16,8 @@ from hybridbn.cli import run
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables import base
 from hybridbn.formats.tables.base import FileFormat, cell_values, fields_of, suffixes
-from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
-from hybridbn.formats.tables.relations import Database, database_of
+from hybridbn.formats.tables.database_base import Database, database_of
+from hybridbn.formats.tables.typed_columns import Read, Wanted, typed_objects
 from hybridbn.tables.cells import Cells
 
 pytest.importorskip("pyarrow")

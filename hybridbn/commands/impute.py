@@ -7,13 +7,21 @@ killed is taken up where it was; the fingerprint of input, options and versions 
 from __future__ import annotations
 
 from hybridbn.commands.locations import Taken, locate, open_source, refuse_taken
-from hybridbn.commands.request import Request, refuse_clashes, refuse_present
-from hybridbn.commands.run import Run, fingerprint, named
+from hybridbn.commands.run import (
+    OtherRun,
+    Request,
+    Run,
+    Workspace,
+    fingerprint,
+    locked,
+    named,
+    refuse_clashes,
+    refuse_present,
+)
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.commands.workspace import OtherRun, Workspace, locked
 from hybridbn.formats.tables.base import names
+from hybridbn.formats.tables.database_base import Database
 from hybridbn.formats.tables.delimited import MISSING
-from hybridbn.formats.tables.relations import Database
 
 __all__ = ["Request", "impute"]
 
@@ -69,7 +77,7 @@ def _run(run: Run) -> None:
     if resumed:
         refuse_present(request, run.goal)
         run.terminal.note("going on from where an earlier run was ended")
-    from hybridbn.commands.completing import complete  # as it imports all of learning, after what is refused at once
+    from hybridbn.commands.imputation import complete  # as it imports all of learning, after what is refused at once
 
     complete(run)
 

@@ -20,7 +20,7 @@ from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed
 from hybridbn.formats.tables import WEB, shown_location, suffix_of
 from hybridbn.formats.tables.base import FileFormat, Source, names, suffixes
-from hybridbn.formats.tables.relations import Database, OutputExists, database_of
+from hybridbn.formats.tables.database_base import Database, OutputExists, database_of
 from hybridbn.formats.tables.text_blocks import refused_gzip
 
 __all__ = [

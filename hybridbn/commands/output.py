@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from hybridbn.commands.column_profiles import Profile
 from hybridbn.commands.locations import Location, Taken, file_encoding, name_taken
-from hybridbn.commands.profile import Profile
 from hybridbn.errors import TableError
 from hybridbn.formats.files import NameTaken, replacing
 from hybridbn.formats.tables.base import Block, Field, FileFormat, FileWriter, Fills, Source, kind_of_states
+from hybridbn.formats.tables.database_base import Database, DatabaseWriter
 from hybridbn.formats.tables.delimited import point_for_comma
-from hybridbn.formats.tables.relations import Database, DatabaseWriter
 
 __all__ = ["Output"]
 

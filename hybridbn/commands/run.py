@@ -1,30 +1,265 @@
-"""What is known while ``hybridbn impute`` runs, and what the bytes of its output depend on."""
+"""One run of ``hybridbn impute``: what the user asks for, the lock and the folder of parts, and what the output depends on."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hybridbn
-from hybridbn.commands.locations import Location
-from hybridbn.commands.profile import Profile
-from hybridbn.commands.request import Request
+from hybridbn.commands.column_profiles import Profile
+from hybridbn.commands.locations import Location, Taken, UsageFault, refuse_folders, refuse_taken
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.workspace import Workspace
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Source
+from hybridbn.variables import shorten
 
 if TYPE_CHECKING:
-    from hybridbn.commands.filling import Filling
+    from hybridbn.commands.draw_models import Filling
 
-__all__ = ["Run", "fingerprint", "named"]
+__all__ = [
+    "OtherRun",
+    "Request",
+    "Run",
+    "Workspace",
+    "fingerprint",
+    "locked",
+    "named",
+    "refuse_clashes",
+    "refuse_contradictions",
+    "refuse_present",
+    "refuse_strangers",
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for; the names are those of the options."""
+
+    input: str
+    output: str
+    draws: int | None = None
+    strategy: str = "draw"
+    structure: str = "auto"
+    target: str | None = None
+    potentials: str = "auto"
+    model: str | None = None
+    save_model: str | None = None
+    seed: int = 0
+    discrete: tuple[str, ...] = ()
+    continuous: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    bounds: Any = None
+    unknown: str = "error"
+    full_precision: bool = False
+    donors: bool = True
+    rounds: int | None = None
+    report: str | None = None
+    sample: int = 100_000
+    chunk: int | None = None
+    format: str | None = None
+    from_format: str | None = None
+    to_format: str | None = None
+    delimiter: str | None = None
+    output_delimiter: str | None = None
+    missing: tuple[str, ...] = ()
+    decimal: str = "."
+    encoding: str = "utf-8"
+    draw_column: str = "draw"
+    no_clobber: bool = False
+    restart: bool = False
+    parts: str | None = None
+    show: int = 0
+
+
+def refuse_clashes(request: Request, source: Location, goal: Location) -> None:
+    """Refuse outputs that would overwrite the input or each other, and folders."""
+    if not goal.pipe and (source.path or source.url, source.table) == (goal.path or goal.url, goal.table):
+        raise UsageFault(f"the output {goal.shown} is the input; choose another name")
+    refuse_folders(goal)
+    if request.parts is not None and not os.path.isdir(request.parts):
+        raise UsageFault(f"--parts {request.parts}: there is no such folder")
+    named = {"INPUT": source.path, "OUTPUT": goal.path}
+    if request.model is not None:
+        named["--model"] = Path(os.path.realpath(request.model))
+    for option, path in (("--save-model", request.save_model), ("--report", request.report)):
+        if path is None:
+            continue
+        target = Path(os.path.realpath(path))
+        clash = next((other for other, taken in named.items() if taken == target), None)
+        if clash:
+            raise UsageFault(f"{option} {path} is {clash}, too; choose another name")
+        if target.is_dir() or not target.parent.is_dir():
+            raise UsageFault(
+                f"{option} {path}: {'a folder' if target.is_dir() else f'there is no folder {target.parent}'}"
+            )
+        named[option] = target
+
+
+def refuse_present(request: Request, goal: Location) -> None:
+    """Refuse outputs that must not be replaced."""
+    refuse_taken(goal, request.no_clobber)
+    for option, path in (("--save-model", request.save_model), ("--report", request.report)):
+        if path is not None and request.no_clobber and os.path.exists(path):
+            raise Taken(f"{option} {path} exists already, and --no-clobber says to leave it")
+
+
+def refuse_contradictions(request: Request) -> None:
+    """Refuse columns that are said to be two things."""
+    for first, second in (
+        ("discrete", "continuous"),
+        ("discrete", "keep"),
+        ("continuous", "keep"),
+        ("include", "keep"),
+    ):
+        both = sorted({*getattr(request, first)} & {*getattr(request, second)})
+        if both:
+            raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
+
+
+def refuse_strangers(request: Request, names: Sequence[str]) -> None:
+    """Refuse options that name columns which are not there."""
+    options = ("discrete", "continuous", "keep", "include")
+    asked = {name: option for option in options for name in getattr(request, option)}
+    if request.target is not None:
+        asked[request.target] = "target"
+    if isinstance(request.bounds, dict):
+        asked |= dict.fromkeys(request.bounds, "bounds")
+    for name, option in asked.items():
+        if name not in names:
+            raise TableError(f"--{option} {name}: there is no such column; the columns are {shorten(names)}")
+
+
+class OtherRun(Exception):
+    """The parts beside the output are of another input, other options or other versions."""
+
+
+@contextlib.contextmanager
+def locked(beside: Path | None, shown: str) -> Iterator[None]:
+    """Hold the lock of an output; a run that ends, in whatever way, lets it go."""
+    if beside is None:
+        yield
+        return
+    path = beside.with_name(f"{beside.name}.lock")
+    descriptor = _acquired(path, shown)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def _acquired(path: Path, shown: str) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(descriptor)
+            # whoever held it may have removed the file meanwhile
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(descriptor)
+            raise Taken(f"{shown}: another run is writing it; wait for that one, or choose another output") from None
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Workspace:
+    """A folder of parts, beside the output or, for a pipe, anywhere.
+
+    Attributes
+    ----------
+    folder : Path
+    lasting : bool
+        Whether a run that is killed leaves it for the next one.
+    """
+
+    def __init__(self, beside: Path | None) -> None:
+        self.lasting = beside is not None
+        self.folder = (
+            Path(tempfile.mkdtemp(prefix="hybridbn-")) if beside is None else beside.with_name(f"{beside.name}.parts")
+        )
+
+    def begin(self, restart: bool) -> None:
+        """Make the folder; throw away what another run left there if that is asked for."""
+        if restart and self.lasting:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(exist_ok=True)
+        for path in self.folder.glob("*.tmp"):
+            path.unlink()
+
+    def agree(self, fingerprint: dict[str, Any]) -> bool:
+        """Note the fingerprint; tell whether an earlier run noted the same, and refuse another one."""
+        noted = self.json("manifest.json")
+        if noted is None:
+            self.put_json("manifest.json", fingerprint)
+            return False
+        if noted != fingerprint:
+            keys = sorted(key for key in {*noted, *fingerprint} if noted.get(key) != fingerprint.get(key))
+            raise OtherRun(
+                f"an earlier run left its parts in {self.folder}, but since then the {' and the '.join(keys)} changed; "
+                "--restart begins anew"
+            )
+        return True
+
+    def has(self, name: str) -> bool:
+        """Tell whether a part is finished."""
+        return (self.folder / name).exists()
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a part, whole or not at all."""
+        temporary = self.folder / f"{name}.tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.folder / name)
+
+    def put_json(self, name: str, content: Any) -> None:
+        """Write JSON, whole or not at all."""
+        self.put(name, json.dumps(content).encode())
+
+    def json(self, name: str) -> Any:
+        """Return a JSON part; None if there is none."""
+        try:
+            return json.loads((self.folder / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise OtherRun(f"{self.folder / name} is damaged; --restart begins anew") from None
+
+    def path(self, name: str) -> Path:
+        """Return where a part is."""
+        return self.folder / name
+
+    def clear(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
 

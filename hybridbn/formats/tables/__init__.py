@@ -36,8 +36,8 @@ from urllib.parse import unquote, urlsplit
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.files import NameTaken, is_packed, replacing, unpacked
 from hybridbn.formats.tables.base import FileFormat, suffixes
-from hybridbn.formats.tables.reading import Wanted
-from hybridbn.formats.tables.relations import OutputExists, database_of
+from hybridbn.formats.tables.database_base import OutputExists, database_of
+from hybridbn.formats.tables.typed_columns import Wanted
 from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
@@ -187,7 +187,7 @@ def shown_location(location: Path | str) -> str:
     """
     if isinstance(location, Path) or "://" not in location or location.startswith("sqlite:"):
         return str(location)
-    from hybridbn.formats.tables.database import shown
+    from hybridbn.formats.tables.sqlalchemy_database import shown
 
     return shown(location)
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.tables.base import Field, Source
 from hybridbn.formats.tables.columnar import NEEDS, ArrowSource, ArrowWriter, Feather, arrow_read, batches_in
-from hybridbn.formats.tables.database import Address, address_of, refuse_statements
-from hybridbn.formats.tables.reading import Read, Wanted
-from hybridbn.formats.tables.relations import Database, DatabaseWriter, Located, NotWritten, OutputExists, Relation
+from hybridbn.formats.tables.database_base import Database, DatabaseWriter, Located, NotWritten, OutputExists, Relation
+from hybridbn.formats.tables.sqlalchemy_database import Address, address_of, refuse_statements
+from hybridbn.formats.tables.typed_columns import Read, Wanted
 from hybridbn.tables import Table
 
 __all__ = ["Adbc", "ingest"]

@@ -21,9 +21,17 @@ from numpy.typing import NDArray
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
 from hybridbn.formats.tables.base import Source as TableSource
-from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.formats.tables.records import lines
-from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
+from hybridbn.formats.tables.text_blocks import (
+    Change,
+    TextBlock,
+    TextSource,
+    TextWriter,
+    lines,
+    located,
+    plain_text,
+    texts_of,
+)
+from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.tables.cells import Cells, coded_cells, labels, numbers
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten

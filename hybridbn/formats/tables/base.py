@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed, unpacked
-from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
-from hybridbn.formats.tables.row_files import decoded, encoded
+from hybridbn.formats.tables.row_encoding import decoded, encoded
+from hybridbn.formats.tables.typed_columns import Read, Wanted, typed_objects
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.variables import shorten

@@ -30,8 +30,8 @@ from hybridbn.formats.tables.base import (
     fields_of,
 )
 from hybridbn.formats.tables.base import Source as TableSource
-from hybridbn.formats.tables.reading import Read, Wanted
 from hybridbn.formats.tables.text_blocks import located, plain_text
+from hybridbn.formats.tables.typed_columns import Read, Wanted
 from hybridbn.tables import Table
 from hybridbn.tables.adapters.arrow import arrow_labels
 from hybridbn.tables.cells import Cells, coded_cells, recoded

@@ -15,7 +15,7 @@ from hybridbn.formats.networks.elvira_syntax import Node, parse_head, unquoted
 from hybridbn.formats.parsing import NUMBER, decoded
 from hybridbn.formats.parsing import Source as Text
 from hybridbn.formats.tables.base import FileFormat
-from hybridbn.formats.tables.reading import Read, Wanted
+from hybridbn.formats.tables.typed_columns import Read, Wanted
 from hybridbn.tables.cells import Cells, labels, numbers
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
 from hybridbn.formats.tables.base import Source as TableSource
-from hybridbn.formats.tables.reading import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.formats.tables.records import delimited_records
-from hybridbn.formats.tables.scanning import Scanner, checked_bytes, coded_columns
+from hybridbn.formats.tables.delimited_scanner import Scanner, checked_bytes, coded_columns
 from hybridbn.formats.tables.text_blocks import (
     Change,
     TextBlock,
     TextSource,
     TextWriter,
+    delimited_records,
     located,
     refused_gzip,
     texts_of,
 )
+from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
 from hybridbn.tables.adapters.arrow import arrow_codes
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.tables.columns import ColumnSource, cells_of

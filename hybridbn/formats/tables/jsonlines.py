@@ -10,9 +10,18 @@ from typing import IO, Any
 
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Source, Spell
-from hybridbn.formats.tables.reading import Read, Wanted, relocated, typed_objects
-from hybridbn.formats.tables.records import Piece, lines
-from hybridbn.formats.tables.text_blocks import Change, TextBlock, TextSource, TextWriter, located, plain_text, texts_of
+from hybridbn.formats.tables.text_blocks import (
+    Change,
+    Piece,
+    TextBlock,
+    TextSource,
+    TextWriter,
+    lines,
+    located,
+    plain_text,
+    texts_of,
+)
+from hybridbn.formats.tables.typed_columns import Read, Wanted, relocated, typed_objects
 from hybridbn.tables.cells import Cells
 
 __all__ = ["JsonLines"]

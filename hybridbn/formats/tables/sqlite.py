@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Declared, Field
-from hybridbn.formats.tables.reading import Wanted
-from hybridbn.formats.tables.relations import (
+from hybridbn.formats.tables.database_base import (
     BATCH,
     Insert,
     Located,
@@ -24,6 +23,7 @@ from hybridbn.formats.tables.relations import (
     as_held,
     no_table,
 )
+from hybridbn.formats.tables.typed_columns import Wanted
 
 __all__ = ["Sqlite"]
 

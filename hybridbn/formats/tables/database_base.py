@@ -24,10 +24,9 @@ from hybridbn.formats.tables.base import (
     fields_of,
     load_own_formats,
 )
-from hybridbn.formats.tables.reading import Read, Wanted, typed_objects
-from hybridbn.formats.tables.records import Piece, lines
-from hybridbn.formats.tables.row_files import decoded, encoded, kind_of
-from hybridbn.formats.tables.text_blocks import TextBlock, TextSource, located
+from hybridbn.formats.tables.row_encoding import decoded, encoded, kind_of
+from hybridbn.formats.tables.text_blocks import Piece, TextBlock, TextSource, lines, located
+from hybridbn.formats.tables.typed_columns import Read, Wanted, typed_objects
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.variables import shorten

@@ -15,8 +15,7 @@ from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.tables.base import Declared, Field
-from hybridbn.formats.tables.reading import Wanted
-from hybridbn.formats.tables.relations import (
+from hybridbn.formats.tables.database_base import (
     BATCH,
     Insert,
     Located,
@@ -27,6 +26,7 @@ from hybridbn.formats.tables.relations import (
     as_held,
     no_table,
 )
+from hybridbn.formats.tables.typed_columns import Wanted
 
 __all__ = ["Address", "SqlAlchemy", "address_of", "refuse_statements", "shown"]
 

@@ -43,7 +43,7 @@ _AS_TEXT: tuple[type, ...] = (
 
 
 def kind_of(types: Iterable[type]) -> str:
-    """Return what values of these types are, in the words of `hybridbn.formats.tables.relations.NewColumn`.
+    """Return what values of these types are, in the words of `hybridbn.formats.tables.database_base.NewColumn`.
 
     Examples
     --------

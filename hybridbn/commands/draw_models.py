@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.estimation.row_uniforms import given_keys, seed_of
-from hybridbn.formats.tables.reading import Wish
+from hybridbn.formats.tables.typed_columns import Wish
 from hybridbn.learning.imputation.columns import Bounds
 from hybridbn.learning.imputation.data_augmentation import Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, columns_noted, has_note, rows_of

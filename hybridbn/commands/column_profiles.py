@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Block, Kinds, Source
-from hybridbn.formats.tables.reading import Wish, relocated, typed
+from hybridbn.formats.tables.typed_columns import Wish, relocated, typed
 from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, state_kind
