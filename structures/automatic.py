@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build, builder

@@ -18,7 +18,7 @@ from hybridbn.estimation.available_cases import (
     read_as_declared,
     structure_of,
 )
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten

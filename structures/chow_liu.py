@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, find_maximum_spanning_tree

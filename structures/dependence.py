@@ -17,10 +17,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.choice import fitter_of
 from hybridbn.fitting.counters import CachedCounter, counter_of
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
+from hybridbn.fitting.fitter_choice import fitter_of
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.training_data import TrainingData

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import Node, leaves
-from hybridbn.fitting.trees.regressions import Growth, NodeRegression, Rows, grow_regressions, predict_by_depth
+from hybridbn.fitting.trees.regression_splits import Growth, NodeRegression, Rows, grow_regressions, predict_by_depth
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.training_data import fit_network, read_data_with_target

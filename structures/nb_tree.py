@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.choice import Potentials
 from hybridbn.fitting.discretize import equal_frequency, mdl
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import counts_suffice
-from hybridbn.fitting.trees.column_tests import (
+from hybridbn.fitting.trees.column_splits import (
     CodedColumns,
     ColumnCriterion,
     GainRatio,

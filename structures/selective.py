@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.choice import Potentials, roles
+from hybridbn.fitting.fitter_choice import Potentials, roles
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.posterior import DiscretePosterior
 from hybridbn.network import Network

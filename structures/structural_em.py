@@ -20,7 +20,7 @@ from hybridbn.estimation.completion import (
     log_likelihood,
 )
 from hybridbn.estimation.em import expectation_maximization, is_exact
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build, Learner

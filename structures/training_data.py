@@ -12,9 +12,9 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
-from hybridbn.fitting.choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Counter
+from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential

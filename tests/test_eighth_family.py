@@ -9,7 +9,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.cli import run
 from hybridbn.fitting import Fitter, Statistics, observed
-from hybridbn.fitting.choice import fitter_name, fitter_names, fitter_of
+from hybridbn.fitting.fitter_choice import fitter_name, fitter_names, fitter_of
 from hybridbn.potentials.base import Potential, spread
 from hybridbn.structures import hill_climb, naive_bayes, nb_tree, tan
 from hybridbn.variables import Continuous, Discrete

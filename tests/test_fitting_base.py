@@ -15,13 +15,13 @@ from hybridbn.fitting import (
     GaussianFitter,
     MultinomialFitter,
     SoftmaxFitter,
+    counting,
     equal_width,
     fitter_of,
     observed,
     roles,
 )
-from hybridbn.fitting import counts as counting
-from hybridbn.fitting.counts import joint_counts, pair_counts, single_counts
+from hybridbn.fitting.counting import joint_counts, pair_counts, single_counts
 
 C = hb.Discrete("c", states=("a", "b", "z"))
 D = hb.Discrete("d", states=(0, 1))

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from hybridbn.fitting import kernel_bandwidths, kernel_sums
-from hybridbn.fitting.kernel_bandwidths import PAPER, constants, effective_size, repeated, search_constants
-from hybridbn.fitting.kernel_sums import leave_one_out, nearest_log_sums, pair_sums
+from hybridbn.fitting import kernel_bandwidths
+from hybridbn.fitting.kernel_bandwidths import (
+    PAPER,
+    constants,
+    effective_size,
+    leave_one_out,
+    nearest_log_sums,
+    pair_sums,
+    repeated,
+    search_constants,
+)
 from hybridbn.potentials.kernel import Kernel, evaluation, lattice
 from hybridbn.potentials.kernel.lattice import lattice_sums
 from hybridbn.variables import Continuous, Discrete
@@ -66,9 +74,9 @@ def test_cross_entropy_in_many_tiles_and_small_blocks(monkeypatch):
     exact = _direct(points, weights, widths)
     monkeypatch.setattr(lattice, "TILE", 2)
     monkeypatch.setattr(lattice, "AT_ONCE", 5)
-    monkeypatch.setattr(kernel_sums, "NUMBERS", 2000)
+    monkeypatch.setattr(kernel_bandwidths, "NUMBERS", 2000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
-    monkeypatch.setattr(kernel_sums, "FEW", 1000)
+    monkeypatch.setattr(kernel_bandwidths, "FEW", 1000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
 
 

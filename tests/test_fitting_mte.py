@@ -15,8 +15,8 @@ import hybridbn as hb
 from hybridbn.errors import TableError
 from hybridbn.fitting import MTEFitter
 from hybridbn.fitting.mte import MTEStatistics
-from hybridbn.fitting.mte_splines import Knots, log_integrals, normalized
-from hybridbn.fitting.mte_thinning import thinned
+from hybridbn.fitting.mte.pieces import thinned
+from hybridbn.fitting.mte.splines import Knots, log_integrals, normalized
 
 RNG = np.random.default_rng(3)
 NORMAL = RNG.normal(size=300)

@@ -9,7 +9,8 @@ from mte_fits import conditional, divergence, fitted
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.fitting import MTEFitter, mte_univariate
+from hybridbn.fitting import MTEFitter
+from hybridbn.fitting.mte import univariate
 
 RNG = np.random.default_rng(3)
 
@@ -90,8 +91,8 @@ def test_every_kind_of_child_and_parents(child, parents):
 
 def test_a_child_is_fitted_once_for_all_its_parents(monkeypatch):
     calls = []
-    plain = mte_univariate._fitted
-    monkeypatch.setattr(mte_univariate, "_fitted", lambda *given: calls.append(given) or plain(*given))
+    plain = univariate._fitted
+    monkeypatch.setattr(univariate, "_fitted", lambda *given: calls.append(given) or plain(*given))
     rng = np.random.default_rng(77)
     table = hb.Table({name: rng.normal(size=200) for name in "xabc"})
     for parents in ("", "a", "b", "ab", "abc"):

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, MarginalLikelihood, Spectrum, regress_towards
-from hybridbn.fitting.trees.column_tests import CodedColumns, GainRatio, Utility, grow_by_tests, mass_of
+from hybridbn.fitting.trees.column_splits import CodedColumns, GainRatio, Utility, grow_by_tests, mass_of
 from hybridbn.fitting.trees.growth import BestFirst, DepthFirst, Levels, Sample, Split, grow, leaves
-from hybridbn.fitting.trees.likelihood import class_judges, grow_cells
+from hybridbn.fitting.trees.likelihood_splits import class_judges, grow_cells
 
 
 class LeastSquares:

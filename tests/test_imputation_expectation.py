@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybridbn.fitting.trees.random_forest import grow_forest
+from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation.predictive_mean_matching import _ridge, expectation
 
 

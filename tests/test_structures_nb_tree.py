@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.fitting.trees.column_tests import GainRatio, Utility, Variance
+from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
 from hybridbn.structures import naive_bayes, nb_tree
 
 

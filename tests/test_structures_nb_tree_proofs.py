@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.fitting.trees.column_tests import GainRatio
+from hybridbn.fitting.trees.column_splits import GainRatio
 from hybridbn.potentials.cases import Cases
 from hybridbn.structures import naive_bayes, nb_tree
 

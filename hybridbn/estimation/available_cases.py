@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.choice import Potentials, Role, fitter_name, fitter_of, roles
+from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_name, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.network_check import cycles
 from hybridbn.potentials.base import Potential

@@ -23,7 +23,7 @@ from hybridbn.estimation.completion import (
 )
 from hybridbn.estimation.expected_statistics import expectations
 from hybridbn.fitting.base import Fitter, Statistics
-from hybridbn.fitting.choice import Potentials, fitter_name, fitter_of
+from hybridbn.fitting.fitter_choice import Potentials, fitter_name, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence

@@ -15,7 +15,7 @@ import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.fitting.base import Statistics
-from hybridbn.fitting.counts import configurations, sum_by_group
+from hybridbn.fitting.counting import configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.elimination import order_of

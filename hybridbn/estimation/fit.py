@@ -7,7 +7,7 @@ from typing import Any
 from hybridbn.errors import NetworkError
 from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.em import expectation_maximization
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 
 __all__ = ["fit"]

@@ -24,7 +24,7 @@ from hybridbn.estimators.inputs import (
     read_features,
 )
 from hybridbn.estimators.streaming import Stream
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build

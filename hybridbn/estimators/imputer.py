@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import given_keys, row_keys
 from hybridbn.estimators.inputs import frame_of, opened_features, read_features
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
 from hybridbn.learning.imputation.model import Model, rows_of

@@ -16,7 +16,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators.base import Builder, HybridEstimator
 from hybridbn.estimators.inputs import HandleUnknown, labels_of, number_targets, values_of, with_labels
 from hybridbn.estimators.streaming import Stream, is_constant
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.densities import ContinuousPosterior
 from hybridbn.inference.posterior import DiscretePosterior

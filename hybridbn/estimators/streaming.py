@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hybridbn.fitting.base import Fitter, Statistics
-from hybridbn.fitting.choice import Potentials, fitter_of, roles
+from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.structures.training_data import TrainingData, count_families
 from hybridbn.tables import Table

@@ -18,17 +18,17 @@ _HOMES = {
     "MTEFitter": "mte",
     "MaximumLikelihood": "multinomial",
     "MultinomialFitter": "multinomial",
-    "Role": "choice",
+    "Role": "fitter_choice",
     "SoftmaxFitter": "softmax",
     "equal_frequency": "discretize",
     "equal_width": "discretize",
     "fit": "hybridbn.estimation.fit",
-    "fitter_of": "choice",
-    "joint_counts": "counts",
+    "fitter_of": "fitter_choice",
+    "joint_counts": "counting",
     "mdl": "discretize",
-    "pair_counts": "counts",
-    "roles": "choice",
-    "single_counts": "counts",
+    "pair_counts": "counting",
+    "roles": "fitter_choice",
+    "single_counts": "counting",
 }
 
 __all__ = ["Fitter", "Observed", "Statistics", "observed", *sorted(_HOMES)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.counts import complete_rows
+from hybridbn.fitting.counting import complete_rows
 from hybridbn.potentials.base import Potential, checked_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 

@@ -14,8 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names
-from hybridbn.fitting.counts import (
+from hybridbn.fitting.counting import (
+    Counter,
+    Counts,
+    Groups,
+    Moments,
+    Names,
     central_moments,
     complete_rows,
     configurations,

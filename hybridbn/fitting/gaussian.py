@@ -11,8 +11,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, refuse_empty
 from hybridbn.fitting.counters import counter_of
-from hybridbn.fitting.counting import Moments
-from hybridbn.fitting.counts import refuse_too_wide
+from hybridbn.fitting.counting import Moments, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
 from hybridbn.potentials.base import checked_parents, frozen
 from hybridbn.potentials.gaussian import LinearGaussian

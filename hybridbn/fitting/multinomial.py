@@ -12,7 +12,7 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
 from hybridbn.fitting.counters import counter_of
-from hybridbn.fitting.counts import refuse_too_wide
+from hybridbn.fitting.counting import refuse_too_wide
 from hybridbn.potentials.base import checked_parents, frozen
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
-from hybridbn.fitting.counts import configurations, refuse_too_wide
+from hybridbn.fitting.counting import configurations, refuse_too_wide
 from hybridbn.potentials.base import frozen
 from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Codes, Discrete, Values, Variable

@@ -20,7 +20,7 @@ from hybridbn.estimation.completion import (
     find_holes,
     log_likelihood,
 )
-from hybridbn.fitting.choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options

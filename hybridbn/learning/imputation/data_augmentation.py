@@ -21,7 +21,7 @@ from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.completion import Cells, Completion, alternate, fill_table, find_holes, observed_numbers
 from hybridbn.estimation.row_uniforms import levels_of, seed_of
 from hybridbn.fitting.base import Fitter
-from hybridbn.fitting.choice import Potentials, checked_spec
+from hybridbn.fitting.fitter_choice import Potentials, checked_spec
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.learning.imputation.columns import Bounds, draw_bounds, integer_ranges, sorted_out
 from hybridbn.learning.imputation.default_network import Regression, best_target, conditional_gaussian_arcs

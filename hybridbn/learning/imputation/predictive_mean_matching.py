@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
-from hybridbn.fitting.trees.random_forest import Forest, grow_forest
+from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
 from hybridbn.variables import Codes, Values
 

@@ -1,4 +1,4 @@
-"""From splines and cells to the terms of an MTE potential."""
+"""Few exponential pieces in the place of many: the splines on few of their knots that come nearest."""
 
 from __future__ import annotations
 
@@ -8,13 +8,208 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hybridbn.fitting.mte_univariate import Smooth
+from hybridbn.fitting.mte.splines import Knots, decaying, hat_means, maximized, normalized, spans
+from hybridbn.fitting.mte.univariate import Smooth
 from hybridbn.potentials.mte.exponentials import decay_integral
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Box", "Line", "Scale", "assembled", "boxes", "exponentials", "scale_of", "two_sided"]
+__all__ = ["Box", "Line", "Scale", "assembled", "boxes", "exponentials", "scale_of", "thinned", "two_sided"]
+
+Masks = NDArray[np.bool_]
+
+_MOVES, _BEARABLE = (
+    9,
+    5.0,
+)  # rounds at most (a third of it for many splines), where what is lost is worth several pieces
+_STRAY = 5.0  # how far a logarithm may move when pieces are merged; more would be a spike's effect on its neighbors
+
+
+def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> tuple[Knots, Values]:
+    """Return the splines on few of their knots that are nearest to splines on many.
+
+    Parameters
+    ----------
+    heights : (rows, knots)
+    knots : shared by all rows
+    most : largest number of pieces
+    price : () or (rows,)
+        Another piece has to lower the Kullback-Leibler divergence by this much, summed over the rows.
+
+    Returns
+    -------
+    knots : with places (rows, fewer knots)
+    heights : (rows, fewer knots)
+    """
+    cost = _misfits(heights, knots)
+    first, last = _tame_ends(heights, knots)
+    cost[:, 0, 2:][~first[:, 2:]] = np.inf
+    cost[:, :-2, -1][~last[:, :-2]] = np.inf
+    reached, come_from = [np.where(np.arange(cost.shape[1]) == 0, 0.0, np.inf)[None].repeat(len(heights), axis=0)], []
+    for _ in range(min(most, cost.shape[1] - 1)):
+        through = reached[-1][:, :, None] + cost
+        come_from.append(through.argmin(axis=1))
+        reached.append(through.min(axis=1))
+    divergences = np.array([row[:, -1] for row in reached[1:]])
+    pieces = np.arange(1, len(divergences) + 1)
+    charged = (divergences / np.asarray(price)).sum(axis=1) + pieces * len(heights)
+    last = np.full(len(heights), cost.shape[1] - 1)
+    chosen = [last]
+    for step in range(int(np.argmin(charged)), -1, -1):
+        last = come_from[step][np.arange(len(heights)), last]
+        chosen.append(last)
+    kept, nearest = _moved(np.stack(chosen[::-1], axis=1), heights, knots, np.broadcast_to(price, len(heights)))
+    return _coarse(knots, kept), nearest
+
+
+def _tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
+    """Return at which knots the first and the last piece may end (rows, knots).
+
+    The straight line that goes on beyond must not grow far beyond the density, and decay if it has no end.
+    """
+    top = heights.max(axis=1, keepdims=True) + _STRAY
+    tame = [np.ones(heights.shape, dtype=bool), np.ones(heights.shape, dtype=bool)]
+    for side, length in enumerate((knots.below, knots.above)):
+        if length > 0:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rise = (heights[:, [-side]] - heights) / np.abs(knots.places - knots.places[-side]) * length
+                tame[side] = heights[:, [-side]] + rise <= top
+    return tame[0], tame[1]
+
+
+def _tame(kept: Codes, heights: Values, knots: Knots) -> Masks:
+    """Return for which of these rows' knots the straight lines that go on are tame."""
+    first, last = _tame_ends(heights, knots)
+    rows = np.arange(len(kept))
+    return np.asarray(
+        (first[rows, kept[:, 1]] | (kept[:, 1] == 1))
+        & (last[rows, kept[:, -2]] | (kept[:, -2] == heights.shape[1] - 2))
+    )
+
+
+def _coarse(knots: Knots, kept: Codes) -> Knots:
+    return knots._replace(places=knots.places[kept])
+
+
+def _moved(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[Codes, Values]:
+    """Move single knots as long as that brings a spline nearer; return the knots and the heights of the nearest splines.
+
+    The costs above see each piece alone, and are good where little is lost; steep flanks lose more, as neighbors share a height.
+    """
+    means = hat_means(heights, knots)
+    whole = (means * heights).sum(axis=1)
+    kept = kept.copy()
+    least = float(price.min())
+    nearest, likelihood = _nearest(kept, heights, means, knots, np.arange(len(heights)), 1e-4 * least)
+    active = np.arange(len(heights))
+    for _ in range(_MOVES if len(heights) == 1 else _MOVES // 3):
+        active = active[whole[active] - likelihood[active] > _BEARABLE * price[active]]
+        if not len(active):
+            break
+        left, share = _held(kept[active], knots)
+        line = np.take_along_axis(nearest[active], left, axis=1) * (1.0 - share)
+        line += np.take_along_axis(nearest[active], left + 1, axis=1) * share
+        proposed, owner = _moves(kept[active], means[active] * (line - heights[active]) ** 2)
+        if not len(proposed):
+            break
+        owner = active[owner]
+        found, value = _nearest(proposed, heights, means, knots, owner, 0.1 * least)
+        value = np.where(_tame(proposed, heights[owner], knots), value, -np.inf)
+        order = np.lexsort((-value, owner))
+        best = order[np.append(True, owner[order][1:] != owner[order][:-1])]
+        best = best[value[best] > likelihood[owner[best]] + price[owner[best]]]
+        active = owner[best]
+        kept[active], nearest[active], likelihood[active] = proposed[best], found[best], value[best]
+    return kept, nearest
+
+
+def _moves(kept: Codes, misses: Values) -> tuple[Codes, Codes]:
+    """Return knots with one of the inner ones moved to another place, and whose they were.
+
+    A knot moves by one or two places, or to where a piece misses most (rows, all knots).
+    """
+    rows, count = kept.shape
+    if count < 3:
+        return np.empty((0, count), dtype=np.intp), np.empty(0, dtype=np.intp)
+    size = misses.shape[1]
+    fine = np.arange(size)
+    inside = (fine > kept[:, :-1, None]) & (fine < kept[:, 1:, None])
+    worst = np.where(inside, misses[:, None], -1.0).argmax(axis=2)
+    inner = np.arange(1, count - 1)
+    steps = [kept[:, inner] + step for step in (-2, -1, 1, 2)]
+    targets = np.concatenate(
+        [*(step[:, :, None] for step in steps), np.repeat(worst[:, None], count - 2, axis=1)], axis=2
+    )
+    proposed = np.repeat(np.repeat(kept[:, None, None], count - 2, axis=1), targets.shape[2], axis=2)
+    proposed[:, np.arange(count - 2), :, inner] = np.moveaxis(targets, 1, 0)
+    owner = np.repeat(np.arange(rows), (count - 2) * targets.shape[2])
+    proposed = np.sort(proposed.reshape(-1, count), axis=1)
+    able = (np.diff(proposed, axis=1) > 0).all(axis=1) & (proposed[:, 0] == 0) & (proposed[:, -1] == size - 1)
+    return proposed[able], owner[able]
+
+
+def _held(kept: Codes, knots: Knots) -> tuple[Codes, Values]:
+    """Return for each of all knots which kept one is to its left, and the value there of the next one's hat."""
+    left = np.clip((kept[:, :, None] <= np.arange(len(knots.places))).sum(axis=1) - 1, 0, kept.shape[1] - 2)
+    low, high = (knots.places[np.take_along_axis(kept, left + step, axis=1)] for step in (0, 1))
+    return left, (knots.places - low) / (high - low)
+
+
+def _nearest(
+    kept: Codes, heights: Values, means: Values, knots: Knots, owner: Codes, within: float
+) -> tuple[Values, Values]:
+    """Return the splines on some knots that are nearest to their owners, and the mean of their logarithms there."""
+    coarse = _coarse(knots, kept)
+    rows, count = kept.shape
+    left, share = _held(kept, knots)
+    place = (np.arange(rows)[:, None] * count + left).ravel()
+    own = means[owner]
+    sums = np.asarray(np.bincount(place, (own * (1.0 - share)).ravel(), rows * count), dtype=np.float64)
+    sums += np.bincount(place + 1, (own * share).ravel(), rows * count)
+    stats = sums.reshape(rows, count)
+    # few pieces may leave none that decays
+    start = decaying(np.take_along_axis(heights[owner], kept, axis=1), coarse)
+    nearest = maximized(stats, coarse, np.zeros((0, count)), np.zeros(rows), start, within=within)
+    nearest = normalized(decaying(np.clip(nearest, start - _STRAY, start + _STRAY), coarse), coarse)
+    return nearest, np.asarray((stats * nearest).sum(axis=1))
+
+
+def _misfits(heights: Values, knots: Knots) -> Values:
+    """Return half the variance, times the mass, of a logarithm about its best straight line between any two knots.
+
+    It is what that piece adds to the Kullback-Leibler divergence if the line takes the logarithm's place.
+
+    Returns
+    -------
+    ndarray (rows, knots, knots) : from the first knot to the second; inf where that is not to its right
+    """
+    mass, first, second = (array[:, None, :] for array in spans(heights, knots))
+    places, size = knots.places, heights.shape[1]
+    # seen from the knot where the piece begins, so that nothing cancels
+    offset, width = (places[:-1] - places[:, None])[None], np.diff(places)
+    rise, climb = (heights[:, None, :-1] - heights[:, :, None]), np.diff(heights, axis=1)[:, None]
+    after = np.triu(np.ones((size, size - 1), dtype=bool))
+    terms = (
+        np.broadcast_to(mass, rise.shape),
+        offset * mass + width * first,
+        offset**2 * mass + 2.0 * offset * width * first + width**2 * second,
+        rise * mass + climb * first,
+        rise**2 * mass + 2.0 * rise * climb * first + climb**2 * second,
+        offset * rise * mass + (offset * climb + width * rise) * first + width * climb * second,
+    )
+    sums = [np.cumsum(np.where(after, term, 0.0), axis=2) for term in terms]
+    total, x, xx, g, gg, xg = sums
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = xx - x * x / total
+        shared = xg - x * g / total
+        rest = gg - g * g / total - np.where(spread > 0, shared**2 / spread, 0.0)
+    cost = np.full((len(heights), size, size), np.inf)
+    cost[:, :, 1:] = np.where(after, 0.5 * np.nan_to_num(np.maximum(rest, 0.0)), np.inf)
+    i = np.arange(size - 1)
+    cost[:, i, i + 1] = 0.0
+    return cost
 
 
 class Scale(NamedTuple):
