@@ -516,3 +516,24 @@ def test_tables_of_other_families_are_written(tmp_path):
         hb.write_network(net, tmp_path / f"n{suffix}")
         table = hb.read_network(tmp_path / f"n{suffix}").potential("d").table
         np.testing.assert_allclose(table[:, 1], [1 / (1 + np.exp(-1)), 1 / (1 + np.exp(2))], rtol=1e-14)
+
+
+def test_a_format_of_ones_own_is_read_and_written(tmp_path):
+    from hybridbn.formats import networks
+
+    def coin(name):
+        return hb.Network([hb.Multinomial(hb.Discrete(name, ("a", "b")), table=[0.5, 0.5])])
+
+    assert not networks.is_network("n.coin")
+    networks.register_format(
+        [".coin"],
+        lambda path: coin(path.read_text()),
+        lambda network, path, end: path.write_text(next(iter(network)) + end),
+    )
+    try:
+        hb.write_network(coin("c"), tmp_path / "n.coin", end="!")
+        assert list(hb.read_network(tmp_path / "n.coin")) == ["c!"]
+        assert networks.is_network("n.coin")
+        assert ".coin" in networks.network_suffixes()
+    finally:
+        networks._FORMATS.pop("coin")

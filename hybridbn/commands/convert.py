@@ -10,7 +10,7 @@ from typing import Any
 
 from hybridbn.commands.locations import Taken, UsageFault
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.formats.networks import FORMATS, is_network, read_network, write_network
+from hybridbn.formats.networks import is_network, network_suffixes, read_network, write_network
 from hybridbn.formats.tables import read_table, shown_location, suffix_of, write_table
 from hybridbn.formats.tables.base import suffixes
 from hybridbn.formats.tables.delimited import Delimited, other_delimiter
@@ -71,13 +71,15 @@ def _same_kind(source: str, target: str) -> bool:
     for text in (source, target):
         if text == "-":
             raise UsageFault("files are converted, not pipes; name a file with a suffix")
-        known = is_network(text) or "://" in text or text.startswith("sqlite:") or suffix_of(text) in suffixes()
-        if not known and not text.lower().endswith(".hbn.gz"):
+        # The suffixes of tables come first, because those of networks are known only when the modules of networks are imported.
+        holds_network = suffix_of(text) not in suffixes() and (is_network(text) or text.lower().endswith(".hbn.gz"))
+        known = holds_network or "://" in text or text.startswith("sqlite:") or suffix_of(text) in suffixes()
+        if not known:
             raise UsageFault(
-                f"{text}: the suffix tells no known format; known are {', '.join(sorted({*FORMATS, *suffixes()}))} and databases "
+                f"{text}: the suffix tells no known format; known are {', '.join(sorted({*network_suffixes(), *suffixes()}))} and databases "
                 "such as sqlite:///file.db?table=t"
             )
-        kinds.append("a network" if is_network(text) or text.lower().endswith(".hbn.gz") else "a table")
+        kinds.append("a network" if holds_network else "a table")
     if kinds[0] != kinds[1]:
         raise UsageFault(
             f"{shown_location(source)} is {kinds[0]} by its suffix, and {shown_location(target)} {kinds[1]}; both must be of one kind"

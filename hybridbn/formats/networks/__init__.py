@@ -1,67 +1,60 @@
-"""`read_network` and `write_network`: files of networks, told apart by their suffix."""
+"""Read and write networks: `read_network` and `write_network` choose the format by the file's suffix.
+
+A format is one module of this package, which calls `register_format`. A format of your own works the same way, once its
+module is imported.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed
+from hybridbn.registry import find_registered, import_modules
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["FORMATS", "NetworkFormat", "is_network", "read_network", "write_network"]
+__all__ = ["NetworkFormat", "is_network", "network_suffixes", "read_network", "register_format", "write_network"]
 
 
-@dataclass(frozen=True)
-class NetworkFormat:
-    """Where the functions of a file format are: ``"module:function"``, imported when first used.
+class NetworkFormat(NamedTuple):
+    """The functions of a file format.
 
     `read` is called with the path and the options of `read_network`, `write` with the network, the path and the options
     of `write_network`.
     """
 
-    name: str
-    read: str
-    write: str
+    read: Callable[..., Network]
+    write: Callable[..., None]
 
 
-def _format_of(name: str, module: str) -> NetworkFormat:
-    return NetworkFormat(
-        name,
-        f"hybridbn.formats.networks.{module}:read_{module}",
-        f"hybridbn.formats.networks.{module}:write_{module}",
-    )
+_FORMATS: dict[str, NetworkFormat] = {}
+"""The formats registered so far, by suffix without its point, in lower case."""
 
 
-_XMLBIF = NetworkFormat(
-    "XMLBIF", "hybridbn.formats.networks.xmlbif:read_xmlbif", "hybridbn.formats.networks.xmlbif:write_xmlbif"
-)
+def register_format(suffixes: Iterable[str], read: Callable[..., Network], write: Callable[..., None]) -> None:
+    """Make a format known by its suffixes, such as ``.bif``; with ``.gz`` behind them, files are packed."""
+    _FORMATS.update((suffix.removeprefix("."), NetworkFormat(read, write)) for suffix in suffixes)
 
-FORMATS: dict[str, NetworkFormat] = {
-    ".hbn": NetworkFormat("hybridbn", "hybridbn.formats.hbn:load", "hybridbn.formats.hbn:save"),
-    ".bif": _format_of("BIF", "bif"),
-    ".elv": NetworkFormat(
-        "Elvira",
-        "hybridbn.formats.networks.elvira:read_elvira",
-        "hybridbn.formats.networks.elvira_writer:write_elvira",
-    ),
-    ".xmlbif": _XMLBIF,
-    ".bifxml": _XMLBIF,
-    ".xml": _XMLBIF,
-    ".xdsl": _format_of("XDSL", "xdsl"),
-    ".net": _format_of("NET", "net"),
-    ".uai": NetworkFormat("UAI", "hybridbn.formats.networks.uai:read_uai", "hybridbn.formats.networks.uai:write_uai"),
-}
-"""The formats by suffix (lower case); with ``.gz`` behind, all but ``.hbn`` are packed."""
+
+def network_suffixes() -> list[str]:
+    """Return the suffixes of all formats, in alphabetical order.
+
+    Examples
+    --------
+    >>> network_suffixes()
+    ['.bif', '.bifxml', '.elv', '.hbn', '.net', '.uai', '.xdsl', '.xml', '.xmlbif']
+    """
+    import_modules(__name__)
+    return sorted(f".{name}" for name in _FORMATS)
 
 
 def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
-    """Read a network from a file of any known format, told by its suffix.
+    """Read a network from a file of any known format, chosen by its suffix.
 
     Parameters
     ----------
@@ -88,8 +81,7 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     ...     read_network(path).variable("c").states
     ('yes', 'no')
     """
-    network: Network = _function(_format(path).read)(path, **options)
-    return network
+    return _find_format(path).read(path, **options)
 
 
 def write_network(network: Network, path: str | os.PathLike[str], **options: Any) -> None:
@@ -121,18 +113,18 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     ...     read_network(pathlib.Path(folder, "coin.bif.gz")).variable("c").states
     (1, 2)
     """
-    _function(_format(path).write)(network, path, **options)
+    _find_format(path).write(network, path, **options)
 
 
 def is_network(path: str | os.PathLike[str]) -> bool:
-    """Tell by its suffix whether a file is one of a network.
+    """Return whether a file holds a network, by its suffix.
 
     Examples
     --------
     >>> is_network("alarm.bif.gz"), is_network("clouds.dbc"), is_network("sqlite:///f.db?table=t")
     (True, False, False)
     """
-    return "?" not in os.fspath(path) and _suffix(path) in FORMATS
+    return "?" not in os.fspath(path) and _find_registered(_suffix(path)) is not None
 
 
 def _suffix(path: str | os.PathLike[str]) -> str:
@@ -142,16 +134,16 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     return suffix if suffix != ".hbn" or not is_packed(name) else ".hbn.gz"
 
 
-def _format(path: str | os.PathLike[str]) -> NetworkFormat:
+def _find_registered(suffix: str) -> NetworkFormat | None:
+    return find_registered(suffix.removeprefix("."), _FORMATS, __name__)
+
+
+def _find_format(path: str | os.PathLike[str]) -> NetworkFormat:
     suffix = _suffix(path)
     if suffix == ".hbn.gz":
         raise FormatError(f"{path}: hybridbn's own files are not packed; leave .gz out")
-    if suffix not in FORMATS:
-        known = ", ".join(sorted(FORMATS))
+    network_format = _find_registered(suffix)
+    if network_format is None:
+        known = ", ".join(network_suffixes())
         raise FormatError(f"{path}: no network format has this suffix; known are {known}, all but .hbn also with .gz")
-    return FORMATS[suffix]
-
-
-def _function(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return network_format

@@ -29,6 +29,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import read_network_bytes, write_network_text
+from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.bif_tables import Block
 from hybridbn.formats.networks.exchange import binned, plain_states, table_of
 from hybridbn.potentials.multinomial import Multinomial
@@ -500,3 +501,6 @@ def _probability_block(potential: Multinomial, states: dict[str, list[str]]) -> 
         labels = ["table"]
     lines = [f"  {label} {', '.join(map(repr, row))};" for label, row in zip(labels, rows, strict=True)]
     return "\n".join([f"probability ( {name}{given} ) {{", *lines, "}", ""])
+
+
+register_format((".bif",), read_bif, write_bif)

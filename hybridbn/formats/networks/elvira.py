@@ -18,7 +18,9 @@ from urllib.parse import unquote
 import numpy as np
 
 from hybridbn.errors import FormatError, HybridBNError, NetworkError
-from hybridbn.formats.networks.elvira_syntax import Case, Density, Node, Relation, Syntax, Tree, parse
+from hybridbn.formats.networks import register_format
+from hybridbn.formats.networks.elvira_syntax import ENDLESS, Case, Density, Node, Relation, Syntax, Tree, parse
+from hybridbn.formats.networks.elvira_writer import write_elvira
 from hybridbn.formats.networks.exchange import told, typed_states
 from hybridbn.formats.parsing import NUMBER, Rows, Source, numbers, read_source
 from hybridbn.potentials.base import Potential
@@ -31,10 +33,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["ENDLESS", "discrete_of", "parse_elvira", "read_elvira", "repaired"]
-
-ENDLESS = 1.7976931348623157e308
-"""What stands for infinity in files: the largest double, as Elvira reads no infinite number."""
+__all__ = ["discrete_of", "parse_elvira", "read_elvira", "repaired"]
 
 _CELLS = 5_000_000  # cells in the grid of one relation
 _LARGEST_TABLE = 8_000_000  # numbers that a tree may stand for
@@ -496,3 +495,6 @@ def _lifted(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece
             f"{child.name!r} is negative: down to {-worst:.4g}, and its peak is {peak:.4g}; rounding does not explain that"
         )
     return result, worst / peak
+
+
+register_format((".elv",), read_elvira, write_elvira)

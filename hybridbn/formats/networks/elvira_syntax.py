@@ -19,7 +19,10 @@ from typing import NamedTuple, TypeAlias
 
 from hybridbn.formats.parsing import Source, Token, Tokens
 
-__all__ = ["Case", "Density", "Node", "Relation", "Syntax", "Tree", "parse", "parse_head", "unquoted"]
+__all__ = ["ENDLESS", "Case", "Density", "Node", "Relation", "Syntax", "Tree", "parse", "parse_head", "unquoted"]
+
+ENDLESS = 1.7976931348623157e308
+"""What stands for infinity in files: the largest double, as Elvira reads no infinite number."""
 
 _DEEPEST = 150  # cases inside each other
 _LONGEST = 400  # characters of a number

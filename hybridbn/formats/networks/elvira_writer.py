@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import write_network_text
-from hybridbn.formats.networks.elvira import ENDLESS
+from hybridbn.formats.networks.elvira_syntax import ENDLESS
 from hybridbn.formats.networks.exchange import binned, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE

@@ -26,6 +26,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import write_network_text
+from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
     binned,
     kept,
@@ -475,3 +476,6 @@ def _nested(rows: object) -> str:
     if rows and isinstance(rows[0], list):
         return "(" + "\n   ".join(map(_nested, rows)) + ")"
     return "(" + " ".join(map(_nested, rows)) + ")"
+
+
+register_format((".net",), read_net, write_net)

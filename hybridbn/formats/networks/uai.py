@@ -19,6 +19,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import write_atomically, write_network_text
+from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import binned, network_of, plain_states, tables, typed_states
 from hybridbn.formats.parsing import Rows, Source, decoded, numbers, read_source
 from hybridbn.potentials.base import Potential
@@ -260,3 +261,6 @@ def format_uai(network: Network, *, bins: Bins | None = None) -> tuple[str, str]
         variables.append({"name": table.child.name, "states": list(table.child.states), "cuts": table.child.cuts})
     names = {"format": _NAMES, "version": 1, "sha256": _digest(text), "variables": variables}
     return text, json.dumps(names, indent=1, ensure_ascii=False) + "\n"
+
+
+register_format((".uai",), read_uai, write_uai)

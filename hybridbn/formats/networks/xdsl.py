@@ -19,6 +19,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import read_network_bytes, write_network_text
+from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
     binned,
     kept,
@@ -416,3 +417,6 @@ def _chosen(
     parent = discrete[len(cell)]
     inner = (_chosen(discrete, words, normal, (*cell, code)) for code in range(len(parent)))
     return f"Choose({words[parent.name]},{','.join(inner)})"
+
+
+register_format((".xdsl",), read_xdsl, write_xdsl)

@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import read_network_bytes, write_network_text
+from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import binned, kept, network_of, plain_states, restored, tables, told
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
 from hybridbn.formats.parsing import Rows, numbers
@@ -182,3 +183,6 @@ def _text(text: str, what: str) -> str:
             "can't be printed. Rename it (net.rename), or save the network as .hbn"
         )
     return escape(text)
+
+
+register_format((".xmlbif", ".bifxml", ".xml"), read_xmlbif, write_xmlbif)
