@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import networkx as nx
 
 from hybridbn.errors import NetworkError
-from hybridbn.network_check import cycle_text, cycles, differ, disagreement, faults, similar_names
+from hybridbn.network_check import (
+    describe_cycles,
+    describe_disagreement,
+    differ,
+    find_faults,
+    find_similar_names,
+    format_cycle,
+)
 from hybridbn.network_summary import as_html, as_line, as_text
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import Potential
@@ -84,7 +91,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
             super().__init__(data, **attr)
             return
         super().__init__(**attr)
-        items = _listed(data)
+        items = _list_items(data)
         if items and all(isinstance(item, tuple) for item in items):
             try:
                 self.add_edges_from(items)
@@ -115,17 +122,17 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         >>> list(net.edges), net.check()
         ([('x', 'y')], None)
         """
-        child = _checked(potential).child
+        child = _check_potential(potential).child
         if nx.is_frozen(self):
             raise NetworkError(f"can't add {potential!r} to a frozen network or a view; add to its copy() instead")
         for parent in potential.parents:
             present = self.nodes[parent.name].get("variable") if parent.name in self else None
             if present is not None and differ(present, parent):
-                raise NetworkError(disagreement(child.name, parent, present))
+                raise NetworkError(describe_disagreement(child.name, parent, present))
         if child.name in self:
             for other in self._children(child.name):
                 if differ(other.variable(child.name), child):
-                    raise NetworkError(disagreement(other.child.name, other.variable(child.name), child))
+                    raise NetworkError(describe_disagreement(other.child.name, other.variable(child.name), child))
             self._refuse_cycle(potential)
             self.remove_edges_from(list(self.in_edges(child.name)))
         for parent in potential.parents:
@@ -137,7 +144,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
     def _add_all(self, potentials: list[Any]) -> None:
         own: dict[str, Potential] = {}
         for potential in potentials:
-            name = _checked(potential).child.name
+            name = _check_potential(potential).child.name
             if name in own:
                 raise NetworkError(f"two potentials for {name!r}: {own[name]!r} and {potential!r}; give one a node")
             own[name] = potential
@@ -146,12 +153,12 @@ class Network(nx.DiGraph):  # type: ignore[misc]
             for parent in potential.parents:
                 present = variables.setdefault(parent.name, parent)
                 if differ(present, parent):
-                    raise NetworkError(disagreement(name, parent, present))
+                    raise NetworkError(describe_disagreement(name, parent, present))
         self.add_nodes_from((name, {"variable": variable}) for name, variable in variables.items())
         for name, potential in own.items():
             self.nodes[name]["potential"] = potential
         self.add_edges_from((parent.name, name) for name, potential in own.items() for parent in potential.parents)
-        for fault in cycles(self):
+        for fault in describe_cycles(self):
             raise NetworkError(fault)
 
     def _children(self, name: str) -> Iterator[Potential]:
@@ -170,7 +177,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
                     path = nx.bidirectional_shortest_path(self, name, parent)
                 except nx.NetworkXNoPath:
                     continue
-                raise NetworkError(f"{potential!r} would close {cycle_text(path)}")
+                raise NetworkError(f"{potential!r} would close {format_cycle(path)}")
 
     def rename(self, names: Mapping[str, str]) -> Network:
         """Return a new network with nodes, variables and potentials renamed; names that are not mentioned stay.
@@ -247,11 +254,11 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         try:
             return tuple(self.potential(node) for node in nx.topological_sort(self))
         except nx.NetworkXUnfeasible:
-            raise NetworkError("; ".join(cycles(self))) from None
+            raise NetworkError("; ".join(describe_cycles(self))) from None
 
     def _attributes(self, name: Hashable) -> dict[str, Any]:
         if name not in self:
-            close = similar_names(name, self)
+            close = find_similar_names(name, self)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(self)}"
             raise NetworkError(f"the network has no node {name!r}{hint if len(self) else '; it is empty'}")
         attributes: dict[str, Any] = self.nodes[name]
@@ -275,7 +282,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
             ...
         hybridbn.errors.NetworkError: node 'x' has no variable and no potential; add one with net.add
         """
-        found = faults(self)
+        found = find_faults(self)
         if len(found) == 1:
             raise NetworkError(found[0])
         if found:
@@ -579,7 +586,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         return as_html(self)
 
 
-def _listed(data: Any) -> list[Any]:
+def _list_items(data: Any) -> list[Any]:
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
         raise NetworkError(
             f"a network is made of potentials, arcs or a directed graph of networkx, not of type {type(data).__name__}"
@@ -587,7 +594,7 @@ def _listed(data: Any) -> list[Any]:
     return list(data)
 
 
-def _checked(potential: Any) -> Potential:
+def _check_potential(potential: Any) -> Potential:
     if not isinstance(potential, Potential):
         raise NetworkError(f"expected a potential, not {potential!r}")
     scope = potential.scope

@@ -8,25 +8,25 @@ from typing import Any
 
 import networkx as nx
 
-from hybridbn.network_summary import describe
+from hybridbn.network_summary import describe_variable
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
-__all__ = ["cycle_text", "cycles", "differ", "disagreement", "faults", "similar_names"]
+__all__ = ["describe_cycles", "describe_disagreement", "differ", "find_faults", "find_similar_names", "format_cycle"]
 
 
-def faults(network: nx.DiGraph) -> list[str]:
+def find_faults(network: nx.DiGraph) -> list[str]:
     """Describe every fault of a network.
 
     Examples
     --------
-    >>> faults(nx.DiGraph([("a", "a")]))
+    >>> find_faults(nx.DiGraph([("a", "a")]))
     ["node 'a' has an arc to itself; remove it", "node 'a' has no variable and no potential; add one with net.add"]
     """
-    return [*cycles(network), *(fault for node in network for fault in _node_faults(network, node))]
+    return [*describe_cycles(network), *(fault for node in network for fault in _find_node_faults(network, node))]
 
 
-def _node_faults(network: nx.DiGraph, node: Any) -> Iterator[str]:
+def _find_node_faults(network: nx.DiGraph, node: Any) -> Iterator[str]:
     attributes = network.nodes[node]
     variable, potential = attributes.get("variable"), attributes.get("potential")
     lacking = [what for what, it in (("variable", variable), ("potential", potential)) if it is None]
@@ -49,11 +49,11 @@ def _node_faults(network: nx.DiGraph, node: Any) -> Iterator[str]:
     if potential is None:
         return
     if variable is not None and not stale and differ(variable, potential.child):
-        yield f"node {node!r} is {_both(variable, potential.child)} in its own potential"
-    yield from _parent_faults(network, node, potential)
+        yield f"node {node!r} is {_describe_both(variable, potential.child)} in its own potential"
+    yield from _find_parent_faults(network, node, potential)
 
 
-def _parent_faults(network: nx.DiGraph, node: Any, potential: Potential) -> Iterator[str]:
+def _find_parent_faults(network: nx.DiGraph, node: Any, potential: Potential) -> Iterator[str]:
     arcs = set(network.predecessors(node)) - {node}
     names = [parent.name for parent in potential.parents]
     missing, surplus = [name for name in names if name not in arcs], sorted(arcs.difference(names), key=repr)
@@ -64,7 +64,7 @@ def _parent_faults(network: nx.DiGraph, node: Any, potential: Potential) -> Iter
     for parent in potential.parents:
         present = network.nodes[parent.name].get("variable") if parent.name in arcs else None
         if isinstance(present, Discrete | Continuous) and present.name == parent.name and differ(present, parent):
-            yield disagreement(node, parent, present)
+            yield describe_disagreement(node, parent, present)
 
 
 def differ(a: Variable, b: Variable) -> bool:
@@ -82,23 +82,23 @@ def differ(a: Variable, b: Variable) -> bool:
     return a != b
 
 
-def disagreement(child: str, parent: Variable, present: Variable) -> str:
+def describe_disagreement(child: str, parent: Variable, present: Variable) -> str:
     """Say that a child's potential was built with another variable than the network has under that name.
 
     Examples
     --------
-    >>> disagreement("y", Continuous("x"), Continuous("x", domain=(0, 1)))[:60]
+    >>> describe_disagreement("y", Continuous("x"), Continuous("x", domain=(0, 1)))[:60]
     "the potential of 'y' was built with another 'x' than the net"
     """
     return (
         f"the potential of {child!r} was built with another {parent.name!r} than the network has: there it is "
-        f"{_both(parent, present)} in the network; build both with the same variable"
+        f"{_describe_both(parent, present)} in the network; build both with the same variable"
     )
 
 
-def _both(a: Variable, b: Variable) -> str:
+def _describe_both(a: Variable, b: Variable) -> str:
     """Describe two variables that differ, down to the first state that does."""
-    first, second = describe(a), describe(b)
+    first, second = describe_variable(a), describe_variable(b)
     if first == second and isinstance(a, Discrete) and isinstance(b, Discrete):
         for i, (s, t) in enumerate(zip(a.states, b.states, strict=False)):
             if repr(s) != repr(t):
@@ -107,12 +107,12 @@ def _both(a: Variable, b: Variable) -> str:
     return f"{first}, but {second}"
 
 
-def cycles(graph: nx.DiGraph) -> list[str]:
+def describe_cycles(graph: nx.DiGraph) -> list[str]:
     """Describe one cycle of every strongly connected component, and every self loop.
 
     Examples
     --------
-    >>> cycles(nx.DiGraph([("a", "b"), ("b", "c"), ("c", "b")]))
+    >>> describe_cycles(nx.DiGraph([("a", "b"), ("b", "c"), ("c", "b")]))
     ["the arcs form a cycle: 'b' -> 'c' -> 'b'"]
     """
     found = [f"node {node!r} has an arc to itself; remove it" for node in nx.nodes_with_selfloops(graph)]
@@ -127,16 +127,16 @@ def cycles(graph: nx.DiGraph) -> list[str]:
             while path[-1] not in seen:
                 seen[path[-1]] = len(path) - 1
                 path.append(next(n for n in graph.successors(path[-1]) if n in component and n != path[-1]))
-            found.append(f"the arcs form {cycle_text(path[seen[path[-1]] : -1])}")
+            found.append(f"the arcs form {format_cycle(path[seen[path[-1]] : -1])}")
     return found
 
 
-def cycle_text(nodes: list[Any]) -> str:
+def format_cycle(nodes: list[Any]) -> str:
     """List the nodes of a cycle in the order of the arcs, the middle of long ones left out.
 
     Examples
     --------
-    >>> cycle_text(["a", "b"])
+    >>> format_cycle(["a", "b"])
     "a cycle: 'a' -> 'b' -> 'a'"
     """
     shown = nodes if len(nodes) <= 20 else [*nodes[:10], "...", *nodes[-9:]]
@@ -144,7 +144,7 @@ def cycle_text(nodes: list[Any]) -> str:
     return f"a cycle: {' -> '.join(links)}"
 
 
-def similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
+def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
     """Return names that look like a mistyped one; large networks are not searched, as that takes seconds."""
     names = [node for node in nodes if isinstance(node, str)]
     if not isinstance(name, str) or len(names) > most:

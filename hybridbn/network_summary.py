@@ -13,7 +13,7 @@ from hybridbn.variables import Continuous, Discrete, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["as_html", "as_line", "as_text", "describe"]
+__all__ = ["as_html", "as_line", "as_text", "describe_variable"]
 
 _ROWS = 50
 """Longer tables help nobody, and 10,000 rows stall a notebook."""
@@ -23,12 +23,12 @@ _LONGEST = 120
 _CELL = "text-align:left;vertical-align:top;white-space:pre-wrap"
 
 
-def describe(variable: Variable, most: int = 8) -> str:
+def describe_variable(variable: Variable, most: int = 8) -> str:
     """Say in words what kind of variable it is and which values it takes.
 
     Examples
     --------
-    >>> describe(Discrete("c", states=("a", "b"))), describe(Continuous("x")), describe(Continuous("x", domain=(0, 1)))
+    >>> describe_variable(Discrete("c", states=("a", "b"))), describe_variable(Continuous("x")), describe_variable(Continuous("x", domain=(0, 1)))
     ("discrete with states 'a', 'b'", 'continuous', 'continuous on [0.0, 1.0]')
     """
     if isinstance(variable, Continuous):
@@ -56,7 +56,7 @@ def as_line(network: Network) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     title = f"Network {network.name!r}" if network.name else "Network"
     nodes, arcs = len(variables), network.number_of_edges()
-    return f"{title}: {_plural(nodes, 'node')}{f' ({kinds})' if kinds else ''}, {_plural(arcs, 'arc')}"
+    return f"{title}: {_count_noun(nodes, 'node')}{f' ({kinds})' if kinds else ''}, {_count_noun(arcs, 'arc')}"
 
 
 def as_text(network: Network) -> str:
@@ -71,7 +71,7 @@ def as_text(network: Network) -> str:
       rain: no variable; no potential; from 'season'
     """
     lines = [as_line(network)]
-    for name, values, parents, family in _described(network, _LINES):
+    for name, values, parents, family in _describe_nodes(network, _LINES):
         given = f"; from {parents}" if parents else ""
         lines.append(f"  {name}: {values}; {family}{given}")
     if len(network) > _LINES:
@@ -91,7 +91,7 @@ def as_html(network: Network) -> str:
     head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("node", "variable", "parents", "potential"))
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in cells) + "</tr>"
-        for cells in _described(network, _ROWS)
+        for cells in _describe_nodes(network, _ROWS)
     )
     if len(network) > _ROWS:
         body += f'<tr><td colspan="4" style="{_CELL}">and {len(network) - _ROWS:,} more nodes</td></tr>'
@@ -101,28 +101,28 @@ def as_html(network: Network) -> str:
     )
 
 
-def _described(network: Network, most: int) -> Iterator[tuple[str, str, str, str]]:
+def _describe_nodes(network: Network, most: int) -> Iterator[tuple[str, str, str, str]]:
     for node, attributes in list(network.nodes(data=True))[:most]:
         variable, potential = attributes.get("variable"), attributes.get("potential")
         known = isinstance(variable, Discrete | Continuous)
         yield (
-            _clip(node if isinstance(node, str) and node.isprintable() else repr(node)),
-            _clip(describe(variable) if known else "no variable"),
-            _clip(shorten(_parents(network, node, potential))),
+            _clip_text(node if isinstance(node, str) and node.isprintable() else repr(node)),
+            _clip_text(describe_variable(variable) if known else "no variable"),
+            _clip_text(shorten(_list_parents(network, node, potential))),
             type(potential).__name__ if potential is not None else "no potential",
         )
 
 
-def _parents(network: Network, node: Any, potential: Any) -> list[Any]:
+def _list_parents(network: Network, node: Any, potential: Any) -> list[Any]:
     """Return the parents in the potential's order, which networkx does not keep through `copy`."""
     if isinstance(potential, Potential):
         return [parent.name for parent in potential.parents]
     return list(network.predecessors(node))
 
 
-def _clip(text: str) -> str:
+def _clip_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def _plural(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

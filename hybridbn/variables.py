@@ -58,7 +58,7 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
 
 
-def _checked_name(name: Any) -> str:
+def _check_name(name: Any) -> str:
     if not isinstance(name, str) or not name:
         raise NetworkError(f"a variable's name must be a non-empty string, not {name!r}")
     return str(name)
@@ -93,7 +93,7 @@ class Discrete:
     _index: Mapping[Hashable, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        name = _checked_name(self.name)
+        name = _check_name(self.name)
         object.__setattr__(self, "name", name)
         if isinstance(self.states, str) or not isinstance(self.states, Iterable):
             raise NetworkError(f"{name!r}: states must be a sequence of states, not {self.states!r}")
@@ -101,7 +101,7 @@ class Discrete:
         if self.cuts is not None:
             cuts = self._checked_cuts()
             object.__setattr__(self, "cuts", cuts)
-            states = states or _interval_labels(cuts)
+            states = states or _label_intervals(cuts)
             if len(states) != len(cuts) + 1:
                 raise NetworkError(
                     f"{name!r}: {len(cuts)} cuts make {len(cuts) + 1} states, but {len(states)} are named"
@@ -205,7 +205,7 @@ class Continuous:
     domain: tuple[float, float] = (-math.inf, math.inf)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", _checked_name(self.name))
+        object.__setattr__(self, "name", _check_name(self.name))
         try:
             low, high = (float(end) for end in self.domain)
         except (TypeError, ValueError):
@@ -273,7 +273,7 @@ def _as_objects(values: Any) -> NDArray[Any]:
     return array
 
 
-def _interval_labels(cuts: tuple[float, ...]) -> tuple[str, ...]:
+def _label_intervals(cuts: tuple[float, ...]) -> tuple[str, ...]:
     if not cuts:
         return ("any",)
     return (f"< {cuts[0]!r}", *(f"{a!r} to {b!r}" for a, b in itertools.pairwise(cuts)), f">= {cuts[-1]!r}")

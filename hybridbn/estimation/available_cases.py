@@ -11,7 +11,7 @@ import networkx as nx
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_name, fitter_of, roles
 from hybridbn.network import Network
-from hybridbn.network_check import cycles
+from hybridbn.network_check import describe_cycles
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Variable, shorten
@@ -62,7 +62,7 @@ def structure_of(structure: Any) -> Network:
                 f"a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not {structure!r:.80}"
             )
         graph = Network(arcs)
-    for fault in cycles(graph):
+    for fault in describe_cycles(graph):
         raise NetworkError(fault)
     return graph
 

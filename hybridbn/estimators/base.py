@@ -16,10 +16,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimators.inputs import (
+    check_features,
     choose_target,
-    column_names,
-    constant_columns,
-    opened_features,
+    find_constant_columns,
+    name_columns,
     read_against,
     read_features,
 )
@@ -74,10 +74,10 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         """Return features, targets and weights of the rows that count, all checked."""
         if self.handle_unknown not in ("missing", "error"):
             raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
-        features = opened_features(X)
+        features = check_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:
-            self.target_name_ = choose_target(self.target, y, column_names(features), self._build().structure or ())
+            self.target_name_ = choose_target(self.target, y, name_columns(features), self._build().structure or ())
         targets = read_target(y)
         check_consistent_length(features, targets)
         if weights is None:
@@ -121,7 +121,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
             raise TableError(
                 "X has 1 sample that counts; columns of numbers need two different values at least, to tell how they vary"
             )
-        left_out = constant_columns(table.require_values(names), names)
+        left_out = find_constant_columns(table.require_values(names), names)
         if left_out:
             warnings.warn(
                 f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing about the "
@@ -176,9 +176,9 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _evidence(self, X: Any) -> Table:
         check_is_fitted(self, "network_")
-        features = opened_features(X)
+        features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
-        names = [name for name in column_names(features) if name in self.network_]
+        names = [name for name in name_columns(features) if name in self.network_]
         return read_against(features, [self.network_.variable(name) for name in names], self.handle_unknown)
 
     def _posterior(self, X: Any) -> Any:

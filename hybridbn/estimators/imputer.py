@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import given_keys, row_keys
-from hybridbn.estimators.inputs import frame_of, opened_features, read_features
+from hybridbn.estimators.inputs import open_features, check_features, read_features
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
@@ -132,9 +132,9 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the network from an incomplete table; y is not used."""
         self._check_options()
-        features = opened_features(X)
+        features = check_features(X)
         validate_data(self, features, reset=True, skip_check_array=True)
-        frame = leave_out(frame_of(features), self.skip)
+        frame = leave_out(open_features(features), self.skip)
         table = read_features(frame, self.discrete, self.continuous)
         settings = Settings(
             **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)},
@@ -157,9 +157,9 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "model_")
         self._check_options()
-        features = opened_features(X)
+        features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
-        frame = leave_out(frame_of(features), self.skip)
+        frame = leave_out(open_features(features), self.skip)
         unknown = "error" if self.handle_unknown == "error" else "missing"
         rows = rows_of(frame, self.model_, unknown)
         keys = row_keys(rows.working) if rows.working.names else given_keys(range(frame.rows), frame.rows)

@@ -23,17 +23,17 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, sh
 
 __all__ = [
     "HandleUnknown",
+    "add_class_column",
+    "add_number_column",
+    "check_classes",
+    "check_features",
+    "check_number_targets",
     "choose_target",
-    "column_names",
-    "constant_columns",
-    "frame_of",
-    "labels_of",
-    "number_targets",
-    "opened_features",
+    "find_constant_columns",
+    "name_columns",
+    "open_features",
     "read_against",
     "read_features",
-    "values_of",
-    "with_labels",
 ]
 
 HandleUnknown: TypeAlias = Literal["missing", "error"]
@@ -46,14 +46,14 @@ class _StrangeCell(TableError, TypeError):
 # --- features -------------------------------------------------------------------------------------------------------
 
 
-def opened_features(X: Any) -> Any:
+def check_features(X: Any) -> Any:
     """Return features as a frame with columns or as a two-dimensional array; refuse what is neither.
 
     Numbers in a list of rows that holds text as well stay numbers.
 
     Examples
     --------
-    >>> opened_features([[1.5, "a"], [2.5, None]])
+    >>> check_features([[1.5, "a"], [2.5, None]])
     array([[1.5, 'a'],
            [2.5, None]], dtype=object)
     """
@@ -69,40 +69,40 @@ def opened_features(X: Any) -> Any:
     return check_array(X, dtype=None, ensure_all_finite=False)
 
 
-def column_names(X: Any) -> list[str]:
+def name_columns(X: Any) -> list[str]:
     """Return the names that the columns have in the network: those of the frame, or x0, x1, ...
 
     Examples
     --------
-    >>> column_names(np.zeros((1, 2))), column_names(pd.DataFrame({"a": [1], "b": [2]}))
+    >>> name_columns(np.zeros((1, 2))), name_columns(pd.DataFrame({"a": [1], "b": [2]}))
     (['x0', 'x1'], ['a', 'b'])
     """
     if isinstance(X, np.ndarray):
         return [f"x{place}" for place in range(X.shape[1])]
-    names = list(getattr(X, "column_names", X.columns))  # the columns of an Arrow table are no names
+    names = list(getattr(X, "name_columns", X.columns))  # the columns of an Arrow table are no names
     if all(isinstance(name, int | np.integer) for name in names):
         return [f"x{place}" for place in range(len(names))]
     return names
 
 
-def frame_of(X: Any) -> Frame:
-    """Return what `opened_features` returned as a frame whose columns have the names of `column_names`.
+def open_features(X: Any) -> Frame:
+    """Return what `check_features` returned as a frame whose columns have the names of `name_columns`.
 
     Examples
     --------
-    >>> list(frame_of(pd.DataFrame({0: [1.5], 1: [2.5]})).columns)
+    >>> list(open_features(pd.DataFrame({0: [1.5], 1: [2.5]})).columns)
     ['x0', 'x1']
     """
     if isinstance(X, np.ndarray):
         return frame_adapter("matrix").open(X)
-    names = column_names(X)
+    names = name_columns(X)
     if isinstance(X, pd.DataFrame) and list(X.columns) != names:
         return replace(open_frame(X.set_axis(names, axis=1)), data=X)
     return open_frame(X)
 
 
 def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()) -> Table:
-    """Read what `opened_features` returned, or a frame of it, by the columns' own types, or as they are declared.
+    """Read what `check_features` returned, or a frame of it, by the columns' own types, or as they are declared.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | 
       x0  continuous            0 missing
       x1  discrete    2 states  0 missing  2, 3
     """
-    frame = X if isinstance(X, Frame) else frame_of(X)
+    frame = X if isinstance(X, Frame) else open_features(X)
     try:
         return Table(frame, discrete, continuous)
     except TableError as error:
@@ -120,18 +120,18 @@ def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | 
 
 
 def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUnknown) -> Table:
-    """Read what `opened_features` returned as a model's variables.
+    """Read what `check_features` returned as a model's variables.
 
     A value that is no state is missing, with one warning for all columns, or refused. One of another type (text where the
     states are numbers) is always refused, as is text in a column of numbers.
     """
-    table = Table(frame_of(X), variables=variables, unknown="missing")
+    table = Table(open_features(X), variables=variables, unknown="missing")
     messages = []
     for variable in variables:
         # reading is lazy: asking for the cells is what finds the faults
         cells = table.column(variable.name)
         if isinstance(variable, Discrete) and variable.cuts is None:
-            message = _unknown_states(variable, cells, table)
+            message = _describe_unknown_states(variable, cells, table)
             if message:
                 messages.append(message)
     if messages and handle_unknown == "error":
@@ -141,12 +141,12 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     return table
 
 
-def constant_columns(table: Table, names: Iterable[str]) -> list[str]:
+def find_constant_columns(table: Table, names: Iterable[str]) -> list[str]:
     """Return the columns of numbers that have the same value in all rows.
 
     Examples
     --------
-    >>> constant_columns(Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]}), ["x", "y", "c"])
+    >>> find_constant_columns(Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]}), ["x", "y", "c"])
     ['x']
     """
     found = []
@@ -172,7 +172,7 @@ def _refuse_strange_cells(X: Any, error: TableError) -> None:
             ) from error
 
 
-def _unknown_states(variable: Discrete, codes: Codes, table: Table) -> str | None:
+def _describe_unknown_states(variable: Discrete, codes: Codes, table: Table) -> str | None:
     holes = np.flatnonzero(codes < 0)
     if not holes.size:
         return None
@@ -227,12 +227,12 @@ def choose_target(wanted: str | None, y: Any, names: Sequence[str], nodes: Itera
     return name
 
 
-def labels_of(y: Any) -> NDArray[Any]:
+def check_classes(y: Any) -> NDArray[Any]:
     """Return the targets of a classifier as a one-dimensional array without holes.
 
     Examples
     --------
-    >>> labels_of([1, 0, None])
+    >>> check_classes([1, 0, None])
     Traceback (most recent call last):
         ...
     hybridbn.errors.TableError: y, row 2: the class is missing (1 such rows); leave these rows out
@@ -258,24 +258,24 @@ def labels_of(y: Any) -> NDArray[Any]:
     return np.asarray(labels)
 
 
-def values_of(y: Any) -> Values:
+def check_number_targets(y: Any) -> Values:
     """Return the targets of a regressor as a one-dimensional array of finite numbers."""
     flat = column_or_1d(y, warn=True)
     return np.asarray(check_array(flat, ensure_2d=False, dtype=np.float64, input_name="y"), dtype=np.float64)
 
 
-def with_labels(table: Table, name: str, codes: Codes, classes: NDArray[Any]) -> Table:
+def add_class_column(table: Table, name: str, codes: Codes, classes: NDArray[Any]) -> Table:
     """Return the table with a column of classes, whose states are all of them in their order.
 
     Examples
     --------
-    >>> table = with_labels(Table({"x": [1.5, 2.5]}), "y", np.array([1, 1]), np.array(["no", "yes"]))
+    >>> table = add_class_column(Table({"x": [1.5, 2.5]}), "y", np.array([1, 1]), np.array(["no", "yes"]))
     >>> table.variable("y").states, table["y"]
     (('no', 'yes'), array([1, 1]))
     """
     return table.with_column(name, pd.Categorical.from_codes(codes, categories=pd.Index(classes, dtype=object)))
 
 
-def number_targets(table: Table, name: str, values: Values) -> Table:
+def add_number_column(table: Table, name: str, values: Values) -> Table:
     """Return the table with a column of numbers."""
     return table.with_column(name, values, Continuous(name))

@@ -14,7 +14,13 @@ from sklearn.utils.multiclass import unique_labels
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators.base import Builder, HybridEstimator
-from hybridbn.estimators.inputs import HandleUnknown, labels_of, number_targets, values_of, with_labels
+from hybridbn.estimators.inputs import (
+    HandleUnknown,
+    add_class_column,
+    add_number_column,
+    check_classes,
+    check_number_targets,
+)
 from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
@@ -139,9 +145,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         y : sequence of str, int or bool (rows,)
         sample_weight : sequence of float (rows,), optional
         """
-        features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=True)
+        features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
-        table = with_labels(self._table(features, weights), self.target_name_, codes, classes)
+        table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
         if hasattr(self, "ensemble_"):
             del self.ensemble_
         if self.boost is not None and len(classes) > 1:
@@ -172,7 +178,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         first = self._is_first_batch()
         if not hasattr(self, "classes_") and classes is None:
             raise TableError("classes must be passed on the first call to partial_fit")
-        features, labels, weights = self._opened(X, y, labels_of, sample_weight, reset=first)
+        features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=first)
         known = np.asarray(unique_labels(classes) if first else self.classes_)
         if not first and classes is not None and not np.array_equal(unique_labels(classes), known):
             raise TableError(f"classes={classes!r:.80} are not those of the first call, {shorten(known.tolist())}")
@@ -183,7 +189,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
                 f"y, row {row}: {labels.tolist()[row]!r} is not among the classes {shorten(known.tolist())}"
             )
         table = self._table(features, weights) if first else self._batch(features, weights)
-        table = with_labels(table, self.target_name_, np.searchsorted(known, labels), known)
+        table = add_class_column(table, self.target_name_, np.searchsorted(known, labels), known)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
         self.classes_ = known
         return self._keep(self._with_priors(stream.network()), stream)
@@ -339,9 +345,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         sample_weight : sequence of float (rows,), optional
         """
         self._check_point()
-        features, values, weights = self._opened(X, y, values_of, sample_weight, reset=True)
+        features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
-        table = number_targets(self._table(features, weights), self.target_name_, values)
+        table = add_number_column(self._table(features, weights), self.target_name_, values)
         network, stream = self._learn(table)
         return self._keep(self._checked(network), stream)
 
@@ -361,11 +367,11 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         """
         self._check_point()
         first = self._is_first_batch()
-        features, values, weights = self._opened(X, y, values_of, sample_weight, reset=first)
+        features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=first)
         if first:
             self._refuse_constant(values)
         table = self._table(features, weights) if first else self._batch(features, weights)
-        table = number_targets(table, self.target_name_, values)
+        table = add_number_column(table, self.target_name_, values)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
         return self._keep(self._checked(stream.network()), stream)
 
@@ -390,7 +396,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
     def predict_log_density(self, X: Any, y: Any) -> Values:
         """Return the logarithm of the predicted density at the true target of each row; its mean is a score to compare by."""
         known = self._evidence(X)
-        both = number_targets(known, self.target_name_, values_of(y))
+        both = add_number_column(known, self.target_name_, check_number_targets(y))
         ask = partial(self.network_.log_density, options=self._options)
         return np.asarray(ask(both) - ask(known))
 

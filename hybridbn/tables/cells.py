@@ -21,21 +21,21 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, is
 __all__ = [
     "Cells",
     "Kind",
-    "Plain",
-    "coded_cells",
-    "frozen_array",
-    "labels",
-    "labels_of_floats",
-    "labels_of_objects",
-    "look_alikes",
-    "numbers",
-    "objects",
-    "plain",
-    "recoded",
-    "refused_type",
-    "revalued",
+    "PlainValues",
+    "as_objects",
+    "as_plain",
+    "check_numbers",
+    "convert_cells",
+    "convert_to_numbers",
+    "decode_states",
+    "describe_look_alikes",
+    "freeze_array",
+    "label_codes",
+    "label_floats",
+    "label_objects",
+    "make_type_error",
+    "recode_cells",
     "state_kind",
-    "states_of",
 ]
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
@@ -59,7 +59,7 @@ class Cells:
     integer: bool = False
 
     def __post_init__(self) -> None:
-        frozen_array(self.array)
+        freeze_array(self.array)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -72,13 +72,13 @@ class Cells:
         return Cells(self.array[rows], self.states, self.declared, self.ordered, self.integer)
 
 
-def frozen_array(array: NDArray[Any]) -> NDArray[Any]:
+def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
     """Make an array read-only and return it."""
     array.flags.writeable = False
     return array
 
 
-def objects(items: Sequence[Any]) -> NDArray[Any]:
+def as_objects(items: Sequence[Any]) -> NDArray[Any]:
     """Return a one-dimensional object array of the items, whatever they are."""
     array = np.empty(len(items), dtype=object)
     array[:] = items
@@ -88,7 +88,7 @@ def objects(items: Sequence[Any]) -> NDArray[Any]:
 # --- making cells -------------------------------------------------------------------------------------------------
 
 
-def numbers(name: str, values: NDArray[Any], *, integer: bool = False) -> Cells:
+def check_numbers(name: str, values: NDArray[Any], *, integer: bool = False) -> Cells:
     """Return continuous cells; refuse the infinite ones."""
     array = np.ascontiguousarray(values, dtype=np.float64)
     # One sum finds every infinity (and the overflow of large numbers, which the second look clears).
@@ -107,7 +107,7 @@ def numbers(name: str, values: NDArray[Any], *, integer: bool = False) -> Cells:
     return Cells(array, integer=integer)
 
 
-def labels(
+def label_codes(
     name: str, codes: NDArray[Any], states: Iterable[Any], *, declared: bool = False, ordered: bool = False
 ) -> Cells:
     """Return discrete cells; states found in the values (not `declared` by a type) are put in sorted order."""
@@ -119,10 +119,10 @@ def labels(
             "convert them all to text, or all to numbers"
         )
     if kinds == {"number"}:
-        named = _plain_numbers(name, named)
+        named = _convert_whole_numbers(name, named)
     elif kinds == {"bool"} and not declared:
         order: list[Any] = [False, True]
-        codes, named, declared = _translated(codes, [order.index(state) for state in named]), order, True
+        codes, named, declared = _translate_codes(codes, [order.index(state) for state in named]), order, True
     if not declared:
         try:
             ranked = sorted(range(len(named)), key=named.__getitem__)
@@ -130,7 +130,7 @@ def labels(
             ranked = list(range(len(named)))
         positions = np.empty(len(named), dtype=np.intp)
         positions[ranked] = np.arange(len(named))
-        codes, named = _translated(codes, positions), [named[i] for i in ranked]
+        codes, named = _translate_codes(codes, positions), [named[i] for i in ranked]
     states_of: dict[Hashable, int] = {}
     positions_of = []
     for state in named:
@@ -139,11 +139,11 @@ def labels(
         except TypeError:
             raise TableError(f"column {name!r}: the state {state!r} is not hashable; convert it to text") from None
     if positions_of != list(range(len(named))):
-        codes = _translated(codes, positions_of)
+        codes = _translate_codes(codes, positions_of)
     return Cells(np.ascontiguousarray(codes, dtype=np.intp), tuple(states_of), declared, ordered)
 
 
-def _translated(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.intp]) -> Codes:
+def _translate_codes(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.intp]) -> Codes:
     # The last place of the lookup table is where code -1 lands.
     table = np.full(len(positions) + 1, -1, dtype=np.intp)
     table[:-1] = positions
@@ -151,7 +151,7 @@ def _translated(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.intp]
     return translated
 
 
-def _plain_numbers(name: str, states: list[Any]) -> list[Any]:
+def _convert_whole_numbers(name: str, states: list[Any]) -> list[Any]:
     """Return float-coded integers as the integers they stand for, unless a state is a genuine fraction."""
     if any(isinstance(state, float) and not math.isfinite(state) for state in states):
         raise TableError(f"column {name!r}: states must be finite numbers, not {shorten(states)}")
@@ -160,14 +160,14 @@ def _plain_numbers(name: str, states: list[Any]) -> list[Any]:
     return [state if is_missing(state) else float(state) for state in states]
 
 
-def labels_of_floats(name: str, values: NDArray[Any]) -> Cells:
+def label_floats(name: str, values: NDArray[Any]) -> Cells:
     """Return a number column as discrete cells: each distinct number is a state, whole ones are integers."""
     from pandas import factorize
 
     if values.dtype.kind == "f":
-        numbers(name, values)
+        check_numbers(name, values)
     codes, found = factorize(values)
-    return labels(name, codes, found.tolist())
+    return label_codes(name, codes, found.tolist())
 
 
 def state_kind(state: Any) -> str:
@@ -179,7 +179,7 @@ def state_kind(state: Any) -> str:
     return "text" if isinstance(state, str) else type(state).__name__
 
 
-def labels_of_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
+def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
     """Return the cells of an array of Python values; refuse a mixture of types and types that are no data."""
     from pandas import factorize, isna
     from pandas.api.types import infer_dtype
@@ -187,26 +187,28 @@ def labels_of_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cel
     found = infer_dtype(values, skipna=True)
     if found in {"string", "boolean"}:
         codes, states = factorize(values)
-        return labels(name, codes, states)
+        return label_codes(name, codes, states)
     if found == "empty":
         if kind == "continuous":
-            return numbers(name, np.full(len(values), np.nan))
-        return labels(name, np.full(len(values), -1), ())
+            return check_numbers(name, np.full(len(values), np.nan))
+        return label_codes(name, np.full(len(values), -1), ())
     if found in {"integer", "floating", "mixed-integer-float", "decimal"}:
         if kind == "discrete" and found == "integer":
             codes, states = factorize(values)
-            return labels(name, codes, states)
+            return label_codes(name, codes, states)
         try:
             floats = np.where(isna(values), math.nan, values).astype(np.float64)
         except OverflowError:
             raise TableError(f"column {name!r} holds an integer too large for a floating-point number") from None
         return (
-            labels_of_floats(name, floats) if kind == "discrete" else numbers(name, floats, integer=found == "integer")
+            label_floats(name, floats)
+            if kind == "discrete"
+            else check_numbers(name, floats, integer=found == "integer")
         )
-    raise TableError(_refusal(name, values))
+    raise TableError(_describe_refusal(name, values))
 
 
-def _refusal(name: str, values: NDArray[Any]) -> str:
+def _describe_refusal(name: str, values: NDArray[Any]) -> str:
     """Say why an object column can't be used; a loop over the rows, run only on the way to an error."""
     first: dict[str, tuple[int, Any]] = {}
     for row, value in enumerate(values.tolist()):
@@ -216,10 +218,10 @@ def _refusal(name: str, values: NDArray[Any]) -> str:
         seen = ", ".join(f"{kind} ({value!r} in row {row})" for kind, (row, value) in list(first.items())[:6])
         return f"column {name!r} mixes values of several types: {seen}; convert them all to text, or all to numbers"
     kind, (row, value) = next(iter(first.items()), ("NaT", (0, "NaT")))
-    return f"column {name!r}, row {row}: {str(value)[:60]!r} is a {kind}; {remedy(kind)}"
+    return f"column {name!r}, row {row}: {str(value)[:60]!r} is a {kind}; {suggest_remedy(kind)}"
 
 
-def remedy(kind: str) -> str:
+def suggest_remedy(kind: str) -> str:
     """Say what can be done about a type that is neither text, truth nor a real number."""
     lowered = kind.lower()
     if "delta" in lowered or "duration" in lowered:
@@ -233,13 +235,13 @@ def remedy(kind: str) -> str:
     return "columns must hold text, numbers or truth values: convert or leave out this one"
 
 
-def refused_type(name: str, dtype: Any) -> TableError:
+def make_type_error(name: str, dtype: Any) -> TableError:
     """Return the error that says why a column of a type can't be used, and what can be done."""
     shown = str(getattr(dtype, "name", dtype))  # numpy calls bytes "S1", but names them
-    return TableError(f"column {name!r} is of type {shown}; {remedy(shown)}")
+    return TableError(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}")
 
 
-def look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
+def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
     """Describe the first two states that differ only in spaces or in how Unicode spells an accent."""
     seen: dict[str, str] = {}
     for state in states:
@@ -254,22 +256,24 @@ def look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
 # --- reading cells against a variable -------------------------------------------------------------------------------
 
 
-def coded_cells(name: str, cells: Cells, kind: Kind | None) -> Cells:
+def convert_cells(name: str, cells: Cells, kind: Kind | None) -> Cells:
     """Return cells in the asked-for form: `kind` None keeps numbers continuous and labels discrete."""
     if kind == "discrete" and cells.states is None:
-        return labels_of_floats(name, cells.array)
+        return label_floats(name, cells.array)
     if kind == "continuous" and cells.states is not None:
-        return numbers(name, revalued(name, cells), integer=all(isinstance(state, int) for state in cells.states))
+        return check_numbers(
+            name, convert_to_numbers(name, cells), integer=all(isinstance(state, int) for state in cells.states)
+        )
     return cells
 
 
-def revalued(name: str, cells: Cells) -> Values:
+def convert_to_numbers(name: str, cells: Cells) -> Values:
     """Return discrete cells whose states are numbers as those numbers."""
     states = cells.states or ()
     table = np.full(len(states) + 1, math.nan)
     for code, state in enumerate(states):
         if not isinstance(state, int | float):
-            row = _first(cells.array == code)
+            row = _first_row(cells.array == code)
             if row is None:
                 continue
             raise TableError(
@@ -281,7 +285,7 @@ def revalued(name: str, cells: Cells) -> Values:
     return values
 
 
-def recoded(name: str, cells: Cells, variable: Variable, *, unknown_missing: bool = False) -> Cells:
+def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing: bool = False) -> Cells:
     """Return cells as the codes or values of a given variable.
 
     Unknown states raise `TableError`, or become missing cells with `unknown_missing`.
@@ -292,7 +296,7 @@ def recoded(name: str, cells: Cells, variable: Variable, *, unknown_missing: boo
         elif any(isinstance(state, bool) for state in cells.states):
             raise TableError(f"column {name!r} holds truth values, but {name!r} is continuous; convert it to numbers")
         else:
-            array = revalued(name, cells)
+            array = convert_to_numbers(name, cells)
         _check_domain(name, array, variable)
         return Cells(array, integer=cells.integer)
     if (
@@ -305,7 +309,7 @@ def recoded(name: str, cells: Cells, variable: Variable, *, unknown_missing: boo
     if cells.states is None and variable.cuts is not None:
         return Cells(variable.codes(cells.array), variable.states)
     if cells.states is None:
-        cells = labels_of_floats(name, cells.array)
+        cells = label_floats(name, cells.array)
     found = cells.states or ()
     positions = np.full(len(found) + 1, -1, dtype=np.intp)
     unknown = []
@@ -323,7 +327,7 @@ def _refuse_unknown(name: str, cells: Cells, unknown: list[int], variable: Discr
     strange = np.zeros(len(cells.states or ()) + 1, dtype=bool)
     strange[unknown] = True
     where = strange[cells.array]
-    row = _first(where)
+    row = _first_row(where)
     if row is None:  # a level of the type that no row has
         return
     state = (cells.states or ())[int(cells.array[row])]
@@ -340,19 +344,19 @@ def _check_domain(name: str, array: Values, variable: Continuous) -> None:
     low, high = variable.domain
     if low == -math.inf and high == math.inf:
         return
-    row = _first((array < low) | (array > high))
+    row = _first_row((array < low) | (array > high))
     if row is not None:
         raise TableError(f"column {name!r}, row {row}: {array[row]} lies outside the domain [{low}, {high}]")
 
 
-def _first(where: NDArray[np.bool_]) -> int | None:
+def _first_row(where: NDArray[np.bool_]) -> int | None:
     return int(np.argmax(where)) if where.any() else None
 
 
 # --- what cells stand for ---------------------------------------------------------------------------------------------
 
 
-class Plain(NamedTuple):
+class PlainValues(NamedTuple):
     """Cells as values of one plain type; where `missing` holds, the value is a filler (None for objects)."""
 
     form: Literal["float", "integer", "bool", "text", "category", "object"]
@@ -367,38 +371,38 @@ class Plain(NamedTuple):
         return bool((self.values == np.floor(self.values))[~self.missing].all())
 
 
-def plain(cells: Cells) -> Plain:
+def as_plain(cells: Cells) -> PlainValues:
     """Return cells as values; text and categories stay codes (``values``), their states being in the cells.
 
     Examples
     --------
-    >>> plain(Cells(np.array([1.0, np.nan]), integer=True)).values
+    >>> as_plain(Cells(np.array([1.0, np.nan]), integer=True)).values
     array([1, 0])
     """
     missing = cells.missing
     if cells.states is None:
         whole = cells.integer and (np.abs(cells.array[~missing]) < EXACT_INTEGERS).all()
         if whole and (cells.array == np.floor(cells.array))[~missing].all():
-            return Plain("integer", np.where(missing, 0, cells.array).astype(np.int64), missing)
-        return Plain("float", cells.array, missing)
+            return PlainValues("integer", np.where(missing, 0, cells.array).astype(np.int64), missing)
+        return PlainValues("float", cells.array, missing)
     types = {type(state) for state in cells.states}
     if types == {bool}:
-        return Plain("bool", states_of(cells, bool, False), missing)
+        return PlainValues("bool", decode_states(cells, bool, False), missing)
     if types == {str}:
-        return Plain("category" if cells.declared else "text", cells.array, missing)
+        return PlainValues("category" if cells.declared else "text", cells.array, missing)
     if types == {int} and not cells.declared and all(-(2**63) <= int(str(state)) < 2**63 for state in cells.states):
-        return Plain("integer", states_of(cells, np.int64, 0), missing)
+        return PlainValues("integer", decode_states(cells, np.int64, 0), missing)
     if types == {float} and not cells.declared:
-        return Plain("float", states_of(cells, np.float64, np.nan), missing)
+        return PlainValues("float", decode_states(cells, np.float64, np.nan), missing)
     if cells.declared and cells.states:
-        return Plain("category", cells.array, missing)
-    return Plain("object", states_of(cells, object, None), missing)
+        return PlainValues("category", cells.array, missing)
+    return PlainValues("object", decode_states(cells, object, None), missing)
 
 
-def states_of(cells: Cells, dtype: Any, filler: Any) -> NDArray[Any]:
+def decode_states(cells: Cells, dtype: Any, filler: Any) -> NDArray[Any]:
     """Return the state of each cell as an array of some type, and the filler where one is missing."""
     table = np.empty(len(cells.states or ()) + 1, dtype=dtype)
-    table[:-1] = objects(cells.states or ())
+    table[:-1] = as_objects(cells.states or ())
     table[-1] = filler
     values: NDArray[Any] = table[cells.array]
     return values

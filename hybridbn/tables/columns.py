@@ -19,19 +19,28 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.tables.adapters import load_adapters
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, Kind, coded_cells, look_alikes, objects, recoded, state_kind
+from hybridbn.tables.cells import (
+    EXACT_INTEGERS,
+    Cells,
+    Kind,
+    as_objects,
+    convert_cells,
+    describe_look_alikes,
+    recode_cells,
+    state_kind,
+)
 from hybridbn.variables import Continuous, Discrete, Variable
 
 __all__ = [
     "Column",
     "ColumnAdapter",
     "ColumnSource",
-    "cells_of",
     "check_states",
     "column_adapter",
     "column_kind",
-    "loaded",
+    "find_imported",
     "read_as_variable",
+    "read_cells",
     "read_column",
     "warn_of_look_alikes",
 ]
@@ -98,8 +107,8 @@ class Column:
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
             wants_labels = isinstance(variable, Discrete) and variable.cuts is None
-            cells = cells_of(self.name, source.values, "discrete" if wants_labels else None)
-        return recoded(self.name, cells, variable, unknown_missing=self._unknown_missing)
+            cells = read_cells(self.name, source.values, "discrete" if wants_labels else None)
+        return recode_cells(self.name, cells, variable, unknown_missing=self._unknown_missing)
 
     def take(self, rows: NDArray[np.intp]) -> Column:
         """Return the column with some of its rows."""
@@ -141,7 +150,7 @@ class Column:
             array[rows] = values
             filled = replace(cells, array=array)
             if isinstance(self.variable, Continuous):
-                filled = recoded(self.name, filled, self.variable)
+                filled = recode_cells(self.name, filled, self.variable)
             return self.replace(filled, kept=~rows)
         codes = {state: code for code, state in enumerate(cells.states)}
         listed = values.tolist()
@@ -163,7 +172,7 @@ class Column:
             return array
         from pandas import isna
 
-        array = objects(column_adapter(source.kind).list_values(source.values))
+        array = as_objects(column_adapter(source.kind).list_values(source.values))
         array = array if source.rows is None else array[source.rows]
         array[isna(array)] = None
         return array
@@ -178,19 +187,19 @@ class Column:
         return self.raw() if large.any() else None
 
 
-def cells_of(name: str, values: Any, kind: Kind | None = None) -> Cells:
+def read_cells(name: str, values: Any, kind: Kind | None = None) -> Cells:
     """Return the cells of a column of any library.
 
     `kind` None means the kind that the column's type says: numbers continuous, text, categories and truth values discrete.
 
     Examples
     --------
-    >>> cells = cells_of("c", np.array(["b", None, "a"], dtype=object))
+    >>> cells = read_cells("c", np.array(["b", None, "a"], dtype=object))
     >>> cells.states, cells.array
     (('a', 'b'), array([ 1, -1,  0]))
     """
     try:
-        return coded_cells(name, column_adapter(column_kind(values)).read(name, values, kind), kind)
+        return convert_cells(name, column_adapter(column_kind(values)).read(name, values, kind), kind)
     except TableError as error:
         if kind == "discrete" or f"column {name!r}" in str(error):
             raise
@@ -200,13 +209,13 @@ def cells_of(name: str, values: Any, kind: Kind | None = None) -> Cells:
 def read_column(name: str, values: Any, kind: Kind | None = None) -> Column:
     """Read a column of any library, or one that was read before, by its own type or as the kind that is asked for."""
     if not isinstance(values, Column):
-        return Column(name, cells_of(name, values, kind), None, ColumnSource(column_kind(values), values))
+        return Column(name, read_cells(name, values, kind), None, ColumnSource(column_kind(values), values))
     if kind is None or (kind == "discrete") == (values.cells.states is not None):
         return values
     source = values.source
     if source is not None and source.current and source.rows is None:
-        return Column(name, cells_of(name, source.values, kind), None, source)
-    return Column(name, coded_cells(name, values.cells, kind), None, source)
+        return Column(name, read_cells(name, source.values, kind), None, source)
+    return Column(name, convert_cells(name, values.cells, kind), None, source)
 
 
 def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool = False) -> Column:
@@ -236,7 +245,7 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
         text
         for column in columns
         if column.is_read and column.cells.states
-        if (text := look_alikes(column.name, column.cells.states)) is not None
+        if (text := describe_look_alikes(column.name, column.cells.states)) is not None
     ]
     if found:
         warnings.warn(
@@ -321,7 +330,7 @@ class ColumnAdapter(ABC):
 _COLUMNS: dict[str, ColumnAdapter] = {}
 
 
-def loaded(name: str) -> Any:
+def find_imported(name: str) -> Any:
     """Return a library that has been imported, None for any other: of that nothing can have come in."""
     return sys.modules.get(name)
 

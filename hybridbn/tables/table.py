@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import Cells, Kind, frozen_array, recoded
+from hybridbn.tables.cells import Cells, Kind, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
     ColumnSource,
@@ -222,7 +222,7 @@ class Table:
     def weights(self) -> Values:
         """The rows' weights as a read-only array; ones where none were given."""
         if self._weights is None:
-            return frozen_array(np.ones(len(self)))
+            return freeze_array(np.ones(len(self)))
         return self._weights
 
     @property
@@ -301,7 +301,7 @@ class Table:
         column = self._named(variable.name)
         if column.variable is variable:
             return column.cells.array
-        array = recoded(column.name, column.cells, variable, unknown_missing=unknown == "missing").array
+        array = recode_cells(column.name, column.cells, variable, unknown_missing=unknown == "missing").array
         if unknown == "error":
             self._coded[id(variable)] = (variable, array)
         return array
@@ -390,7 +390,7 @@ class Table:
             raise TableError(f"column {name!r}: codes must lie between -1 and {len(variable) - 1}")
         cells = Cells(fresh, old.states, old.declared, old.ordered, old.integer)
         if isinstance(variable, Continuous):
-            cells = recoded(name, cells, variable)
+            cells = recode_cells(name, cells, variable)
             variable.values(fresh)
         return Table._of({**self._columns, name: column.replace(cells)}.values(), self._frame, self._weights)
 
@@ -569,4 +569,4 @@ def _check_weights(weights: Any, rows: int) -> Values | None:
         total = float(array.sum())
     if rows and not 0 < total < np.inf:
         raise TableError(f"the weights sum to {total}; at least one must be positive, and the sum finite")
-    return frozen_array(array)
+    return freeze_array(array)

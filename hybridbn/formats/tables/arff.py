@@ -32,7 +32,7 @@ from hybridbn.formats.tables.text_blocks import (
     texts_of,
 )
 from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.tables.cells import Cells, coded_cells, labels, numbers
+from hybridbn.tables.cells import Cells, convert_cells, label_codes, check_numbers
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
 
@@ -335,13 +335,13 @@ def _cells(
             f"column {name!r}, row {row}: {texts[declared]!r} is not among the values declared in line {attribute.line}: "
             f"{shorten(attribute.values)}"
         )
-    cells = labels(name, codes, _states(name, texts, noted), declared=True)
+    cells = label_codes(name, codes, _states(name, texts, noted), declared=True)
     if wanted.kind(name) == "continuous":
         if not all(NUMBER.fullmatch(text) for text in texts):
             raise TableError(f"column {name!r} is nominal with values {shorten(texts)}, which are not numbers")
         values = np.array([*map(float, texts), math.nan])
-        return numbers(name, values[codes]), None
-    return coded_cells(name, cells, wanted.kind(name)), None
+        return check_numbers(name, values[codes]), None
+    return convert_cells(name, cells, wanted.kind(name)), None
 
 
 def _states(name: str, texts: list[str], noted: str | None) -> list[Any]:

@@ -33,9 +33,9 @@ from hybridbn.formats.tables.base import Source as TableSource
 from hybridbn.formats.tables.text_blocks import located, plain_text
 from hybridbn.formats.tables.typed_columns import Read, Wanted
 from hybridbn.tables import Table
-from hybridbn.tables.adapters.arrow import arrow_labels
-from hybridbn.tables.cells import Cells, coded_cells, recoded
-from hybridbn.tables.columns import ColumnSource, cells_of
+from hybridbn.tables.adapters.arrow import label_dictionary
+from hybridbn.tables.cells import Cells, convert_cells, recode_cells
+from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Discrete
 
 __all__ = ["NEEDS", "ArrowBlock", "ArrowSource", "ArrowWriter", "Feather", "Parquet", "arrow_read", "batches_in"]
@@ -283,13 +283,13 @@ def _cells_in(
     if note is not None:
         kind = note["kind"]
     if pyarrow.types.is_dictionary(column.type) and not pyarrow.types.is_dictionary(original):
-        found = coded_cells(name, arrow_labels(name, column, declared=False), kind)
+        found = convert_cells(name, label_dictionary(name, column, declared=False), kind)
     else:
-        found = cells_of(name, column, kind)
+        found = read_cells(name, column, kind)
     if note is not None and "states" in note:
         try:
             variable = Discrete(name, states=tuple(note["states"]))
-            found = recoded(name, found, variable)
+            found = recode_cells(name, found, variable)
         except (NetworkError, TableError) as error:
             raise FormatError(f"the states noted for column {name!r} don't fit it: {error}") from None
         return Cells(found.array, found.states, bool(note.get("declared")), bool(note.get("ordered"))), None

@@ -16,7 +16,7 @@ from hybridbn.formats.parsing import NUMBER, decoded
 from hybridbn.formats.parsing import Source as Text
 from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.typed_columns import Read, Wanted
-from hybridbn.tables.cells import Cells, labels, numbers
+from hybridbn.tables.cells import Cells, label_codes, check_numbers
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
 
@@ -74,7 +74,7 @@ def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str | None) -> Read:
                 values[row] = np.nan if cell == "?" else float(cell)
                 if np.isinf(values[row]):
                     fail(row, f"{node.name!r}: {cell[:40]!r} is beyond the range of numbers")
-            cells[node.name] = numbers(node.name, values)
+            cells[node.name] = check_numbers(node.name, values)
         else:
             if wanted.kind(node.name) == "continuous":
                 raise FormatError(
@@ -99,7 +99,7 @@ def _states(
         if code is None:
             fail(row, f"{node.name!r} has no state {cell[:40]!r}; its states are {shorten(node.states or ())}")
         codes[row] = code
-    return labels(node.name, codes, list(variable.states), declared=True)
+    return label_codes(node.name, codes, list(variable.states), declared=True)
 
 
 def _rows(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int]]:

@@ -29,9 +29,9 @@ from hybridbn.formats.tables.text_blocks import (
     texts_of,
 )
 from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.tables.adapters.arrow import arrow_codes
+from hybridbn.tables.adapters.arrow import decode_dictionary
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
-from hybridbn.tables.columns import ColumnSource, cells_of
+from hybridbn.tables.columns import ColumnSource, read_cells
 
 __all__ = ["MISSING", "Delimited", "other_delimiter", "point_for_comma"]
 
@@ -279,10 +279,10 @@ def _parsed(
             coded = (
                 column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
             )
-            codes, texts = arrow_codes(coded)
+            codes, texts = decode_dictionary(coded)
             _typed_into(cells, sources, name, codes, texts, rules)
         else:
-            cells[name] = found = cells_of(name, column)
+            cells[name] = found = read_cells(name, column)
             if found.integer and _beyond_floats(column):
                 sources[name] = ColumnSource("arrow", column)
     return Read(cells, sources)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, labels, numbers, objects
-from hybridbn.tables.columns import ColumnSource, cells_of
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, as_objects, check_numbers, label_codes
+from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = ["NUMBER", "Read", "Wanted", "Wish", "relocated", "typed", "typed_objects"]
@@ -135,9 +135,9 @@ def typed(
     array([1.5, 2. , nan])
     """
     if wish == "text":
-        return labels(name, codes, distinct), None
+        return label_codes(name, codes, distinct), None
     if wish == "discrete":
-        return labels(name, codes, _states(distinct)), None
+        return label_codes(name, codes, _states(distinct)), None
     known = _floats(distinct)
     if known is not None:
         return _number_cells(name, codes, distinct, known)
@@ -153,7 +153,7 @@ def typed(
         states = _states(distinct)
         grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
         if not grouped or len(grouped) < len(distinct):
-            return labels(name, codes, states), None
+            return label_codes(name, codes, states), None
     elif wish is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
         grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
     else:
@@ -214,10 +214,10 @@ def _number_cells(
         "." not in text and "+" not in text and _INTEGER.fullmatch(text) for text in distinct
     )
     whole = whole and all(-(2**63) <= int(text) < 2**63 for text in distinct if len(text) < 100)
-    cells = numbers(name, values[codes], integer=whole)
+    cells = check_numbers(name, values[codes], integer=whole)
     if whole and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
         # Floats would round these; the exact ones are kept beside them for the way out.
-        exact = objects([*map(int, distinct), None])[codes]
+        exact = as_objects([*map(int, distinct), None])[codes]
         return cells, ColumnSource("numpy", exact)
     return cells, None
 
@@ -227,11 +227,11 @@ def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     for name, values in columns.items():
-        array = objects(values)
+        array = as_objects(values)
         wish = wanted.kind(name)
-        found = cells_of(name, array, wish)
+        found = read_cells(name, array, wish)
         if wanted.optional and found.states == () and wish is None:
-            found = numbers(name, array.astype(float))
+            found = check_numbers(name, array.astype(float))
         cells[name] = found
         if found.integer and found.states is None:
             sources[name] = ColumnSource("numpy", array)

@@ -12,15 +12,15 @@ from hybridbn.errors import TableError
 from hybridbn.tables.cells import (
     Cells,
     Kind,
-    frozen_array,
-    labels,
-    labels_of_floats,
-    labels_of_objects,
-    numbers,
-    objects,
-    plain,
-    refused_type,
-    states_of,
+    as_objects,
+    as_plain,
+    check_numbers,
+    decode_states,
+    freeze_array,
+    label_codes,
+    label_floats,
+    label_objects,
+    make_type_error,
 )
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
@@ -41,21 +41,21 @@ class ArrayColumns(ColumnAdapter):
             array = np.array(values.data, dtype=object)
             array[np.ma.getmaskarray(values)] = None
         else:
-            array = np.array(values) if isinstance(values, np.ndarray) else objects(list(values))
+            array = np.array(values) if isinstance(values, np.ndarray) else as_objects(list(values))
         if array.ndim != 1:
             raise TableError(f"column {name!r} has {array.ndim} dimensions {array.shape}; a column must have one")
-        return frozen_array(array)
+        return freeze_array(array)
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-        array = values if isinstance(values, np.ndarray) else objects(list(values))
+        array = values if isinstance(values, np.ndarray) else as_objects(list(values))
         code = array.dtype.kind
         if code == "b":
-            return labels(name, array.astype(np.intp), (False, True), declared=True)
+            return label_codes(name, array.astype(np.intp), (False, True), declared=True)
         if code in "iuf":
-            return labels_of_floats(name, array) if kind == "discrete" else numbers(name, array, integer=code != "f")
+            return label_floats(name, array) if kind == "discrete" else check_numbers(name, array, integer=code != "f")
         if code in "OUT":
-            return labels_of_objects(name, array.astype(object), kind)
-        raise refused_type(name, array.dtype)
+            return label_objects(name, array.astype(object), kind)
+        raise make_type_error(name, array.dtype)
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values[rows]
@@ -66,9 +66,9 @@ class ArrayColumns(ColumnAdapter):
 
     def make(self, name: str, cells: Cells) -> NDArray[Any]:
         """Return an array of values: objects with None where states that aren't numbers can be missing."""
-        form, values, missing = plain(cells)
+        form, values, missing = as_plain(cells)
         if form in {"text", "category"}:
-            return states_of(cells, object, None)
+            return decode_states(cells, object, None)
         if form in {"integer", "bool"} and missing.any():
             mixed = values.astype(object)
             mixed[missing] = None
@@ -82,7 +82,7 @@ class ArrayColumns(ColumnAdapter):
         # arrays of objects hold anything, and arrays of text would cut longer text off
         if old.dtype == made.dtype or old.dtype.kind not in "iuf" or made.dtype.kind not in "iuf":
             return made
-        if old.dtype.kind in "iu" and not plain(cells).fits_integers:
+        if old.dtype.kind in "iu" and not as_plain(cells).fits_integers:
             return made
         with np.errstate(over="ignore", invalid="ignore"):
             cast = made.astype(old.dtype)
@@ -181,13 +181,13 @@ class StructuredArrays(FrameAdapter):
             (name, kept[name] if name in kept and kept[name].kind in (array.dtype.kind, "U") else array.dtype)
             for name, array in arrays.items()
         ]
-        return _structured(like.rows, fields, arrays)
+        return _fill_structured(like.rows, fields, arrays)
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         fields = [(name, frame.labels[name]) for name in frame.labels.names]
         arrays = {name: frame.data[name] for name in frame.labels.names}
         arrays |= {name: column_adapter("numpy").write(column) for name, column in columns.items()}
-        return _structured(frame.rows, [*fields, *((name, np.dtype(bool)) for name in added)], {**arrays, **added})
+        return _fill_structured(frame.rows, [*fields, *((name, np.dtype(bool)) for name in added)], {**arrays, **added})
 
 
 class Matrices(FrameAdapter):
@@ -218,7 +218,7 @@ class Matrices(FrameAdapter):
         return array
 
 
-def _structured(rows: int, fields: list[tuple[str, Any]], arrays: Mapping[str, Any]) -> NDArray[Any]:
+def _fill_structured(rows: int, fields: list[tuple[str, Any]], arrays: Mapping[str, Any]) -> NDArray[Any]:
     made = np.empty(rows, dtype=fields)
     for name, array in arrays.items():
         made[name] = array

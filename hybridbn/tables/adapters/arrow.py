@@ -10,11 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
-from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, loaded
+from hybridbn.tables.cells import (
+    Cells,
+    Kind,
+    as_objects,
+    as_plain,
+    check_numbers,
+    label_codes,
+    label_objects,
+    make_type_error,
+)
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
-__all__ = ["ArrowColumns", "ArrowFrames", "arrow_codes", "arrow_labels"]
+__all__ = ["ArrowColumns", "ArrowFrames", "decode_dictionary", "label_dictionary"]
 
 
 class ArrowColumns(ColumnAdapter):
@@ -23,7 +32,7 @@ class ArrowColumns(ColumnAdapter):
     kind = "arrow"
 
     def owns(self, values: Any) -> bool:
-        return loaded("pyarrow") is not None and type(values).__module__ == "pyarrow.lib"
+        return find_imported("pyarrow") is not None and type(values).__module__ == "pyarrow.lib"
 
     def copy(self, name: str, values: Any) -> Any:
         return values
@@ -38,20 +47,20 @@ class ArrowColumns(ColumnAdapter):
             column, dtype = compute.run_end_decode(column), dtype.value_type
         if types.is_boolean(dtype):
             codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
-            return labels(name, codes, (False, True), declared=True)
+            return label_codes(name, codes, (False, True), declared=True)
         text = types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
         if text or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
             declared = types.is_dictionary(dtype)
             if types.is_string_view(dtype):
                 column = column.cast(pyarrow.large_string())
-            return arrow_labels(name, column if declared else column.dictionary_encode(), declared=declared)
+            return label_dictionary(name, column if declared else column.dictionary_encode(), declared=declared)
         if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
             if not types.is_float64(dtype):
                 column = column.cast(pyarrow.float64(), safe=False)
-            return numbers(name, _floats(column), integer=types.is_integer(dtype))
+            return check_numbers(name, _as_floats(column), integer=types.is_integer(dtype))
         if types.is_null(dtype):
-            return labels_of_objects(name, objects([None] * len(column)), kind)
-        raise refused_type(name, dtype)
+            return label_objects(name, as_objects([None] * len(column)), kind)
+        raise make_type_error(name, dtype)
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         import pyarrow
@@ -65,7 +74,7 @@ class ArrowColumns(ColumnAdapter):
     def make(self, name: str, cells: Cells) -> Any:
         import pyarrow
 
-        form, values, missing = plain(cells)
+        form, values, missing = as_plain(cells)
         if form == "object":
             try:
                 array = pyarrow.array(values.tolist())
@@ -113,22 +122,22 @@ class ArrowColumns(ColumnAdapter):
             return None
 
 
-def arrow_labels(name: str, column: Any, *, declared: bool) -> Cells:
+def label_dictionary(name: str, column: Any, *, declared: bool) -> Cells:
     """Return a dictionary-encoded pyarrow column as discrete cells; `declared` where its type names the states."""
-    codes, states = arrow_codes(column)
-    return labels(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
+    codes, states = decode_dictionary(column)
+    return label_codes(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
 
 
-def arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]]:
+def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
     """Return a dictionary-encoded pyarrow column as codes (-1: missing) and the values they stand for."""
     import pyarrow.compute as compute
 
-    merged = _merged(column)
+    merged = _merge_chunks(column)
     codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
     return codes.to_numpy(), merged.dictionary.to_pylist()
 
 
-def _merged(column: Any) -> Any:
+def _merge_chunks(column: Any) -> Any:
     """Return a dictionary-encoded column as one array with one dictionary."""
     import pyarrow
 
@@ -139,7 +148,7 @@ def _merged(column: Any) -> Any:
     return pyarrow.concat_arrays(column.unify_dictionaries().chunks)
 
 
-def _floats(column: Any) -> NDArray[np.float64]:
+def _as_floats(column: Any) -> NDArray[np.float64]:
     """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
     import pyarrow.compute as compute
 
@@ -160,7 +169,7 @@ class ArrowFrames(FrameAdapter):
     kind = "arrow"
 
     def owns(self, data: Any) -> bool:
-        pyarrow = loaded("pyarrow")
+        pyarrow = find_imported("pyarrow")
         return pyarrow is not None and isinstance(data, pyarrow.Table)
 
     def open(self, data: Any) -> Frame:

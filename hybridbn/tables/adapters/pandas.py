@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import Cells, Kind, labels, numbers, plain, refused_type
-from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, loaded
+from hybridbn.tables.cells import Cells, Kind, as_plain, check_numbers, label_codes, make_type_error
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
 __all__ = ["PandasColumns", "PandasFrames"]
@@ -22,7 +22,7 @@ class PandasColumns(ColumnAdapter):
     kind = "pandas"
 
     def owns(self, values: Any) -> bool:
-        pandas = loaded("pandas")
+        pandas = find_imported("pandas")
         if pandas is None:
             return False
         return isinstance(values, pandas.Series | pandas.Index) or type(values).__module__.partition(".")[0] == "pandas"
@@ -41,23 +41,23 @@ class PandasColumns(ColumnAdapter):
             return column_adapter("numpy").read(name, np.asarray(dense), kind)
         if isinstance(dtype, pandas.CategoricalDtype):
             array = values.array if hasattr(values, "array") else values
-            return labels(name, array.codes, list(dtype.categories), declared=True, ordered=bool(dtype.ordered))
+            return label_codes(name, array.codes, list(dtype.categories), declared=True, ordered=bool(dtype.ordered))
         if isinstance(dtype, pandas.ArrowDtype):
             return column_adapter("arrow").read(name, values.array.__arrow_array__(), kind)
         if isinstance(dtype, pandas.StringDtype):
             codes, states = values.factorize()
-            return labels(name, codes, states.tolist())
+            return label_codes(name, codes, states.tolist())
         if isinstance(dtype, np.dtype):
             return column_adapter("numpy").read(name, values.to_numpy(), kind)
         code = getattr(dtype, "kind", "O")
         if code == "b":
-            return labels(name, values.to_numpy(dtype=np.int8, na_value=-1), (False, True), declared=True)
+            return label_codes(name, values.to_numpy(dtype=np.int8, na_value=-1), (False, True), declared=True)
         if code not in "iuf":
-            raise refused_type(name, dtype)
+            raise make_type_error(name, dtype)
         if kind == "discrete" and code != "f":
             codes, states = values.factorize()
-            return labels(name, codes, states.tolist())
-        return numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
+            return label_codes(name, codes, states.tolist())
+        return check_numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values.take(rows)
@@ -69,7 +69,7 @@ class PandasColumns(ColumnAdapter):
     def make(self, name: str, cells: Cells) -> Any:
         import pandas
 
-        return pandas.Series(_new_array(cells))
+        return pandas.Series(_make_array(cells))
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
         import pandas
@@ -81,12 +81,12 @@ class PandasColumns(ColumnAdapter):
 
         dtype = old.dtype
         if isinstance(dtype, pandas.CategoricalDtype):
-            return pandas.Series(_categorical(cells, dtype))
+            return pandas.Series(_make_categorical(cells, dtype))
         if dtype == made.dtype:
             return made
         integers = getattr(dtype, "kind", "O") in "iu"
         holes = isinstance(dtype, np.dtype) and dtype.kind in "iub" and cells.missing.any()
-        if holes or (integers and not plain(cells).fits_integers):
+        if holes or (integers and not as_plain(cells).fits_integers):
             return made
         try:
             return made.astype(dtype)
@@ -103,10 +103,10 @@ class PandasColumns(ColumnAdapter):
         return pandas.Series(array, dtype=old.dtype)
 
 
-def _new_array(cells: Cells) -> Any:
+def _make_array(cells: Cells) -> Any:
     import pandas
 
-    form, values, missing = plain(cells)
+    form, values, missing = as_plain(cells)
     if form == "category":
         return pandas.Categorical.from_codes(
             cells.array, categories=pandas.Index(list(cells.states or ())), ordered=cells.ordered
@@ -121,7 +121,7 @@ def _new_array(cells: Cells) -> Any:
     return values.copy()
 
 
-def _categorical(cells: Cells, dtype: Any) -> Any:
+def _make_categorical(cells: Cells, dtype: Any) -> Any:
     """Return cells in the levels of a categorical type, and more of them where states occur that it doesn't have."""
     import pandas
 
@@ -140,7 +140,7 @@ class PandasFrames(FrameAdapter):
     kind = "pandas"
 
     def owns(self, data: Any) -> bool:
-        pandas = loaded("pandas")
+        pandas = find_imported("pandas")
         return pandas is not None and isinstance(data, pandas.DataFrame)
 
     def open(self, data: Any) -> Frame:

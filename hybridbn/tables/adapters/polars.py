@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.tables.cells import Cells, Kind, labels, labels_of_objects, numbers, objects, plain, refused_type
-from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, loaded
+from hybridbn.tables.cells import (
+    Cells,
+    Kind,
+    as_objects,
+    as_plain,
+    check_numbers,
+    label_codes,
+    label_objects,
+    make_type_error,
+)
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 
 __all__ = ["PolarsColumns", "PolarsFrames"]
@@ -21,7 +30,7 @@ class PolarsColumns(ColumnAdapter):
     kind = "polars"
 
     def owns(self, values: Any) -> bool:
-        polars = loaded("polars")
+        polars = find_imported("polars")
         return polars is not None and isinstance(values, polars.Series)
 
     def copy(self, name: str, values: Any) -> Any:
@@ -32,25 +41,25 @@ class PolarsColumns(ColumnAdapter):
 
         dtype = values.dtype
         if dtype == polars.Boolean:
-            return labels(name, values.cast(polars.Int8).fill_null(-1).to_numpy(), (False, True), declared=True)
+            return label_codes(name, values.cast(polars.Int8).fill_null(-1).to_numpy(), (False, True), declared=True)
         if isinstance(dtype, polars.Enum):
             codes = values.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-            return labels(name, codes, dtype.categories.to_list(), declared=True)
+            return label_codes(name, codes, dtype.categories.to_list(), declared=True)
         if dtype in (polars.String, polars.Categorical):
             text = values.cast(polars.String)
             # Only the states that occur: polars shares the levels of a Categorical between unrelated columns.
             states = text.drop_nulls().unique().sort()
             codes = text.cast(polars.Enum(states)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-            return labels(name, codes, states.to_list())
+            return label_codes(name, codes, states.to_list())
         if dtype.is_integer() and kind == "discrete":
             states = values.drop_nulls().unique().sort()
             codes = states.search_sorted(values).cast(polars.Int64)
-            return labels(name, np.where(values.is_null().to_numpy(), -1, codes.to_numpy()), states.to_list())
+            return label_codes(name, np.where(values.is_null().to_numpy(), -1, codes.to_numpy()), states.to_list())
         if dtype.is_numeric():
-            return numbers(name, values.cast(polars.Float64).to_numpy(), integer=dtype.is_integer())
+            return check_numbers(name, values.cast(polars.Float64).to_numpy(), integer=dtype.is_integer())
         if dtype in (polars.Null, polars.Object):
-            return labels_of_objects(name, objects(values.to_list()), kind)
-        raise refused_type(name, dtype)
+            return label_objects(name, as_objects(values.to_list()), kind)
+        raise make_type_error(name, dtype)
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values.gather(rows)
@@ -65,7 +74,7 @@ class PolarsColumns(ColumnAdapter):
     def make(self, name: str, cells: Cells) -> Any:
         import polars
 
-        form, values, missing = plain(cells)
+        form, values, missing = as_plain(cells)
         if form == "object":
             try:
                 return polars.Series(name, values.tolist())
@@ -93,7 +102,7 @@ class PolarsColumns(ColumnAdapter):
             known = dtype.categories.to_list()
             occurring = dict.fromkeys(cells.states[code] for code in cells.array[cells.array >= 0].tolist())
             dtype = polars.Enum([*known, *(state for state in occurring if state not in known)])
-        if dtype == made.dtype or (dtype.is_integer() and not plain(cells).fits_integers):
+        if dtype == made.dtype or (dtype.is_integer() and not as_plain(cells).fits_integers):
             return made
         try:
             return made.cast(dtype)
@@ -118,7 +127,7 @@ class PolarsFrames(FrameAdapter):
     kind = "polars"
 
     def owns(self, data: Any) -> bool:
-        polars = loaded("polars")
+        polars = find_imported("polars")
         return polars is not None and isinstance(data, polars.DataFrame)
 
     def open(self, data: Any) -> Frame:

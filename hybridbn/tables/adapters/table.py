@@ -12,10 +12,10 @@ from hybridbn.tables.columns import Column, read_column
 from hybridbn.tables.frames import Frame, FrameAdapter
 from hybridbn.tables.table import Table
 
-__all__ = ["Tables"]
+__all__ = ["TableFrames"]
 
 
-class Tables(FrameAdapter):
+class TableFrames(FrameAdapter):
     """Tables."""
 
     kind = "table"
