@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import given_keys, row_keys
-from hybridbn.estimators.inputs import open_features, check_features, read_features
+from hybridbn.estimators.inputs import check_features, open_features, read_features
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation

@@ -32,7 +32,7 @@ from hybridbn.formats.tables.text_blocks import (
     texts_of,
 )
 from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
-from hybridbn.tables.cells import Cells, convert_cells, label_codes, check_numbers
+from hybridbn.tables.cells import Cells, check_numbers, convert_cells, label_codes
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
 

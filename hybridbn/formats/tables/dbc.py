@@ -16,7 +16,7 @@ from hybridbn.formats.parsing import NUMBER, decoded
 from hybridbn.formats.parsing import Source as Text
 from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.typed_columns import Read, Wanted
-from hybridbn.tables.cells import Cells, label_codes, check_numbers
+from hybridbn.tables.cells import Cells, check_numbers, label_codes
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
 
