@@ -27,10 +27,10 @@ from hybridbn.variables import Variable, shorten
 if TYPE_CHECKING:
     import pandas
 
-    from hybridbn.inference.densities import ContinuousPosterior
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.explain import Explanation
-    from hybridbn.inference.joint import JointPosterior
-    from hybridbn.inference.posterior import DiscretePosterior
+    from hybridbn.inference.posteriors.joint import JointPosterior
+    from hybridbn.inference.posteriors.base import DiscretePosterior
 
 __all__ = ["Network"]
 
@@ -387,7 +387,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         >>> net.posterior("sick", pd.DataFrame({"fever": [36.5, None, 39.0]}))["yes"].round(3)
         array([0.001, 0.1  , 1.   ])
         """
-        from hybridbn.inference.joint import joint_posterior
+        from hybridbn.inference.posteriors.joint import joint_posterior
         from hybridbn.inference.queries import posterior
 
         chosen = resolve_options("posterior", options, keywords)
@@ -473,7 +473,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         >>> net.most_probable(), net.most_probable(names=["a"])
         ({'a': 1, 'b': 1}, {'a': 0})
         """
-        from hybridbn.inference.mode import most_probable
+        from hybridbn.inference.most_probable import most_probable
 
         chosen = resolve_options("most_probable", options, keywords, impossible="raise")
         return most_probable(self, evidence, names, chosen)

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
-from hybridbn.inference.cells import cell_posterior
-from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posteriors.grid import cell_posterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.engines import Request, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.mixtures import GaussianPosterior
-from hybridbn.inference.piecemeal import PiecemealPosterior
-from hybridbn.inference.piecewise import PiecewisePosterior
-from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
+from hybridbn.inference.posteriors.continuous import PiecemealPosterior
+from hybridbn.inference.posteriors.grid import PiecewisePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.piecewise import CellPosterior
+from hybridbn.inference.posteriors.grid import CellPosterior
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values

@@ -25,7 +25,7 @@ from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.regressions import Regressions, conditionals
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.solving import solve
+from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.gaussian import LinearGaussian

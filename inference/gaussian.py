@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.regressions import Conditional, Regressions, conditionals
-from hybridbn.inference.sources import Axis, exponentiated
+from hybridbn.inference.elimination.executor import Axis, exponentiated
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.elimination import Program
+from hybridbn.inference.elimination.program import Program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.sources import Axis, PotentialSource, Source
+from hybridbn.inference.elimination.executor import Axis, PotentialSource, Source
 from hybridbn.variables import Values
 
 __all__ = ["Machine", "Run"]

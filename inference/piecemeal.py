@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["PiecemealPosterior"]

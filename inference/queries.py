@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
 from hybridbn.inference.answers import AnyNetwork, empty_posterior, nothing, posterior_of
-from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader
-from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
-from hybridbn.inference.solving import solve
+from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten

@@ -22,7 +22,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.relevance import ancestors
-from hybridbn.inference.solving import solve
+from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Variable

@@ -10,7 +10,7 @@ from hybridbn.inference.answers import Answer, AnyNetwork, Collect, collect_marg
 from hybridbn.inference.engines import Request, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Question, problem_of
-from hybridbn.inference.repeats import repeats
+from hybridbn.inference.evidence import repeats
 from hybridbn.options import Options
 
 __all__ = ["solve"]

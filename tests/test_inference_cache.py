@@ -10,7 +10,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.inference import problem as problems
 from hybridbn.inference import queries
-from hybridbn.inference.elimination import Factor, compile_program
+from hybridbn.inference.elimination.program import Factor, compile_program
 from hybridbn.inference.problem import ProblemCache
 
 

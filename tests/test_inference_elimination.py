@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hybridbn.inference import elimination, products
-from hybridbn.inference.elimination import Factor, compile_program
-from hybridbn.inference.ordering import best_order
+from hybridbn.inference.elimination.program import Factor, compile_program
+from hybridbn.inference.elimination.ordering import best_order
 
 SETTINGS = settings(max_examples=examples(120), derandomize=True, deadline=None)
 ROWS = 3

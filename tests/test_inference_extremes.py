@@ -13,7 +13,7 @@ from scipy import special, stats
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence, NetworkError
 from hybridbn.inference.engines import elimination
-from hybridbn.inference.placement import Placed
+from hybridbn.inference.quadrature.grids import Placed
 
 X, Y, Z = map(hb.Continuous, "xyz")
 B = hb.Discrete("b", ("no", "yes"))

@@ -19,14 +19,14 @@ from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.inference.answers import posterior_of
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
-from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
-from hybridbn.inference.mode import most_probable
-from hybridbn.inference.posterior import DiscretePosterior, Posterior
+from hybridbn.inference.most_probable import most_probable
+from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import posteriors, relevant_evidence
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.solving import solve
+from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

@@ -28,7 +28,7 @@ from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.repeats import repeats
+from hybridbn.inference.evidence import repeats
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

@@ -18,7 +18,7 @@ from hybridbn.fitting.base import Statistics
 from hybridbn.fitting.counting import configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
-from hybridbn.inference.elimination import order_of
+from hybridbn.inference.elimination.program import order_of
 from hybridbn.inference.engines import Request, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, problem_of

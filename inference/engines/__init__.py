@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TooWide
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, Snapshot
-from hybridbn.inference.sources import Axis
+from hybridbn.inference.elimination.executor import Axis
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Values, shorten

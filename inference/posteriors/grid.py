@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import ORDER, legendre
-from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
 

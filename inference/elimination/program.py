@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybridbn.inference.cliques import Clique, assign, junction_tree
-from hybridbn.inference.ordering import Order, best_order
-from hybridbn.inference.products import ENOUGH, MatrixProduct, matrix_product
+from hybridbn.inference.elimination.ordering import Clique, assign, junction_tree
+from hybridbn.inference.elimination.ordering import Order, best_order
+from hybridbn.inference.elimination.program import ENOUGH, MatrixProduct, matrix_product
 from hybridbn.variables import Values
 
 __all__ = ["Factor", "Program", "compile_program", "order_of"]

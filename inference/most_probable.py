@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.answers import impossible_evidence, posterior_of
 from hybridbn.inference.axes import NodeAxis
-from hybridbn.inference.densities import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.engines import refuse_too_wide
 from hybridbn.inference.engines.elimination import EliminationPlan, chunks
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian import GaussianComponent
-from hybridbn.inference.placement import place
-from hybridbn.inference.polish import polished
+from hybridbn.inference.quadrature.grids import place
+from hybridbn.inference.most_probable import polished
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
-from hybridbn.inference.solving import solve
-from hybridbn.inference.sources import Axis, WeightSource
+from hybridbn.inference.answers import solve
+from hybridbn.inference.elimination.executor import Axis, WeightSource
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table

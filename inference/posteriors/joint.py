@@ -15,7 +15,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Problem, Question, Snapshot
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
-from hybridbn.inference.solving import solve
+from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table

@@ -2,7 +2,7 @@
 
 Most evidence leaves the posterior where the prior has its mass, and smooth on the same scale. Then one grid does for all
 rows: whatever needs no evidence is computed once and kept with the problem. Rows whose posterior turns out to be too sharp
-for the grid, or to lie at its ends, are told apart here and get nodes of their own from `hybridbn.inference.placement`.
+for the grid, or to lie at its ends, are told apart here and get nodes of their own from `hybridbn.inference.quadrature.grids`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import NodeAxis, node_axis
-from hybridbn.inference.elimination import Factor, compile_program
+from hybridbn.inference.elimination.program import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.machine import Machine
-from hybridbn.inference.placement import look
+from hybridbn.inference.elimination.executor import Machine
+from hybridbn.inference.quadrature.grids import look
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.ranges import prior_ranges
-from hybridbn.inference.sources import Axis, PotentialSource, Source
+from hybridbn.inference.quadrature.supports import prior_ranges
+from hybridbn.inference.elimination.executor import Axis, PotentialSource, Source
 from hybridbn.variables import Values
 
 __all__ = ["SharedGrid", "finer", "shared_grid"]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import legendre
-from hybridbn.inference.posterior import Posterior
+from hybridbn.inference.posteriors.base import Posterior
 from hybridbn.variables import Continuous, Values
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Gauss-Legendre quadrature: the supports of posteriors and the grids of nodes laid there."""
