@@ -27,10 +27,10 @@ from hybridbn.variables import Variable, shorten
 if TYPE_CHECKING:
     import pandas
 
-    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.explain import Explanation
-    from hybridbn.inference.posteriors.joint import JointPosterior
     from hybridbn.inference.posteriors.base import DiscretePosterior
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+    from hybridbn.inference.posteriors.joint import JointPosterior
 
 __all__ = ["Network"]
 

@@ -2,10 +2,13 @@
 
 A solution holds the tables, axes and evidence of one chunk. Each is digested as soon as it is there: collectors take what
 their targets need, in the least space, and the rest is given back before the next chunk is solved.
+
+Solving a question: each distinct row once, by the first engine that can answer it.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -15,14 +18,12 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
-from hybridbn.inference.posteriors.grid import cell_posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.engines import Request, Solution, choose_plan
-from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
-from hybridbn.inference.posteriors.continuous import PiecemealPosterior
-from hybridbn.inference.posteriors.grid import PiecewisePosterior
+from hybridbn.inference.evidence import Evidence, repeats
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior, PiecemealPosterior
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
+from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -40,6 +41,7 @@ __all__ = [
     "node_axis_of",
     "nothing",
     "posterior_of",
+    "solve",
 ]
 
 AnyNetwork: TypeAlias = Network | Snapshot
@@ -328,3 +330,36 @@ def empty_posterior(variable: Variable) -> DiscretePosterior | ContinuousPosteri
         return DiscretePosterior(variable, np.empty((len(variable), 0)), False, nothing, nothing)
     cell = np.empty((1, 0))
     return PiecewisePosterior(variable, cell, cell, np.empty((ORDER, 0)), False, nothing, nothing)
+
+
+def solve(
+    network: AnyNetwork, question: Question, read: Evidence, options: Options, collect: Collect = collect_marginals
+) -> Answer:
+    """Solve a question; refuse or mark impossible rows and warn of errors.
+
+    `collect` says what is kept of the solutions: by default what the posterior of each target needs.
+    """
+    problem = problem_of(network, question, read)
+    plan = choose_plan(Request(network, problem, question, read, options))
+    same = repeats(read, continuous=bool(problem.nodes)) if plan.distinct and not read.single else None
+    distinct = read if same is None else read.take(same.first, len(same.first))
+    collected = collect(problem, question, distinct.rows)
+    log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
+    for part in plan.solve(distinct):
+        log_norms[part.rows], errors[part.rows] = part.log_norm, part.error
+        for collector in collected:
+            collector.add(part)
+    places = None if same is None else same.inverse
+    answer = Answer(problem, question, network, options, read, distinct, places, collected, log_norms, errors)
+    if not question.all_of:
+        impossible = log_norms == -np.inf
+        if impossible.any():
+            answer.refuse(impossible if places is None else impossible[places], options)
+    worst = float(errors.max(initial=0.0))
+    if worst > options.tolerance:
+        warnings.warn(
+            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more nodes "
+            "do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
+            stacklevel=5,
+        )
+    return answer

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hybridbn.potentials.base import all_states
 from hybridbn.variables import Values
 
-__all__ = ["CellAxis", "NodeAxis", "StateAxis", "cell_points", "legendre", "node_axis"]
+__all__ = ["Axis", "CellAxis", "NodeAxis", "StateAxis", "cell_points", "legendre", "node_axis"]
 
 ORDER = 12
 """Gauss-Legendre nodes in a cell."""
@@ -78,6 +78,9 @@ class NodeAxis:
     def size(self) -> int:
         """Number of nodes."""
         return len(self.points)
+
+
+Axis: TypeAlias = StateAxis | CellAxis | NodeAxis
 
 
 def cell_points(edges: Values) -> Values:

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import truncnorm
 
-from hybridbn.inference.answers import TableCollector, impossible_evidence
+from hybridbn.inference.answers import TableCollector, impossible_evidence, solve
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.regressions import Regressions, conditionals
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.gaussian import LinearGaussian

@@ -3,15 +3,17 @@
 Evidence is a mapping (one case) or a table (one case a row). The value of a variable may be a state or a number, an
 `Interval`, a set of states, a likelihood (a mapping of states to numbers, or a function of a continuous variable),
 or nothing (None, NaN): unknown. See `hybridbn.inference.cell_evidence` for all that is no value.
+
+Equal rows of evidence are computed once.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
-__all__ = ["Evidence", "EvidenceReader", "Finding", "Interval"]
+__all__ = ["Evidence", "EvidenceReader", "Finding", "Interval", "Repeats", "repeats"]
 
 
 @dataclass(frozen=True)
@@ -386,3 +388,71 @@ def _numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
         high=high if ranged else None,
         cells=likelihoods if weighted else None,
     )
+
+
+WORTHWHILE = 64
+"""Fewer rows are not worth looking at, where inference is cheap."""
+
+
+class Repeats(NamedTuple):
+    """The first row of each kind, and for each row its kind."""
+
+    first: NDArray[np.intp]
+    inverse: NDArray[np.intp]
+
+
+def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
+    """Find equal rows; None where there are hardly any, or where looking for them would not pay.
+
+    Parameters
+    ----------
+    continuous : whether rows with anything but states are worth comparing (where inference is expensive)
+    """
+    findings = list(evidence.findings.values())
+    if evidence.rows < (2 if continuous else WORTHWHILE):
+        return None
+    if all(isinstance(finding.variable, Discrete) and finding.plain for finding in findings):
+        space = 1
+        codes = np.zeros(evidence.rows, dtype=np.intp)
+        for finding in findings:
+            assert isinstance(finding.variable, Discrete)
+            states = len(finding.variable) + 1
+            space *= states
+            if space >= 2**62:
+                return None
+            codes = codes * states + (finding.values + 1)
+        return _few(codes, space) if space <= 2 * evidence.rows else _sorted(codes)
+    if not continuous:
+        return None
+    columns = [column for finding in findings for column in _columns(finding)]
+    keys = np.zeros(evidence.rows, dtype=np.uint64)
+    for bits in columns:
+        keys = (keys ^ (bits ^ (bits >> np.uint64(31)))) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    found = _sorted(keys)
+    if found is not None and any((bits != bits[found.first][found.inverse]).any() for bits in columns):
+        return None
+    return found
+
+
+def _columns(finding: Finding) -> Iterator[NDArray[np.uint64]]:
+    """Yield the bits of all that a finding says of each row."""
+    for array in finding.columns():
+        # adding zero turns -0.0 into 0.0; NaN has one bit pattern here
+        bits = np.ascontiguousarray(array + 0.0).view(np.uint64)
+        yield np.where(np.isnan(array), np.uint64(0x7FF8000000000001), bits)
+
+
+def _few(keys: NDArray[np.intp], space: int) -> Repeats:
+    """Number the kinds through a table of all possible keys."""
+    first = np.full(space, -1, dtype=np.intp)
+    first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
+    present = np.flatnonzero(first >= 0)
+    number = np.empty(space, dtype=np.intp)
+    number[present] = np.arange(len(present))
+    return Repeats(first[present], number[keys])
+
+
+def _sorted(keys: NDArray[np.uint64] | NDArray[np.intp]) -> Repeats | None:
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return Repeats(first, inverse.ravel()) if len(first) <= 0.9 * len(keys) else None

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.answers import impossible_evidence, posterior_of
+from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import contradicted
-from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from hybridbn.inference.axes import Axis
+from hybridbn.inference.elimination.executor import exponentiated
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.regressions import Conditional, Regressions, conditionals
-from hybridbn.inference.elimination.executor import Axis, exponentiated
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 

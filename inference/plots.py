@@ -8,9 +8,9 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.network import Network
 from hybridbn.variables import Discrete

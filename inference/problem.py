@@ -18,13 +18,12 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.inference.axes import CellAxis, StateAxis
+from hybridbn.inference.elimination.executor import LikelihoodSource, Machine, PotentialSource, Source, WeightSource
+from hybridbn.inference.elimination.ordering import Order
 from hybridbn.inference.elimination.program import Factor, Program, compile_program, order_of
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian import GaussianComponent
-from hybridbn.inference.elimination.executor import Machine
-from hybridbn.inference.elimination.ordering import Order
 from hybridbn.inference.relevance import Status, ancestors, requisite
-from hybridbn.inference.elimination.executor import LikelihoodSource, PotentialSource, Source, WeightSource
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.answers import AnyNetwork, empty_posterior, nothing, posterior_of
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.answers import AnyNetwork, empty_posterior, nothing, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
 from hybridbn.inference.relevance import Status, ancestors, requisite
-from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten

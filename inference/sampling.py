@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.answers import impossible_evidence, posterior_of
+from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import relevant_evidence
 from hybridbn.inference.relevance import ancestors
-from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Variable

@@ -11,9 +11,9 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hybridbn.inference import elimination, products
-from hybridbn.inference.elimination.program import Factor, compile_program
+from hybridbn.inference.elimination import program as programs
 from hybridbn.inference.elimination.ordering import best_order
+from hybridbn.inference.elimination.program import Factor, compile_program
 
 SETTINGS = settings(max_examples=examples(120), derandomize=True, deadline=None)
 ROWS = 3
@@ -24,8 +24,7 @@ def ways_to_multiply(request):
     """Run everything as small tables usually are multiplied, then as large ones are."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "matrices":
-            for module in (products, elimination):
-                patch.setattr(module, "ENOUGH", 0)
+            patch.setattr(programs, "ENOUGH", 0)
         yield
 
 

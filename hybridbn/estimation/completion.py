@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.estimation.row_uniforms import Levels
-from hybridbn.inference.answers import posterior_of
+from hybridbn.inference.answers import posterior_of, solve
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import posteriors, relevant_evidence
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

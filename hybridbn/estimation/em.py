@@ -27,8 +27,7 @@ from hybridbn.fitting.fitter_choice import Potentials, fitter_name, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
-from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.evidence import repeats
+from hybridbn.inference.evidence import EvidenceReader, repeats
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

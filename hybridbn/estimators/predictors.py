@@ -24,8 +24,8 @@ from hybridbn.estimators.inputs import (
 from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.network import Network

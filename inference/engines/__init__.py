@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
+from hybridbn.inference.axes import Axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, Snapshot
-from hybridbn.inference.elimination.executor import Axis
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Values, shorten

@@ -9,13 +9,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import NodeAxis, node_axis
+from hybridbn.inference.axes import Axis, NodeAxis, node_axis
 from hybridbn.inference.engines import Engine, Plan, Request, Solution
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.quadrature.grids import STRICTER, place, start_cells, table_size
 from hybridbn.inference.problem import Problem
+from hybridbn.inference.quadrature.grids import STRICTER, place, start_cells, table_size
 from hybridbn.inference.quadrature.shared_grids import SharedGrid, finer, shared_grid
-from hybridbn.inference.elimination.executor import Axis
 from hybridbn.options import Options
 from hybridbn.potentials.base import frozen
 from hybridbn.variables import Values

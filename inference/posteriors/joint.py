@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of
+from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Problem, Question, Snapshot
 from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
-from hybridbn.inference.answers import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table

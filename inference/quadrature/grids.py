@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
+from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.quadrature.supports import peaks_of
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.supports import admissible, evident_ranges, others_of
-from hybridbn.inference.elimination.executor import Axis
+from hybridbn.inference.quadrature.supports import admissible, evident_ranges, others_of, peaks_of
 from hybridbn.variables import Continuous, Values, shorten
 
 __all__ = ["Look", "Placed", "look", "place", "start_cells", "table_size"]

@@ -14,14 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import NodeAxis, node_axis
+from hybridbn.inference.axes import Axis, NodeAxis, node_axis
+from hybridbn.inference.elimination.executor import Machine, PotentialSource, Source
 from hybridbn.inference.elimination.program import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.elimination.executor import Machine
-from hybridbn.inference.quadrature.grids import look
 from hybridbn.inference.problem import Problem
+from hybridbn.inference.quadrature.grids import look
 from hybridbn.inference.quadrature.supports import prior_ranges
-from hybridbn.inference.elimination.executor import Axis, PotentialSource, Source
 from hybridbn.variables import Values
 
 __all__ = ["SharedGrid", "finer", "shared_grid"]

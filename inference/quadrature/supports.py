@@ -1,18 +1,33 @@
-"""How far each continuous variable reaches, by its prior and by what is observed right below it."""
+"""How far each continuous variable reaches, by its prior and by what is observed right below it.
+
+Peaks of what is known by its values alone: where quadrature has to look closely, or farther out than the prior reaches.
+
+A likelihood given as a function, an observed child of a family that says nothing of its scale and a density without
+declared breaks may be much narrower than the range of the variable, or lie beyond it. They are looked through evenly within the range and at growing
+distances outside; the highest places are climbed, and edges are laid around them at multiples of the distance
+at which the function falls. Where nothing is seen, numbers of few digits are tried too. Of several peaks, one that is narrower
+than the even steps and zero in double precision beside it can be missed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Interval, Potential
-from hybridbn.variables import Continuous, Values
+from hybridbn.potentials.mode_search import climbed, evaluate, fallen_at, plain_numbers
+from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["admissible", "evident_ranges", "others_of", "prior_ranges"]
+__all__ = ["Peaks", "admissible", "evident_ranges", "others_of", "peaks", "peaks_of", "prior_ranges"]
 
 
 def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
@@ -138,3 +153,250 @@ def _topological(potentials: Mapping[str, Potential]) -> list[str]:
             if not left[child]:
                 ready.append(child)
     return ordered
+
+
+EVEN = (1_000, 20_000, 400_000)
+"""So many even steps; more only where nothing was seen at all."""
+EVEN_OF_FUNCTIONS = EVEN[1:]
+MOST_POINTS = 1 << 22
+MOST_PEAKS = 4
+OUTWARD = np.exp2(np.arange(-6.0, 30.0))[:, None]
+"""Distances from the range at which to look, in lengths of it."""
+AROUND = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
+"""Edges around a peak, in distances at which it falls by a factor e: a normal density is zero in doubles past the last."""
+NARROW = 1 / 24
+"""Peaks that are wider, relative to the range, need no edges of their own."""
+MOST_CASES = 8
+BLOCK = 1024
+
+Columns: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
+"""Logarithms at points (points, columns), where column ``j`` is the function of row ``rows[j]``."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Edges (edges, rows) around peaks, and the range (rows,) widened to hold them."""
+
+    edges: Values
+    low: Values
+    high: Values
+
+
+def peaks(
+    logs: Columns,
+    low: Values,
+    high: Values,
+    least: Values,
+    most: Values,
+    marks: Values | None = None,
+    even: Sequence[int] = EVEN,
+) -> Peaks:
+    """Find the peaks of functions of one variable, a function a row.
+
+    Parameters
+    ----------
+    low, high : ndarray (rows,), the ranges looked through
+    least, most : ndarray (rows,), ends past which nothing is
+    marks : ndarray (marks, rows), places to look at besides
+    even : numbers of even steps, the next one for rows in which nothing was seen
+
+    Examples
+    --------
+    >>> found = peaks(lambda x, _: -0.5 * ((x - 60) / 1e-4) ** 2, *(np.array([end]) for end in (-8.0, 8.0, -np.inf, np.inf)))
+    >>> bool(found.low[0] == -8 and 60 < found.high[0] < 60.01 and (abs(found.edges - 60) < 1e-3).any())
+    True
+    """
+    rows = len(low)
+    length = high - low
+    grid = _grid(low, high, least, most, marks, even[0])
+    values = _finite(logs(grid, np.arange(rows)))
+    for steps in even[1:]:
+        step = max(1, MOST_POINTS // steps)
+        blank = np.flatnonzero(~np.isfinite(values).any(axis=0))
+        for start in range(0, len(blank), step):
+            lost = blank[start : start + step]
+            finer = _grid(
+                low[lost], high[lost], least[lost], most[lost], _plain() if steps == even[-1] else None, steps
+            )
+            best = np.clip(np.argmax(_finite(logs(finer, lost)), axis=0), 1, len(finer) - 2)
+            # the best place and its neighbors take the place of any others
+            grid[:3, lost] = np.take_along_axis(finer, best + np.array([[-1], [0], [1]]), axis=0)
+            grid[:, lost] = np.sort(grid[:, lost], axis=0)
+            values[:, lost] = _finite(logs(grid[:, lost], lost))
+    nothing = np.full((1, rows), -np.inf)
+    before, after = np.concatenate([nothing, values[:-1]]), np.concatenate([values[1:], nothing])
+    top = np.isfinite(values) & (values >= before) & (values > after)
+    # what rises without an end is no peak
+    top[0] &= np.isfinite(least)
+    top[-1] &= np.isfinite(most)
+    best = np.argsort(-np.where(top, values, -np.inf), axis=0)[:MOST_PEAKS]
+    found = np.take_along_axis(top, best, axis=0).ravel()
+    columns = np.tile(np.arange(rows), len(best))
+    bracket = np.stack(
+        [np.take_along_axis(grid, np.clip(best + step, 0, len(grid) - 1), axis=0).ravel() for step in (-1, 0, 1)]
+    )
+    columns, bracket = columns[found], bracket[:, found]
+    if not len(columns):
+        return Peaks(np.empty((0, rows)), low, high)
+
+    def chosen(points: Values) -> Values:
+        return _finite(logs(points, columns))
+
+    peak = climbed(chosen, bracket)
+    below, above = (
+        np.minimum(fallen_at(chosen, peak, least[columns], most[columns], sign), length[columns]) for sign in (-1, 1)
+    )
+    around = peak + np.stack([-below, above]) * AROUND
+    around = np.clip(around, least[columns], most[columns]).reshape(-1, len(columns))
+    widened = low.copy(), high.copy()
+    np.minimum.at(widened[0], columns, np.where(peak < low[columns], around.min(axis=0), np.inf))
+    np.maximum.at(widened[1], columns, np.where(peak > high[columns], around.max(axis=0), -np.inf))
+    narrow = np.minimum(below, above) < NARROW * length[columns]
+    edges = np.broadcast_to(low, (len(best) * len(around), rows)).copy()
+    rank = np.tile(np.arange(len(best))[:, None], rows).ravel()[found]
+    for number in range(len(best)):
+        mine = narrow & (rank == number)
+        edges[number * len(around) : (number + 1) * len(around), columns[mine]] = around[:, mine]
+    return Peaks(edges, *widened)
+
+
+@lru_cache(maxsize=1)
+def _plain() -> Values:
+    away = plain_numbers(3, 30)
+    numbers: Values = np.concatenate([-away, [0.0], away])[:, None]
+    return numbers
+
+
+def _grid(low: Values, high: Values, least: Values, most: Values, marks: Values | None, even: int) -> Values:
+    """Return places to look at (places, rows), in ascending order."""
+    length = high - low
+    with np.errstate(over="ignore", invalid="ignore"):
+        inside = low + (np.arange(even)[:, None] + 0.5) / even * length
+        grid = np.concatenate([low - OUTWARD[::-1] * length, inside, high + OUTWARD * length])
+    grid = np.asarray(np.clip(grid, np.maximum(least, -1e150), np.minimum(most, 1e150)))
+    if marks is None or not len(marks):
+        return grid
+    return np.asarray(np.sort(np.concatenate([grid, np.clip(marks, grid[0], grid[-1])]), axis=0))
+
+
+def peaks_of(
+    problem: Problem,
+    name: str,
+    evidence: Evidence,
+    ranges: Mapping[str, tuple[Values, Values]],
+    ends: tuple[Values, Values],
+) -> Iterator[Peaks]:
+    """Find the peaks along a variable of everything that touches it and is known by its values alone.
+
+    Parameters
+    ----------
+    ranges : ranges of all continuous variables (rows each); known values have equal ends
+    ends : past which the density of the variable is zero
+    """
+    finding = evidence.findings.get(name)
+    if finding is not None and finding.weighted:
+        yield _of_evidence(finding, ranges[name], ends)
+    for potential in problem.potentials.values():
+        if name not in potential.scope or not potential.opaque:
+            continue
+        child = evidence.findings.get(potential.child.name)
+        own = potential.child.name == name
+        if not own and (child is None or not child.observed.any()):
+            continue
+        hidden = [
+            parent.name
+            for parent in potential.parents
+            if isinstance(parent, Continuous) and parent.name != name and parent.name not in problem.hard
+        ]
+        if own and hidden:
+            continue
+        rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
+        same = own and not potential.parents and all((end == end[:1]).all() for end in (*ranges[name], *ends))
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            for found in _of_potential(potential, name, evidence, ranges, ends, block[:1] if same else block):
+                edges = np.repeat(ranges[name][0][None], len(found.edges), axis=0)
+                low, high = (end.copy() for end in ranges[name])
+                into = rows if same else block
+                if not hidden:
+                    edges[:, into] = found.edges
+                low[into], high[into] = np.minimum(low[into], found.low), np.maximum(high[into], found.high)
+                yield Peaks(edges, low, high)
+            if same:
+                break
+
+
+def _of_evidence(finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]) -> Peaks:
+    """Look along a variable for the peaks of what evidence gives for likelihoods of it."""
+    found = []
+    told = set(finding.weighted_rows())
+    for row in range(len(finding.values)):
+        low, high = (end[row : row + 1] for end in interval)
+        if row not in told:
+            found.append(Peaks(np.empty((0, 1)), low, high))
+            continue
+        own, marks = finding.take(slice(row, row + 1)), finding.breaks(row)[:, None]
+
+        def logs(points: Values, _: NDArray[np.intp], own: Finding = own) -> Values:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(own.weights(points.reshape(-1, 1)).reshape(points.shape)))
+
+        strict = [end[row : row + 1] for end in ends]
+        with np.errstate(all="ignore"):  # overflow far out does not matter
+            try:
+                seen = peaks(logs, low, high, strict[0], strict[1], marks, EVEN_OF_FUNCTIONS)
+            except TableError:  # it may be undefined outside the range
+                seen = peaks(logs, low, high, low, high, marks, EVEN_OF_FUNCTIONS)
+        found.append(Peaks(np.concatenate([seen.edges, marks]), seen.low, seen.high))
+    most = max(len(one.edges) for one in found)
+    edges = np.concatenate(
+        [np.concatenate([one.edges, np.full((most - len(one.edges), 1), one.low[0])]) for one in found], 1
+    )
+    return Peaks(edges, np.concatenate([one.low for one in found]), np.concatenate([one.high for one in found]))
+
+
+def _of_potential(
+    potential: Potential,
+    name: str,
+    evidence: Evidence,
+    ranges: Mapping[str, tuple[Values, Values]],
+    ends: tuple[Values, Values],
+    rows: NDArray[np.intp],
+) -> Iterator[Peaks]:
+    """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of its range."""
+    given: dict[str, NDArray[Any]] = {}
+    free = []
+    for variable in potential.variables:
+        if variable.name == name:
+            continue
+        if isinstance(variable, Continuous):
+            low, high = (end[rows] for end in ranges[variable.name])
+            given[variable.name] = low + (high - low) / 2
+        else:
+            finding = evidence.findings.get(variable.name)
+            given[variable.name] = np.full(len(rows), -1) if finding is None else finding.values[rows]
+            if (given[variable.name] < 0).any():
+                free.append(variable)
+    within = {n: (values, values) for n, values in given.items() if not isinstance(potential.variable(n), Discrete)}
+    breaks = np.asarray(potential.breaks(name, within), dtype=np.float64)
+    breaks = np.broadcast_to(breaks if breaks.ndim == 2 else breaks[:, None], (len(breaks), len(rows)))
+    # many have their center where another variable has its value
+    marks = np.concatenate([breaks, *(values[None] for values, _ in within.values())])
+    low, high = (end[rows] for end in ranges[name])
+    for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_CASES):
+        filled = dict(given)
+        for variable, state in zip(free, states, strict=True):
+            filled[variable.name] = np.where(filled[variable.name] < 0, state, filled[variable.name])
+
+        def logs(points: Values, owner: NDArray[np.intp], filled: Mapping[str, Any] = filled) -> Values:
+            return evaluate(potential, filled, owner, points, log=True, along=name)
+
+        try:
+            yield peaks(logs, low, high, ends[0][rows], ends[1][rows], marks)
+        except NetworkError:  # it may be undefined outside the range
+            yield peaks(logs, low, high, low, high, marks)
+
+
+def _finite(logs: Values) -> Values:
+    """Return logarithms with neither NaN nor poles."""
+    return np.where(logs < np.inf, logs, -np.inf)
