@@ -27,7 +27,7 @@ from hybridbn.inference.elimination.executor import WeightSource
 from hybridbn.inference.engines import refuse_too_wide
 from hybridbn.inference.engines.elimination import EliminationPlan, chunks
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.gaussian import GaussianComponent
+from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.quadrature.grids import place

@@ -22,7 +22,7 @@ from hybridbn.inference.elimination.executor import LikelihoodSource, Machine, P
 from hybridbn.inference.elimination.ordering import Order
 from hybridbn.inference.elimination.program import Factor, Program, compile_program, order_of
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.gaussian import GaussianComponent
+from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.relevance import Status, ancestors, requisite
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
