@@ -14,7 +14,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, sparse_ridge
-from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

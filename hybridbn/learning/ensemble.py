@@ -16,7 +16,7 @@ from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, tables_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.explain import Explanation
-from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.queries import posterior
 from hybridbn.jobs import checked_jobs, in_threads
 from hybridbn.learning.collapse import collapsed, network_of
