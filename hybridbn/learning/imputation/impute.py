@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import Keys, given_keys, row_keys
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.inference.posterior import DiscretePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Rows, rows_of
