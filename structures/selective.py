@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import Potentials, roles
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import builder
