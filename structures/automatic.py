@@ -19,7 +19,7 @@ from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.regression import regression
-from hybridbn.structures.selective import Loss, dealt, log_loss, selective_naive_bayes, squared_error
+from hybridbn.structures.selective import Loss, assign_folds, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
@@ -30,7 +30,7 @@ __all__ = ["Candidate", "automatic"]
 Candidate: TypeAlias = tuple[Any, Any]
 """A builder, or whatever else `build=` takes, and the potentials that it is called with."""
 
-_Pair: TypeAlias = tuple[Build, Any]
+_BuildAndFamily: TypeAlias = tuple[Build, Any]
 
 ENOUGH = 4000
 """Candidates are compared on so many rows at most."""
@@ -97,8 +97,12 @@ def automatic(
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     read = read_data_with_target(data, target, potentials, weights)
-    listed = _listed(read, target, potentials) if candidates is None else [_pair(c, potentials) for c in candidates]
-    listed = list({_named(*candidate): candidate for candidate in listed}.values())
+    listed = (
+        _list_candidates(read, target, potentials)
+        if candidates is None
+        else [_read_candidate(c, potentials) for c in candidates]
+    )
+    listed = list({_describe_candidate(*candidate): candidate for candidate in listed}.values())
     if not listed:
         raise NetworkError("candidates must hold a builder at least")
     table = read.table
@@ -112,20 +116,22 @@ def automatic(
     preferred: list[str] = []
     if len(seen) >= 2 * folds and len(listed) > 1:
         chosen = rng.permutation(seen)[:ENOUGH]
-        race = _Race(read, target, loss, chosen, dealt(cells[chosen], folds, rng))
+        race = _Race(read, target, loss, chosen, assign_folds(cells[chosen], folds, rng))
         losses = race.run(listed)
         failures = race.failures
         preferred = [] if discrete else race.near[:1]
         if not losses:
             raise failures[0]
-    order = sorted(listed, key=lambda c: (_named(*c) not in preferred, losses.get(_named(*c), np.inf)))
+    order = sorted(
+        listed, key=lambda c: (_describe_candidate(*c) not in preferred, losses.get(_describe_candidate(*c), np.inf))
+    )
     for build, family in order:
         try:
             network = build.learn(table, target, family)
         except HybridBNError as error:
             failures.append(error)
             continue
-        network.graph["chosen"] = _named(build, family)
+        network.graph["chosen"] = _describe_candidate(build, family)
         network.graph["losses"] = losses
         return network
     raise failures[0]
@@ -141,36 +147,36 @@ class _Race:
         self.near: list[str] = []
         """Who is not behind the best by more than a standard error, in their order."""
 
-    def run(self, candidates: Sequence[_Pair]) -> dict[str, float]:
+    def run(self, candidates: Sequence[_BuildAndFamily]) -> dict[str, float]:
         """Return the mean losses; of one that left early the best one's and the mean difference on the rows it was tried on."""
-        found = {_named(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
+        found = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
         running = dict(zip(found, candidates, strict=True))
         for part in range(self.parts.max() + 1):
             test = self.parts == part
             for name in list(running):
                 try:
-                    found[name][test] = self._losses(*running[name], part)
+                    found[name][test] = self._evaluate_losses(*running[name], part)
                 except (HybridBNError, MemoryError) as error:
                     self.failures.append(error)
                     del running[name], found[name]
-            for name in self._leaving({name: found[name] for name in running}, self.parts <= part):
+            for name in self._find_dropouts({name: found[name] for name in running}, self.parts <= part):
                 del running[name]
         if not running:
             return {}
         everywhere = np.ones(len(self.rows), dtype=bool)
         means = {name: self._mean(found[name], everywhere) for name in running}
         best = min(means, key=means.__getitem__)
-        self.near = [name for name in running if not self._behind(found[name] - found[best], everywhere, NEAR)]
+        self.near = [name for name in running if not self._is_behind(found[name] - found[best], everywhere, NEAR)]
         for name, own in found.items():
             if name not in running:
                 means[name] = means[best] + self._mean(own - found[best], np.isfinite(own))
         return {name: means[name] for name in found}
 
-    def _losses(self, build: Build, family: Any, part: int) -> Values:
+    def _evaluate_losses(self, build: Build, family: Any, part: int) -> Values:
         """Return the losses on rows that the network was not learned from."""
         test = self.rows[self.parts == part]
         training = self.data.table.take(self.rows[self.parts != part])
-        kept = [name for name in training.names if name == self.target or _varies(training, name)]
+        kept = [name for name in training.names if name == self.target or _is_usable(training, name)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is told of every fold would be told again of the whole
             network = build.learn(training.select(kept), self.target, family)
@@ -181,7 +187,7 @@ class _Race:
         # a row that is impossible under the network counts as much as the worst of the others
         return np.where(np.isfinite(found), found, np.max(found[np.isfinite(found)], initial=0.0))
 
-    def _leaving(self, found: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
+    def _find_dropouts(self, found: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
         """Return who is clearly worse than the best; where there are rows enough, all but the best half leave."""
         if not found:
             return []
@@ -191,10 +197,10 @@ class _Race:
         return [
             name
             for place, name in enumerate(ranked)
-            if place >= kept or self._behind(found[name] - found[ranked[0]], rows, CLEAR)
+            if place >= kept or self._is_behind(found[name] - found[ranked[0]], rows, CLEAR)
         ]
 
-    def _behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
+    def _is_behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
         """Tell whether a difference of losses is above zero by more than so many standard errors."""
         shares, values = self.weights[rows] / self.weights[rows].sum(), difference[rows]
         mean = float(shares @ values)
@@ -204,7 +210,7 @@ class _Race:
         return float(self.weights[rows] @ values[rows] / self.weights[rows].sum())
 
 
-def _varies(table: Table, name: str) -> bool:
+def _is_usable(table: Table, name: str) -> bool:
     """Tell whether a column has two numbers, or a state that occurs twice; builders may refuse others, which parts of a table may have."""
     column = table.column(name)
     if table.is_discrete(name):
@@ -213,7 +219,7 @@ def _varies(table: Table, name: str) -> bool:
     return len(seen) > 0 and bool((seen != seen[0]).any())
 
 
-def _listed(data: TrainingData, target: str, potentials: Any) -> list[_Pair]:
+def _list_candidates(data: TrainingData, target: str, potentials: Any) -> list[_BuildAndFamily]:
     """Return the candidates that the columns give reason for."""
     discrete = isinstance(data.variable(target), Discrete)
     numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
@@ -224,7 +230,7 @@ def _listed(data: TrainingData, target: str, potentials: Any) -> list[_Pair]:
     for family in families:
         found.append((naive_bayes, family))
         # what takes long is left out for numbers, where regressions and trees of them are hardly ever behind
-        if len(data.attributes) > 1 and not (family == "gaussian" and _costly(data)):
+        if len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
             if family == "kernel" and discrete:
                 found.append((selective_naive_bayes, family))
             elif discrete or family == "gaussian" or len(families) == 1:
@@ -237,18 +243,18 @@ def _listed(data: TrainingData, target: str, potentials: Any) -> list[_Pair]:
     return [(Build(function), family) for function, family in found]
 
 
-def _costly(data: TrainingData) -> bool:
+def _is_costly(data: TrainingData) -> bool:
     """Tell whether trees of normal and logistic densities would be slow to ask: categories below numbers that are missing."""
     kinds = {name: isinstance(data.variable(name), Discrete) for name in data.attributes}
     return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
-def _pair(candidate: Any, potentials: Any) -> _Pair:
+def _read_candidate(candidate: Any, potentials: Any) -> _BuildAndFamily:
     # an arc of a list is a tuple, too, but does not begin with one
     if isinstance(candidate, tuple) and len(candidate) == 2 and not isinstance(candidate[0], tuple | list):
         candidate, potentials = candidate
     return Build.of(candidate, "a candidate"), potentials
 
 
-def _named(build: Build, family: Any) -> str:
+def _describe_candidate(build: Build, family: Any) -> str:
     return f"{build}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}"

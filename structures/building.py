@@ -172,7 +172,7 @@ class Build:
         if build is None:
             build = "naive_bayes"
         if isinstance(build, str):
-            return cls(_builder_named(build, what))
+            return cls(_find_builder(build, what))
         if callable(build) and not isinstance(build, nx.Graph):
             return cls(build)
         arcs = build if isinstance(build, nx.Graph) else listed_arcs(build)
@@ -208,7 +208,7 @@ class Build:
         """Return the data, read as the structure declares; numbers that it cuts into intervals stay numbers."""
         return read_as_declared(data, self.structure, weights, keep_numbers=True)
 
-    def marginals(self, table: Table, potentials: Potentials | None = None) -> Network:
+    def fit_marginals(self, table: Table, potentials: Potentials | None = None) -> Network:
         """Return the density of each column alone: of the potentials given, of the structure's families, or of the partial's own."""
         return fit_marginals(table, self.structure, self.potentials if potentials is None else potentials)
 
@@ -226,7 +226,7 @@ class Build:
         if self.structure is not None:
             if not any(self.structure.nodes[name] for name in self.structure):
                 parents = {name: tuple(self.structure.predecessors(name)) for name in self.structure}
-        elif self.declaration.arcs is not None and self._only_families():
+        elif self.declaration.arcs is not None and self._has_only_families():
             parents = self.declaration.arcs(target, names)
         return parents == {target: (), **{name: (target,) for name in names if name != target}}
 
@@ -244,7 +244,7 @@ class Build:
         if self.structure is not None:
             return fit_available(self.structure, table, "auto" if potentials is None else potentials)
         assert self.function is not None
-        self._refuse(table)
+        self._refuse_table(table)
         asked = (target,) if self.declaration.takes_target else ()
         options: dict[str, Any] = {} if potentials is None else {"potentials": potentials}
         network = self.function(table, *asked, **options)
@@ -256,7 +256,7 @@ class Build:
             )
         return network
 
-    def learner(self, target: str | None = None, potentials: Potentials | None = None) -> Learner:
+    def make_learner(self, target: str | None = None, potentials: Potentials | None = None) -> Learner:
         """Return `learn` for a target and potentials."""
         return partial(self.learn, target=target, potentials=potentials)
 
@@ -270,12 +270,12 @@ class Build:
             function = function.func
         return f"{getattr(function, '__name__', type(function).__name__)}{options}"
 
-    def _only_families(self) -> bool:
+    def _has_only_families(self) -> bool:
         """Tell whether a builder is called without options but the families."""
         function = self.function
         return not isinstance(function, partial) or (not function.args and set(function.keywords) <= {"potentials"})
 
-    def _refuse(self, table: Table) -> None:
+    def _refuse_table(self, table: Table) -> None:
         """Refuse a table that the builder does not take."""
         if table.weighted and not self.declaration.takes_weights:
             raise NetworkError(f"the builder {self} takes no weighted rows")
@@ -284,7 +284,7 @@ class Build:
             raise TableError(f"the builder {self} takes no missing cells, and there are some in {shorten(holes)}")
 
 
-def _builder_named(name: str, what: str) -> Callable[..., Network]:
+def _find_builder(name: str, what: str) -> Callable[..., Network]:
     known = BUILDERS.get("automatic" if name == "auto" else name)
     if known is None:
         near = difflib.get_close_matches(name, BUILDERS, n=1)

@@ -12,7 +12,7 @@ from hybridbn.structures.dependence import Dependence, find_maximum_spanning_tre
 from hybridbn.structures.training_data import TrainingData, check_threshold, fit_network, read_data_without_target
 from hybridbn.variables import shorten
 
-__all__ = ["chow_liu", "tree_of"]
+__all__ = ["build_tree", "chow_liu"]
 
 
 @builder(takes_target=False)
@@ -62,13 +62,13 @@ def chow_liu(
     read = read_data_without_target(data, potentials, weights)
     if root is not None and root not in read.attributes:
         raise NetworkError(f"root={root!r} is no column; choose one of {shorten(read.attributes)}")
-    return tree_of(read, root, check_threshold(threshold))
+    return build_tree(read, root, check_threshold(threshold))
 
 
-def tree_of(data: TrainingData, root: str | None = None, threshold: float = 0.0) -> Network:
+def build_tree(data: TrainingData, root: str | None = None, threshold: float = 0.0) -> Network:
     """Build the tree over all columns of data that are read already."""
-    found = Dependence(data)
-    pairs = found.pairs()
+    dependence = Dependence(data)
+    pairs = dependence.measure_pairs()
     told = dict.fromkeys(data.attributes, 0.0)
     for pair, value in pairs.items():
         for name in pair:
@@ -76,4 +76,4 @@ def tree_of(data: TrainingData, root: str | None = None, threshold: float = 0.0)
     # sums are rounded as their terms are, so that their order doesn't decide between equal ones
     importance = {name: round(value, 9) for name, value in told.items()}
     families = find_maximum_spanning_tree(data.attributes, pairs, importance, root, threshold)
-    return fit_network(data, families, found.counter, found.potentials())
+    return fit_network(data, families, dependence.counter, dependence.reusable_potentials())

@@ -14,9 +14,9 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Build, builder
-from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, mixed, spread_rows
+from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, cluster_rows, expand_by_component
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.structures.selective import Loss, dealt, misclassification, squared_error
+from hybridbn.structures.selective import Loss, assign_folds, misclassification, squared_error
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
@@ -107,15 +107,15 @@ def class_clusters(
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     rng = np.random.default_rng(random_state)
-    labels = _Labels(read, target, name, criterion, most, assignment == "soft", folds)
-    wanted = labels.wanted(clusters)
-    found = labels.found(read, wanted, rng)
-    single = dict.fromkeys(wanted, 1)
+    labels = _ClassClustering(read, target, name, criterion, most, assignment == "soft", folds)
+    requested = labels.requested(clusters)
+    found = labels.found(read, requested, rng)
+    single = dict.fromkeys(requested, 1)
     if guard and found.numbers != single:
-        seen = labels.known(read)
-        if not _pays(labels, seen, asked, potentials, found.numbers, loss or _default(read), rng):
+        seen = labels.select_known_rows(read)
+        if not _lowers_loss(labels, seen, asked, potentials, found.numbers, loss or _default_loss(read), rng):
             found = labels.found(read, single, rng)
-    return found.built(asked, potentials)
+    return found.build_network(asked, potentials)
 
 
 def best_cluster(network: Network, target: str, evidence: Any, *, name: str | None = None) -> NDArray[Any]:
@@ -140,7 +140,7 @@ def best_cluster(network: Network, target: str, evidence: Any, *, name: str | No
     return np.asarray(states[owner[found.argmax(axis=1)]])
 
 
-class _Found:
+class _ClassClusters:
     """Clusters found for the rows of some data."""
 
     def __init__(
@@ -155,12 +155,12 @@ class _Found:
         self.data, self.target, self.hidden, self.owner = data, target, hidden, owner
         self.shares, self.numbers = shares, numbers
 
-    def built(self, build: Build, potentials: Potentials) -> Network:
+    def build_network(self, build: Build, potentials: Potentials) -> Network:
         """Return the builder's network with the clusters in the place of the class, and the class below them."""
         variable = self.data.variable(self.target)
         if len(self.hidden) == 1 and not isinstance(variable, Discrete):
             return build.learn(self.data.table, self.target, potentials)
-        spread = spread_rows(self.data, self.shares, self.hidden)
+        spread = expand_by_component(self.data, self.shares, self.hidden)
         table = spread.table
         if not isinstance(variable, Discrete):
             return build.learn(table, self.hidden.name, potentials)
@@ -174,7 +174,7 @@ class _Found:
         return network
 
 
-class _Labels:
+class _ClassClustering:
     """How the rows of each class are clustered."""
 
     def __init__(
@@ -185,7 +185,7 @@ class _Labels:
         variable = data.variable(target)
         self.classes: tuple[Any, ...] = variable.states if isinstance(variable, Discrete) else ("",)
 
-    def wanted(self, clusters: int | Mapping[Any, int] | None) -> dict[Any, int | None]:
+    def requested(self, clusters: int | Mapping[Any, int] | None) -> dict[Any, int | None]:
         """Return how many clusters each class is to have, None where that is to be found out."""
         if isinstance(clusters, Mapping):
             strange = [state for state in clusters if state not in self.classes]
@@ -194,15 +194,17 @@ class _Labels:
             return {state: clusters.get(state) for state in self.classes}
         return dict.fromkeys(self.classes, clusters)
 
-    def known(self, data: TrainingData) -> TrainingData:
+    def select_known_rows(self, data: TrainingData) -> TrainingData:
         """Return the rows in which the target is known."""
         cells = data.codes(self.target)
         seen = cells >= 0 if isinstance(data.variable(self.target), Discrete) else ~np.isnan(cells)
         return data.take(np.flatnonzero(seen & (data.table.weights > 0)))
 
-    def found(self, data: TrainingData, wanted: Mapping[Any, int | None], rng: np.random.Generator) -> _Found:
+    def found(
+        self, data: TrainingData, requested: Mapping[Any, int | None], rng: np.random.Generator
+    ) -> _ClassClusters:
         """Cluster the rows of each class."""
-        data = self.known(data)
+        data = self.select_known_rows(data)
         if not len(data.table):
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         discrete = isinstance(data.variable(self.target), Discrete)
@@ -212,10 +214,12 @@ class _Labels:
         for code, state in enumerate(self.classes):
             rows = np.flatnonzero(cells == code)
             shares = np.ones((len(rows), 1))
-            if len(rows) > 1 and wanted[state] != 1 and data.attributes:
+            if len(rows) > 1 and requested[state] != 1 and data.attributes:
                 mine = data.take(rows).select(names)
                 inside = TrainingData(mine.table, mine.roles, None)
-                shares = mixed(inside, wanted[state], self.criterion, self.most, STARTS, rng, self.folds).shares
+                shares = cluster_rows(
+                    inside, requested[state], self.criterion, self.most, STARTS, rng, self.folds
+                ).shares
                 if not self.soft:
                     shares = (shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1])).astype(float)
                 shares = shares[:, shares.sum(axis=0) > 0]
@@ -229,11 +233,11 @@ class _Labels:
         for rows, shares in parts:
             together[rows, place : place + shares.shape[1]] = shares
             place += shares.shape[1]
-        return _Found(data, self.target, Discrete(self.name, tuple(states)), np.array(owner), together, numbers)
+        return _ClassClusters(data, self.target, Discrete(self.name, tuple(states)), np.array(owner), together, numbers)
 
 
-def _pays(
-    labels: _Labels,
+def _lowers_loss(
+    labels: _ClassClustering,
     data: TrainingData,
     build: Build,
     potentials: Potentials,
@@ -245,15 +249,15 @@ def _pays(
     if len(data.table) < 2 * GUARD_FOLDS:
         return False
     truth = data.codes(labels.target)
-    parts = dealt(truth, GUARD_FOLDS, rng)
+    parts = assign_folds(truth, GUARD_FOLDS, rng)
     gains, weights = [], []
     mean = error = 0.0
     for part in range(parts.max() + 1):
         train, test = data.take(np.flatnonzero(parts != part)), np.flatnonzero(parts == part)
         table = data.table.take(test)
         losses = []
-        for wanted in (dict.fromkeys(numbers, 1), numbers):
-            network = labels.found(train, wanted, rng).built(build, potentials)
+        for requested in (dict.fromkeys(numbers, 1), numbers):
+            network = labels.found(train, requested, rng).build_network(build, potentials)
             inside = [name for name in table.names if name in network]
             losses.append(loss(network.posterior(labels.target, table.select(inside), impossible="nan"), truth[test]))
         gains.append(np.nan_to_num(losses[0] - losses[1]))
@@ -266,6 +270,6 @@ def _pays(
     return bool(mean > error)
 
 
-def _default(data: TrainingData) -> Loss:
+def _default_loss(data: TrainingData) -> Loss:
     discrete = data.target is not None and isinstance(data.variable(data.target), Discrete)
     return misclassification if discrete else squared_error

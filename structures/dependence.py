@@ -79,9 +79,9 @@ class Dependence:
     >>> from hybridbn.structures.training_data import read_data_with_target
     >>> data = {"a": ["x", "x", "y", "y"], "b": ["u", "u", "v", "v"], "c": ["n", "p", "n", "p"]}
     >>> found = Dependence(read_data_with_target(data, "c", "auto", None))
-    >>> {pair: round(value, 3) for pair, value in found.pairs().items()}
+    >>> {pair: round(value, 3) for pair, value in found.measure_pairs().items()}
     {('a', 'b'): 0.693}
-    >>> found.with_target()
+    >>> found.measure_with_target()
     {'a': 0.0, 'b': 0.0}
     """
 
@@ -97,7 +97,7 @@ class Dependence:
 
     # -- the two questions ----------------------------------------------------------------------------------------
 
-    def with_target(self) -> dict[str, float]:
+    def measure_with_target(self) -> dict[str, float]:
         """Return the mutual information of each attribute with the target."""
         target = self.data.target
         if target is None:
@@ -105,29 +105,29 @@ class Dependence:
         found: dict[str, float] = {}
         if isinstance(self.data.variable(target), Discrete):
             tables = self.counter.with_target(self._discrete, (target,))
-            found = {name: self._share(table[None]) for (_, name), table in tables.items()}
+            found = {name: self._scale_to_all_rows(table[None]) for (_, name), table in tables.items()}
         for name in self.data.attributes:
             if name not in found:
                 # a continuous child spares a regression of states on numbers
                 child, parent = (target, name) if name in self._discrete else (name, target)
-                found[name] = self._gain(child, (), parent)
+                found[name] = self._measure_gain(child, (), parent)
         return {name: round(found[name], _DECIMALS) for name in self.data.attributes}
 
-    def pairs(self) -> dict[Pair, float]:
+    def measure_pairs(self) -> dict[Pair, float]:
         """Return the mutual information of every two attributes, given the target where there is one."""
         given = () if self.data.target is None else (self.data.target,)
         for name in self.data.attributes:
             if not varies(self.data, name):
                 # it tells nothing, so no pair would fit it: what its fitter refuses is to be refused now, not after hours
                 self.data.fit(name, given)
-        found = self._counted_pairs()
+        found = self._count_pairs()
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
             if pair not in found:
-                gains = [self._gain(child, given, parent) for child, parent in self._directions(pair)]
+                gains = [self._measure_gain(child, given, parent) for child, parent in self._choose_directions(pair)]
                 found[pair] = sum(gains) / len(gains)
         return {pair: round(value, _DECIMALS) for pair, value in sorted(found.items())}
 
-    def potentials(self) -> dict[tuple[str, ...], Potential]:
+    def reusable_potentials(self) -> dict[tuple[str, ...], Potential]:
         """Return the potentials that were learned on the way, by child and parents in their order."""
         return {
             family: potential
@@ -137,22 +137,24 @@ class Dependence:
 
     # -- discrete pairs -------------------------------------------------------------------------------------------
 
-    def _share(self, counts: Values) -> float:
+    def _scale_to_all_rows(self, counts: Values) -> float:
         return information_of_counts(counts) * float(counts.sum()) / self._total
 
-    def _counted_pairs(self) -> dict[Pair, float]:
+    def _count_pairs(self) -> dict[Pair, float]:
         names = self._discrete
         if len(names) < 2:
             return {}
         target = self.data.target
         given = () if target is None else (target,)
-        counter = self.counter if target is None or target in self.counter.sizes else self._counter_of_cells(target)
+        counter = (
+            self.counter if target is None or target in self.counter.sizes else self._count_by_target_cells(target)
+        )
         return {
-            (min(first, second), max(first, second)): self._share(table if given else table[None])
+            (min(first, second), max(first, second)): self._scale_to_all_rows(table if given else table[None])
             for (*_, first, second), table in counter.pairs(names, given).items()
         }
 
-    def _counter_of_cells(self, target: str) -> Counter:
+    def _count_by_target_cells(self, target: str) -> Counter:
         """Return a counter for which a continuous target is cut into cells that hold equally many rows."""
         data = self.data
         cells = data.codes(target)
@@ -163,29 +165,31 @@ class Dependence:
 
     # -- pairs with a continuous column ---------------------------------------------------------------------------
 
-    def _directions(self, pair: Pair) -> list[tuple[str, str]]:
+    def _choose_directions(self, pair: Pair) -> list[tuple[str, str]]:
         """Return for which (child, parent) the gain is averaged."""
         a, b = pair
         if a in self._discrete or b in self._discrete:
             return [(b, a) if a in self._discrete else (a, b)]
-        linear = all(moments_suffice(self._fitter(*family)) for family in ((a, (b,)), (b, (a,))))
+        linear = all(moments_suffice(self._choose_fitter(*family)) for family in ((a, (b,)), (b, (a,))))
         # a correlation has no direction
         return [(a, b)] if linear else [(a, b), (b, a)]
 
-    def _fitter(self, child: str, parents: Sequence[str]) -> Any:
+    def _choose_fitter(self, child: str, parents: Sequence[str]) -> Any:
         fitter = self.data.fitter(child, parents)
         if fitter.name == "kernel":
             return fitter_of("mte", self.data.variable(child), tuple(map(self.data.variable, parents)))
         return fitter
 
-    def _gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
+    def _measure_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
         """Return how much more likely a parent makes the child's values: the log-likelihood's increase for each row."""
-        rows = self._rows((child, *given, parent))
+        rows = self._find_complete_rows((child, *given, parent))
         data = self.data if rows is None else self.data.select((child, *given, parent)).take(rows)
         if not (varies(data, child) and varies(data, parent)):
             return 0.0
         with_parent = self._fit(self.data, child, (*given, parent), keep=True)
-        same = rows is None or np.array_equal(rows, np.flatnonzero(self._seen((child, *given), len(self.data.table))))
+        same = rows is None or np.array_equal(
+            rows, np.flatnonzero(self._find_observed((child, *given), len(self.data.table)))
+        )
         without = self._fit(self.data if same else data, child, given, keep=same)
         columns = {name: data.codes(name) for name in (child, *given, parent)}
         total = 0.0
@@ -200,14 +204,14 @@ class Dependence:
         potential = self._fits.get((child, *parents)) if keep else None
         if potential is None:
             variables = tuple(map(data.variable, parents))
-            potential = self._fitter(child, parents).fit(data.table, data.variable(child), variables)
+            potential = self._choose_fitter(child, parents).fit(data.table, data.variable(child), variables)
             if keep:
                 self._fits[child, *parents] = potential
         return potential
 
     # -- missing cells --------------------------------------------------------------------------------------------
 
-    def _missing(self, name: str) -> NDArray[np.bool_] | None:
+    def _find_holes(self, name: str) -> NDArray[np.bool_] | None:
         """Return where a column has no value; None where it has one in every row."""
         if name not in self._holes:
             cells = self.data.codes(name)
@@ -215,19 +219,19 @@ class Dependence:
             self._holes[name] = holes if holes.any() else None
         return self._holes[name]
 
-    def _seen(self, names: Sequence[str], rows: int) -> NDArray[np.bool_]:
+    def _find_observed(self, names: Sequence[str], rows: int) -> NDArray[np.bool_]:
         seen = np.ones(rows, dtype=bool)
         for name in names:
-            holes = self._missing(name)
+            holes = self._find_holes(name)
             if holes is not None:
                 seen &= ~holes
         return seen
 
-    def _rows(self, names: Sequence[str]) -> Codes | None:
+    def _find_complete_rows(self, names: Sequence[str]) -> Codes | None:
         """Return the rows in which all columns are observed; None for all rows."""
-        if all(self._missing(name) is None for name in names):
+        if all(self._find_holes(name) is None for name in names):
             return None
-        return np.flatnonzero(self._seen(names, len(self.data.table)))
+        return np.flatnonzero(self._find_observed(names, len(self.data.table)))
 
 
 def varies(data: TrainingData, name: str) -> bool:

@@ -33,7 +33,7 @@ _CERTAIN = 1e-12
 """A share of the variance below which a number is a combination of others."""
 
 
-class _Standardized(NamedTuple):
+class _StandardizedMoments(NamedTuple):
     """The columns' places, their second moments and their standard deviations."""
 
     places: dict[str, int]
@@ -57,19 +57,19 @@ class FamilyScores:
     >>> scores = FamilyScores(read_data_without_target(data, "auto", None))
     >>> round(scores("a", ()), 3), round(scores("a", ("b",)), 3)
     (-15.361, -2.996)
-    >>> scores.changed("a", frozenset()).round(3)
+    >>> scores.score_changes("a", frozenset()).round(3)
     array([  -inf, -2.996])
     """
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.names = list(data.roles)
-        self.place = {name: i for i, name in enumerate(self.names)}
+        self.column_index = {name: i for i, name in enumerate(self.names)}
         self.weights = data.table.weights
         self.total = float(self.weights.sum())
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
-        self._changed: dict[tuple[str, frozenset[str]], Values] = {}
+        self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
         self._holes = {name: bool(count) for name, count in data.table.missing.items()}
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
@@ -81,53 +81,53 @@ class FamilyScores:
             self._scores[key] = self._score(child, key[1])
         return self._scores[key]
 
-    def changed(self, child: str, parents: frozenset[str]) -> Values:
+    def score_changes(self, child: str, parents: frozenset[str]) -> Values:
         """Return the scores with each column in turn as one more parent, or, if it is a parent, as one less (columns,).
 
         At the child's own place is -inf.
         """
         key = child, parents
-        if key not in self._changed:
+        if key not in self._change_scores:
             result = np.full(len(self.names), np.nan)
-            result[self.place[child]] = -np.inf
+            result[self.column_index[child]] = -np.inf
             inside = {child, *parents}
-            if all(self._tabular(name) for name in inside):
-                self._changed_tables(result, child, parents)
-            elif not any(self._discrete[name] for name in inside) and self._normal(child, parents):
-                self._changed_regressions(result, child, parents)
-            for place in np.flatnonzero(np.isnan(result)).tolist():
-                result[place] = self(child, parents ^ {self.names[place]})
+            if all(self._is_counted(name) for name in inside):
+                self._score_changed_tables(result, child, parents)
+            elif not any(self._discrete[name] for name in inside) and self._is_normal(child, parents):
+                self._score_changed_regressions(result, child, parents)
+            for column_index in np.flatnonzero(np.isnan(result)).tolist():
+                result[column_index] = self(child, parents ^ {self.names[column_index]})
             result.flags.writeable = False
-            self._changed[key] = result
-        return self._changed[key]
+            self._change_scores[key] = result
+        return self._change_scores[key]
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         family = (child, *parents)
-        if all(self._tabular(name) for name in family):
-            return self._by_counts(child, parents)
-        if not any(self._discrete[name] for name in family) and self._normal(child, parents):
-            return self._by_moments(child, parents)
-        return self._by_fitting(child, parents)
+        if all(self._is_counted(name) for name in family):
+            return self._score_by_counts(child, parents)
+        if not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
+            return self._score_by_moments(child, parents)
+        return self._score_by_fitting(child, parents)
 
-    def _ordered(self, names: frozenset[str]) -> list[str]:
-        return sorted(names, key=self.place.__getitem__)
+    def _sort_by_column(self, names: frozenset[str]) -> list[str]:
+        return sorted(names, key=self.column_index.__getitem__)
 
     def _penalty(self, count: float) -> float:
         return self._half_log * count
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _tabular(self, name: str) -> bool:
+    def _is_counted(self, name: str) -> bool:
         """Tell whether a family of such columns is scored from its counts."""
-        return self._discrete[name] and name in self._plain
+        return self._discrete[name] and name in self._counted_columns
 
     @cached_property
-    def _plain(self) -> frozenset[str]:
+    def _counted_columns(self) -> frozenset[str]:
         discrete = [name for name in self.names if self._discrete[name]]
         return frozenset(name for name in discrete if counts_suffice(self.data.fitter(name, ())))
 
-    def _by_counts(self, child: str, parents: frozenset[str]) -> float:
-        given = tuple(self._ordered(parents))
+    def _score_by_counts(self, child: str, parents: frozenset[str]) -> float:
+        given = tuple(self._sort_by_column(parents))
         states = self.data.states(child)
         keys, counts = self._counter.occurring((*given, child))
         weight = float(counts.sum())
@@ -136,7 +136,7 @@ class FamilyScores:
         # the keys ascend, so those of one configuration of the parents follow each other
         above = keys // states
         starts = np.concatenate([[0], np.flatnonzero(above[1:] != above[:-1]) + 1])
-        likelihood = _logs_of(counts).sum() - _logs_of(np.add.reduceat(counts, starts)).sum()
+        likelihood = _n_log_n(counts).sum() - _n_log_n(np.add.reduceat(counts, starts)).sum()
         size = math.prod(map(self.data.states, given))
         return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
 
@@ -147,13 +147,13 @@ class FamilyScores:
     @cached_property
     def _crossed(self) -> tuple[list[str], NDArray[np.intp]]:
         """The columns that are counted together, and their numbers of states."""
-        names = [name for name in self.names if self._tabular(name) and self.data.states(name) <= WIDE]
+        names = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
         return names, np.array(list(map(self.data.states, names)), np.intp)
 
-    def _changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
+    def _score_changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores of tables that are found from one pass over the rows."""
         names, sizes = self._crossed
-        given, states = self._ordered(parents), self.data.states(child)
+        given, states = self._sort_by_column(parents), self.data.states(child)
         inner = [self.data.states(name) for name in given]
         size = math.prod(inner) * states
         if not names or size * int(sizes.sum()) > CELLS:
@@ -161,7 +161,7 @@ class FamilyScores:
         tables = self._counter.with_target(names, (*given, child)).values()
         table = np.concatenate([own.reshape(size // states, states, -1) for own in tables], axis=2)
         starts = np.cumsum(sizes) - sizes
-        joint, above = _logs_of(table).sum(axis=(0, 1)), _logs_of(table.sum(axis=1)).sum(axis=0)
+        joint, above = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
         weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
         likelihood = np.add.reduceat(joint - above, starts)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -169,42 +169,44 @@ class FamilyScores:
         scores[weights <= 0] = -np.inf
         for name, score in zip(names, scores.tolist(), strict=True):
             if name != child and name not in parents:
-                result[self.place[name]] = score
+                result[self.column_index[name]] = score
         if self._whole and parents:
             # the table of the family itself is a margin of the others
             own = table[:, :, : sizes[0]].sum(axis=2).reshape(*inner, states)
             for axis, name in enumerate(given):
                 less = own.sum(axis=axis)
-                likely = float(_logs_of(less).sum() - _logs_of(less.sum(axis=-1)).sum())
-                result[self.place[name]] = likely - self._penalty(size / inner[axis] / states * (states - 1))
+                likely = float(_n_log_n(less).sum() - _n_log_n(less.sum(axis=-1)).sum())
+                result[self.column_index[name]] = likely - self._penalty(size / inner[axis] / states * (states - 1))
 
     # -- normal densities ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def _moments(self) -> _Standardized:
+    def _moments(self) -> _StandardizedMoments:
         """Moments of the standardized number columns that have no holes."""
         names = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
         products = self._counter.moments(tuple(names)).products[0] / self.total
         scales = np.sqrt(np.diag(products))
         units = np.where(scales > 0, scales, 1.0)
-        return _Standardized({name: i for i, name in enumerate(names)}, products / units[:, None] / units, scales)
+        return _StandardizedMoments(
+            {name: i for i, name in enumerate(names)}, products / units[:, None] / units, scales
+        )
 
-    def _normal(self, child: str, others: frozenset[str]) -> bool:
+    def _is_normal(self, child: str, others: frozenset[str]) -> bool:
         """Tell whether the child is to have a regression, and nobody has holes."""
         fitter = self.data.fitter(child, ())
         return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
 
-    def _by_moments(self, child: str, parents: frozenset[str]) -> float:
-        found = self._regression(child, parents)
-        return -math.inf if found is None else float(self._of_variances(child, found[0], len(parents)))
+    def _score_by_moments(self, child: str, parents: frozenset[str]) -> float:
+        found = self._regress(child, parents)
+        return -math.inf if found is None else float(self._score_variances(child, found[0], len(parents)))
 
-    def _regression(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values] | None:
+    def _regress(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values] | None:
         """Return what the parents leave of the child's variance, and of all columns' covariances with it and variances.
 
         None where a parent is a combination of others.
         """
         moments = self._moments
-        mine, given = moments.places[child], [moments.places[name] for name in self._ordered(parents)]
+        mine, given = moments.places[child], [moments.places[name] for name in self._sort_by_column(parents)]
         across, within = moments.products[mine], np.diag(moments.products)
         if given:
             try:
@@ -217,7 +219,7 @@ class FamilyScores:
             across, within = across - told[:, mine] @ told, within - (told**2).sum(axis=0)
         return float(within[mine]), across, within
 
-    def _of_variances(self, child: str, rest: Values | float, parents: int) -> Values:
+    def _score_variances(self, child: str, rest: Values | float, parents: int) -> Values:
         """Return the scores of regressions by what they leave of the child's variance."""
         moments = self._moments
         square = moments.scales[moments.places[child]] ** 2
@@ -226,23 +228,23 @@ class FamilyScores:
         likelihood = -0.5 * self.total * (np.log(2 * math.pi * variance) + 1)
         return np.where(fine, likelihood - self._penalty(2 + parents), -np.inf)
 
-    def _changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
+    def _score_changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores of regressions with one more parent."""
-        found = self._regression(child, parents)
+        found = self._regress(child, parents)
         if found is None:
             return
         rest, across, within = found
         fine = within > _CERTAIN
         less = np.where(fine, rest - across**2 / np.where(fine, within, 1.0), 0.0)
-        scores = self._of_variances(child, less, len(parents) + 1)
-        for name, place in self._moments.places.items():
+        scores = self._score_variances(child, less, len(parents) + 1)
+        for name, column_index in self._moments.places.items():
             if name != child and name not in parents:
-                result[self.place[name]] = scores[place]
+                result[self.column_index[name]] = scores[column_index]
 
     # -- anything else ------------------------------------------------------------------------------------------------
 
-    def _by_fitting(self, child: str, parents: frozenset[str]) -> float:
-        given = tuple(self._ordered(parents))
+    def _score_by_fitting(self, child: str, parents: frozenset[str]) -> float:
+        given = tuple(self._sort_by_column(parents))
         fitter = self.data.fitter(child, given)
         variable, above = self.data.variable(child), tuple(map(self.data.variable, given))
         try:
@@ -254,9 +256,9 @@ class FamilyScores:
             potential = fitter.fit(self.data.table, variable, above)
         except HybridBNError:
             return -math.inf
-        return self._evaluated(potential)
+        return self._score_density(potential)
 
-    def _evaluated(self, potential: Potential) -> float:
+    def _score_density(self, potential: Potential) -> float:
         """Return the score of a density at the rows."""
         columns = {variable.name: self.data.codes(variable.name) for variable in potential.variables}
         known = np.all(
@@ -265,7 +267,9 @@ class FamilyScores:
         rows = np.flatnonzero(known & (self.weights > 0))
         if not len(rows):
             return -math.inf
-        likelihood = float(self.weights[rows] @ _logs(potential, {n: c[rows] for n, c in columns.items()}))
+        likelihood = float(
+            self.weights[rows] @ _evaluate_log_density(potential, {n: c[rows] for n, c in columns.items()})
+        )
         likelihood -= potential.optimism()
         scaled = likelihood * self.total / float(self.weights[rows].sum())
         return scaled - self._penalty(potential.free_parameters())
@@ -281,13 +285,13 @@ def _log_likelihood(potential: LinearGaussian, statistics: GaussianStatistics) -
     return -0.5 * float((statistics.weights * np.log(2 * math.pi * variance) + squares / variance).sum())
 
 
-def _logs_of(counts: Values) -> Values:
+def _n_log_n(counts: Values) -> Values:
     """Return n log n of each count."""
     result: Values = counts * np.log(np.maximum(counts, 1e-300))
     return result
 
 
-def _logs(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:
+def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:
     rows = len(next(iter(columns.values())))
     found = [
         potential.log_on({name: column[None, start : start + _ROWS] for name, column in columns.items()}).reshape(-1)

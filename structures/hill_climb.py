@@ -23,7 +23,7 @@ from hybridbn.structures.training_data import TrainingData, fit_network, read_da
 from hybridbn.tables import Table
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Graph", "Limits", "acyclic", "arcs_of", "climbed", "graph_of", "hill_climb"]
+__all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "has_no_cycle", "hill_climb"]
 
 
 @builder(takes_target=False)
@@ -101,13 +101,16 @@ def hill_climb(
     read = read_data_without_target(data, potentials, weights)
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
-    limits, options = _limits(read, required, forbidden, max_parents), _Options.of(tabu, turns, restarts, random_state)
-    begin = _checked(read, start, "start")
+    limits, options = (
+        _read_limits(read, required, forbidden, max_parents),
+        _Options.of(tabu, turns, restarts, random_state),
+    )
+    begin = _check_arcs(read, start, "start")
     if missing == "available" or not any(read.table.missing[name] for name in read.attributes):
-        return _searched(read, limits, begin, options)
+        return _search(read, limits, begin, options)
 
     def build(table: Any, _: str) -> Network:
-        return _searched(TrainingData(_as_read(table, read), read.roles, None), limits, begin, options)
+        return _search(TrainingData(_as_read(table, read), read.roles, None), limits, begin, options)
 
     first = read.attributes[0]
     return structural_em(read.table, first, build, random_state=options.seed).network
@@ -117,34 +120,34 @@ def _as_read(data: Any, read: TrainingData) -> Table:
     return data if isinstance(data, Table) else Table(data, variables=list(read.table.variables))
 
 
-def _limits(data: TrainingData, required: Any, forbidden: Any, most: int | None) -> Limits:
+def _read_limits(data: TrainingData, required: Any, forbidden: Any, most: int | None) -> Limits:
     size = len(data.attributes)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
         raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
     stays, allowed = np.zeros((size, size), dtype=bool), ~np.eye(size, dtype=bool)
-    for a, b in _checked(data, required, "required"):
+    for a, b in _check_arcs(data, required, "required"):
         stays[b, a] = True
-    for a, b in _checked(data, forbidden, "forbidden"):
+    for a, b in _check_arcs(data, forbidden, "forbidden"):
         allowed[b, a] = False
     clash = np.argwhere(stays & ~allowed)
     if len(clash):
-        b, a = (data.attributes[place] for place in clash[0])
+        b, a = (data.attributes[column_index] for column_index in clash[0])
         raise NetworkError(f"the arc {a!r} -> {b!r} is both required and forbidden")
-    if not acyclic(graph_of(stays)):
+    if not has_no_cycle(graph_of(stays)):
         raise NetworkError("the required arcs make a cycle")
     return Limits(stays, allowed, size if most is None else int(most))
 
 
-def _checked(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
-    place = {name: i for i, name in enumerate(data.attributes)}
+def _check_arcs(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
+    column_index = {name: i for i, name in enumerate(data.attributes)}
     found = []
     for arc in arcs:
         if not isinstance(arc, tuple | list) or len(arc) != 2 or arc[0] == arc[1]:
             raise NetworkError(f"{what} must hold arcs (from, to) between two columns, not {arc!r}")
-        strange = [name for name in arc if name not in place]
+        strange = [name for name in arc if name not in column_index]
         if strange:
-            raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(place)}")
-        found.append((place[arc[0]], place[arc[1]]))
+            raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(column_index)}")
+        found.append((column_index[arc[0]], column_index[arc[1]]))
     return found
 
 
@@ -166,19 +169,19 @@ class _Options(NamedTuple):
         return cls(int(tabu), int(turns), int(restarts), seed)
 
 
-def _searched(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
+def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
     scores = FamilyScores(data)
     # of two arcs that are equally good the one from what is less certain comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
-    place = {column: i for i, column in enumerate(order)}
+    column_index = {column: i for i, column in enumerate(order)}
     names = [data.attributes[column] for column in order]
-    limits = limits.ordered(order)
+    limits = limits.reorder(order)
     arcs = limits.required.copy()
     for a, b in start:
-        arcs[place[b], place[a]] |= limits.allowed[place[b], place[a]]
-    if not acyclic(graph_of(arcs)):
+        arcs[column_index[b], column_index[a]] |= limits.allowed[column_index[b], column_index[a]]
+    if not has_no_cycle(graph_of(arcs)):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
-    best = climbed(
+    find_best = climb(
         names,
         scores,
         limits,
@@ -188,9 +191,9 @@ def _searched(data: TrainingData, limits: Limits, start: list[tuple[int, int]], 
         restarts=options.restarts,
         rng=np.random.default_rng(options.seed),
     )
-    found = arcs_of(best)
+    found = arcs_of(find_best)
     parents = {
-        name: tuple(given for j, given in enumerate(data.attributes) if found[place[i], place[j]])
+        name: tuple(given for j, given in enumerate(data.attributes) if found[column_index[i], column_index[j]])
         for i, name in enumerate(data.attributes)
     }
     return fit_network(data, parents)
@@ -217,12 +220,12 @@ class Limits(NamedTuple):
     most: int
     """Parents of a node."""
 
-    def ordered(self, order: list[int]) -> Limits:
+    def reorder(self, order: list[int]) -> Limits:
         """Return the same for the columns in another order."""
         return Limits(self.required[np.ix_(order, order)], self.allowed[np.ix_(order, order)], self.most)
 
 
-class _Step(NamedTuple):
+class _ArcChange(NamedTuple):
     gain: float
     kind: int
     child: int
@@ -257,7 +260,7 @@ def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
     return np.unpackbits(packed.reshape(size, width), axis=1, count=size, bitorder="little").view(bool)
 
 
-def climbed(
+def climb(
     names: list[str],
     scores: FamilyScores,
     limits: Limits,
@@ -276,130 +279,130 @@ def climbed(
     >>> data = {"a": ["x", "x", "y", "y"] * 5, "b": ["u", "u", "v", "v"] * 5}
     >>> scores = FamilyScores(read_data_without_target(data, "auto", None))
     >>> limits = Limits(np.zeros((2, 2), dtype=bool), ~np.eye(2, dtype=bool), 2)
-    >>> climbed(["a", "b"], scores, limits, (0, 0), tabu=0, turns=0, restarts=0, rng=np.random.default_rng(0))
+    >>> climb(["a", "b"], scores, limits, (0, 0), tabu=0, turns=0, restarts=0, rng=np.random.default_rng(0))
     (2, 0)
     """
-    search = _Search(names, scores, limits, start)
-    value, best = _summit(search, tabu, turns, rng)
+    search = _GraphSearch(names, scores, limits, start)
+    value, find_best = _find_local_maximum(search, tabu, turns, rng)
     for _ in range(restarts):
-        arcs = arcs_of(best)
-        search.go(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
-        other, found = _summit(search, tabu, turns, rng)
+        arcs = arcs_of(find_best)
+        search.move_to(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
+        other, found = _find_local_maximum(search, tabu, turns, rng)
         if other > value + BETTER:
-            value, best = other, found
-    return best
+            value, find_best = other, found
+    return find_best
 
 
-def _summit(search: _Search, tabu: int, turns: int, rng: np.random.Generator) -> tuple[float, Graph]:
+def _find_local_maximum(search: _GraphSearch, tabu: int, turns: int, rng: np.random.Generator) -> tuple[float, Graph]:
     """Climb until neither turned arcs nor a walk past the summit lead higher."""
     while True:
-        _ascend(search, turns, rng)
+        _climb_to_maximum(search, turns, rng)
         value, graph = search.value, tuple(search.parents)
-        if not _walked(search, tabu):
+        if not _escape_maximum(search, tabu):
             return value, graph
 
 
-def _ascend(search: _Search, turns: int, rng: np.random.Generator) -> None:
+def _climb_to_maximum(search: _GraphSearch, turns: int, rng: np.random.Generator) -> None:
     """Make the step of the greatest gain, and turn some arcs around that make no difference, while that leads up."""
     quiet, top = 0, search.value
     while quiet <= (QUIET if turns else 0):
-        step = search.best()
+        step = search.find_best()
         if step is not None and step.gain > 0:
-            search.take(step)
+            search.apply(step)
         # what was won may be no more than what rounding lost in turns
         higher = search.value > top + BETTER
         quiet, top = (0, search.value) if higher else (quiet + 1, top)
-        if not search.turn(turns, rng) and not higher:
+        if not search.reverse_neutral_arcs(turns, rng) and not higher:
             return
 
 
-def _walked(search: _Search, tabu: int) -> bool:
+def _escape_maximum(search: _GraphSearch, tabu: int) -> bool:
     """Go on from a summit by the best steps, to none of the last so many graphs; tell whether that leads higher."""
     summit = search.value
     seen = deque([tuple(search.parents)], maxlen=max(tabu, 1))
     steps = 0
     while tabu and search.value <= summit + BETTER:
-        step = search.best(seen)
+        step = search.find_best(seen)
         if step is None or (step.gain <= 0 and steps >= tabu):
             return False
-        search.take(step)
+        search.apply(step)
         seen.append(tuple(search.parents))
         steps += 1
     return bool(tabu)
 
 
-class _Search:
+class _GraphSearch:
     """The graph of the moment and the gains of all single changes; only those of changed families are looked up anew."""
 
     def __init__(self, names: list[str], scores: FamilyScores, limits: Limits, start: Graph) -> None:
         self.names, self.scores, self.limits = names, scores, limits
         self._free = ~limits.required
-        self._places = np.array([scores.place[name] for name in names], dtype=np.intp)
-        self._looked: dict[tuple[int, int], tuple[float, Values]] = {}
-        self._now = [0.0] * len(names)
-        self._toggled = np.full((len(names), len(names)), -np.inf)
+        self._places = np.array([scores.column_index[name] for name in names], dtype=np.intp)
+        self._known_scores: dict[tuple[int, int], tuple[float, Values]] = {}
+        self._scores = [0.0] * len(names)
+        self._gains_by_toggling = np.full((len(names), len(names)), -np.inf)
         """What a family gains when a parent comes or goes."""
-        self.go(start)
+        self.move_to(start)
 
     @property
     def value(self) -> float:
         """The score."""
-        return sum(self._now)
+        return sum(self._scores)
 
-    def go(self, graph: Graph) -> None:
+    def move_to(self, graph: Graph) -> None:
         """Go to another graph."""
         self.parents = list(graph)
         for child in range(len(graph)):
-            self._look(child)
+            self._score_family(child)
 
-    def _look(self, child: int) -> None:
+    def _score_family(self, child: int) -> None:
         key = child, self.parents[child]
-        if key not in self._looked:
-            parents = frozenset(self.names[i] for i in _members(key[1]))
+        if key not in self._known_scores:
+            parents = frozenset(self.names[i] for i in _list_nodes(key[1]))
             # a family that can't be fitted is worse than any, but a difference to it is a number
             now = max(self.scores(self.names[child], parents), IMPOSSIBLE)
-            changed = self.scores.changed(self.names[child], parents)[self._places]
+            score_changes = self.scores.score_changes(self.names[child], parents)[self._places]
             # nothing is gained by parents with which the family can't be fitted
-            gains = np.where(changed > -np.inf, np.round(changed - now, DIGITS), -np.inf)
-            self._looked[key] = now, gains
-        self._now[child], self._toggled[child] = self._looked[key]
+            gains = np.where(score_changes > -np.inf, np.round(score_changes - now, DIGITS), -np.inf)
+            self._known_scores[key] = now, gains
+        self._scores[child], self._gains_by_toggling[child] = self._known_scores[key]
 
-    def best(self, past: Collection[Graph] = ()) -> _Step | None:
+    def find_best(self, past: Collection[Graph] = ()) -> _ArcChange | None:
         """Return the step of the greatest gain that leads to none of some graphs."""
-        gains = self._gains()
+        gains = self._compute_gains()
         while True:
             kind, child, parent = np.unravel_index(int(gains.argmax()), gains.shape)
             gain = float(gains[kind, child, parent])
             if gain == -np.inf:
                 return None
-            step = _Step(gain, int(kind), int(child), int(parent))
-            if not past or tuple(self._after(step)) not in past:
+            step = _ArcChange(gain, int(kind), int(child), int(parent))
+            if not past or tuple(self._apply_to_graph(step)) not in past:
                 return step
             gains[kind, child, parent] = -np.inf
 
-    def _gains(self) -> Values:
+    def _compute_gains(self) -> Values:
         """Return what adding, removing and turning each arc gains (3, children, parents), -inf where that can't be."""
-        ancestors, farther = _ancestors(self.parents)
+        ancestors, farther = _find_ancestors(self.parents)
         arcs, free = arcs_of(self.parents), self._free
         room = np.array([members.bit_count() < self.limits.most for members in self.parents])
         result = np.full((3, *arcs.shape), -np.inf)
         add = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & room[:, None]
-        np.copyto(result[0], self._toggled, where=add)
+        np.copyto(result[0], self._gains_by_toggling, where=add)
         removed = arcs & free
-        np.copyto(result[1], self._toggled, where=removed)
+        np.copyto(result[1], self._gains_by_toggling, where=removed)
         # an arc can't be turned around where there is another way between its ends
         turned = removed & ~arcs_of(farther) & self.limits.allowed.T & room
-        np.copyto(result[_TURN], self._toggled + self._toggled.T, where=turned)
+        np.copyto(result[_TURN], self._gains_by_toggling + self._gains_by_toggling.T, where=turned)
         return result
 
-    def turn(self, times: int, rng: np.random.Generator) -> bool:
+    def reverse_neutral_arcs(self, times: int, rng: np.random.Generator) -> bool:
         """Turn arcs around that make no difference to the score, at most so many, in random order; tell whether there was one.
 
         These are covered (their ends have the same other parents), and the score is the same for equivalent graphs.
         """
         if not times:
             return False
-        arcs = [(child, parent) for child, members in enumerate(self.parents) for parent in _members(members)]
+        arcs = [(child, parent) for child, members in enumerate(self.parents) for parent in _list_nodes(members)]
         turned = 0
         for number in rng.permutation(len(arcs)).tolist():
             child, parent = arcs[number]
@@ -408,39 +411,39 @@ class _Search:
             if (
                 members >> parent & 1
                 and self.parents[parent] == members ^ (1 << parent)
-                and self._neutral(child, parent)
+                and self._is_neutral(child, parent)
             ):
-                self.take(_Step(0.0, _TURN, child, parent))
+                self.apply(_ArcChange(0.0, _TURN, child, parent))
                 turned += 1
                 if turned == times:
                     break
         return turned > 0
 
-    def _neutral(self, child: int, parent: int) -> bool:
+    def _is_neutral(self, child: int, parent: int) -> bool:
         """Tell whether turning a covered arc around is allowed and makes no difference."""
         limits = self.limits
         if limits.required[child, parent] or not limits.allowed[parent, child]:
             return False
         if self.parents[parent].bit_count() >= limits.most:
             return False
-        return bool(abs(self._toggled[child, parent] + self._toggled[parent, child]) <= 2 * BETTER)
+        return bool(abs(self._gains_by_toggling[child, parent] + self._gains_by_toggling[parent, child]) <= 2 * BETTER)
 
-    def _after(self, step: _Step) -> list[int]:
+    def _apply_to_graph(self, step: _ArcChange) -> list[int]:
         parents = self.parents.copy()
         parents[step.child] ^= 1 << step.parent
         if step.kind == _TURN:
             parents[step.parent] ^= 1 << step.child
         return parents
 
-    def take(self, step: _Step) -> None:
+    def apply(self, step: _ArcChange) -> None:
         """Make the step."""
-        self.parents = self._after(step)
-        self._look(step.child)
+        self.parents = self._apply_to_graph(step)
+        self._score_family(step.child)
         if step.kind == _TURN:
-            self._look(step.parent)
+            self._score_family(step.parent)
 
 
-def _members(nodes: int) -> Iterator[int]:
+def _list_nodes(nodes: int) -> Iterator[int]:
     """Yield the nodes of a set."""
     while nodes:
         lowest = nodes & -nodes
@@ -448,7 +451,7 @@ def _members(nodes: int) -> Iterator[int]:
         nodes ^= lowest
 
 
-def _ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
+def _find_ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
     """Return the ancestors of each node, and those from which a way of more than one arc leads there; itself on a cycle."""
     size = len(parents)
     above, farther = [-1] * size, [0] * size
@@ -457,7 +460,7 @@ def _ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
     while waiting and patience:
         node = waiting.popleft()
         far, ready = 0, True
-        for parent in _members(parents[node]):
+        for parent in _list_nodes(parents[node]):
             if above[parent] < 0:
                 ready = False
                 break
@@ -473,12 +476,12 @@ def _ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
     return above, farther
 
 
-def acyclic(graph: Graph) -> bool:
+def has_no_cycle(graph: Graph) -> bool:
     """Tell whether there is no way from any node back to it.
 
     Examples
     --------
-    >>> acyclic((2, 4, 0)), acyclic((2, 4, 1))
+    >>> has_no_cycle((2, 4, 0)), has_no_cycle((2, 4, 1))
     (True, False)
     """
-    return not any(above >> node & 1 for node, above in enumerate(_ancestors(graph)[0]))
+    return not any(above >> node & 1 for node, above in enumerate(_find_ancestors(graph)[0]))

@@ -67,13 +67,13 @@ def kdb(
         raise NetworkError(f"k must be a number of parents, at least 0, not {k!r}")
     least = check_threshold(threshold)
     read = read_data_with_target(data, target, potentials, weights)
-    found = Dependence(read)
-    pairs = found.pairs() if k else {}
-    importance = found.with_target()
+    dependence = Dependence(read)
+    pairs = dependence.measure_pairs() if k else {}
+    importance = dependence.measure_with_target()
     order = sorted(read.attributes, key=lambda name: (-importance[name], name))
     families: dict[str, tuple[str, ...]] = dict.fromkeys((target, *read.attributes), ())
     for place, name in enumerate(order):
         told = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:place]}
         able = [earlier for earlier in told if told[earlier] > least]
         families[name] = (target, *sorted(able, key=lambda earlier: (-told[earlier], earlier))[:k])
-    return fit_network(read, families, found.counter, found.potentials())
+    return fit_network(read, families, dependence.counter, dependence.reusable_potentials())

@@ -15,11 +15,18 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
-from hybridbn.structures.mixture_em import Fit, Statistics, fit_mixture, held_out, responsibilities, statistics_of
+from hybridbn.structures.mixture_em import (
+    MixtureFit,
+    MixtureStatistics,
+    compute_responsibilities,
+    compute_statistics,
+    fit_mixture,
+    score_held_out,
+)
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Criterion", "Mixed", "mixed", "mixture", "spread_rows"]
+__all__ = ["Criterion", "FittedMixture", "cluster_rows", "expand_by_component", "mixture"]
 
 Criterion = Literal["held_out", "bic"]
 
@@ -91,32 +98,32 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    read = read_data_without_target(data, _gaussian_for_auto(potentials), weights)
+    read = read_data_without_target(data, _replace_auto(potentials), weights)
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    found = mixed(read, components, criterion, most, starts, np.random.default_rng(random_state), folds)
+    found = cluster_rows(read, components, criterion, most, starts, np.random.default_rng(random_state), folds)
     return found.network(name)
 
 
 @dataclass(frozen=True)
-class Mixed:
+class FittedMixture:
     """A mixture found for some rows.
 
     Attributes
     ----------
     data : TrainingData
-    statistics : Statistics
-    fit : Fit, its components in descending order of size
+    statistics : MixtureStatistics
+    fit : MixtureFit, its components in descending order of size
     """
 
     data: TrainingData
-    statistics: Statistics
-    fit: Fit
+    statistics: MixtureStatistics
+    fit: MixtureFit
 
     @property
     def shares(self) -> Values:
         """In which shares each row belongs to the components (rows, components)."""
-        return responsibilities(self.statistics, self.fit)[0]
+        return compute_responsibilities(self.statistics, self.fit)[0]
 
     def network(self, name: str) -> Network:
         """Return the mixture as a network with a hidden node of this name."""
@@ -138,14 +145,14 @@ class Mixed:
                     LinearGaussian(variable, (hidden,), intercept=center + scale * mean, variance=scale**2 * variance)
                 )
             else:
-                spread = spread or spread_rows(self.data, self.shares, hidden)
+                spread = spread or expand_by_component(self.data, self.shares, hidden)
                 fitter = self.data.fitter(column, ())
                 potentials.append(fitter.fit(spread.table, variable, (hidden,)))
             number += 1
         return Network(potentials)
 
 
-def mixed(
+def cluster_rows(
     data: TrainingData,
     components: int | None,
     criterion: Criterion,
@@ -153,7 +160,7 @@ def mixed(
     starts: int,
     rng: np.random.Generator,
     folds: int = FOLDS,
-) -> Mixed:
+) -> FittedMixture:
     """Fit a mixture to rows, with a number of components that is given or chosen."""
     for what, value in (("components", components), ("most", most), ("starts", starts)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
@@ -163,7 +170,7 @@ def mixed(
     if criterion not in ("held_out", "bic"):
         raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
     names = data.attributes
-    statistics = statistics_of(
+    statistics = compute_statistics(
         [data.codes(name) for name in names],
         [len(v) if isinstance(v := data.variable(name), Discrete) else None for name in names],
         data.table.weights,
@@ -176,14 +183,14 @@ def mixed(
             f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave it out"
         )
     if components is None:
-        components = _chosen(statistics, criterion, most, starts, rng, int(folds))
+        components = _choose_components(statistics, criterion, most, starts, rng, int(folds))
     fit = fit_mixture(statistics, int(components), starts, rng)
     order = np.argsort(-fit.log_shares, kind="stable")
-    fit = Fit(fit.log_shares[order], fit.natural[:, order], fit.history, fit.log_likelihood)
-    return Mixed(data, statistics, fit)
+    fit = MixtureFit(fit.log_shares[order], fit.natural[:, order], fit.history, fit.log_likelihood)
+    return FittedMixture(data, statistics, fit)
 
 
-def spread_rows(data: TrainingData, shares: Values, variable: Discrete) -> TrainingData:
+def expand_by_component(data: TrainingData, shares: Values, variable: Discrete) -> TrainingData:
     """Return every row once for each component that it belongs to, with its share as weight and the component as a column."""
     rows, states = np.nonzero(shares > 1e-9)
     repeated = data.table.take(rows)
@@ -192,8 +199,8 @@ def spread_rows(data: TrainingData, shares: Values, variable: Discrete) -> Train
     return TrainingData(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
 
 
-def _chosen(
-    statistics: Statistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator, folds: int
+def _choose_components(
+    statistics: MixtureStatistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator, folds: int
 ) -> int:
     """Return the number of components that the criterion prefers."""
     rows = len(statistics)
@@ -203,11 +210,13 @@ def _chosen(
     for components in range(1, min(most, rows) + 1):
         if criterion == "bic":
             fit = fit_mixture(statistics, components, starts, rng)
-            loss = -2 * fit.log_likelihood + _size(statistics, components) * math.log(max(statistics.weights.sum(), 2))
+            loss = -2 * fit.log_likelihood + _count_parameters(statistics, components) * math.log(
+                max(statistics.weights.sum(), 2)
+            )
         elif rows < 2 * FOLDS:
             break
         else:
-            loss = -float(statistics.weights @ held_out(statistics, components, parts, starts, rng))
+            loss = -float(statistics.weights @ score_held_out(statistics, components, parts, starts, rng))
         if loss < least - 1e-9 * abs(loss):
             best, least, failures = components, loss, 0
         else:
@@ -217,11 +226,11 @@ def _chosen(
     return best
 
 
-def _size(statistics: Statistics, components: int) -> int:
+def _count_parameters(statistics: MixtureStatistics, components: int) -> int:
     """Return the number of free parameters."""
     each = 2 * len(statistics.numbers) + sum(part.stop - part.start - 1 for part in statistics.categories)
     return int(components * each + components - 1)
 
 
-def _gaussian_for_auto(potentials: Any) -> Any:
+def _replace_auto(potentials: Any) -> Any:
     return "gaussian" if isinstance(potentials, str) and potentials == "auto" else potentials

@@ -24,7 +24,14 @@ from scipy import sparse
 
 from hybridbn.variables import Values
 
-__all__ = ["Fit", "Statistics", "fit_mixture", "held_out", "responsibilities", "statistics_of"]
+__all__ = [
+    "MixtureFit",
+    "MixtureStatistics",
+    "compute_responsibilities",
+    "compute_statistics",
+    "fit_mixture",
+    "score_held_out",
+]
 
 PRIOR_ROWS = 1.0
 """The prior of a component's parameters weighs so many rows."""
@@ -41,7 +48,7 @@ TOGETHER = 1 << 19
 
 
 @dataclass(frozen=True)
-class Statistics:
+class MixtureStatistics:
     """Sufficient statistics of rows.
 
     Attributes
@@ -75,14 +82,14 @@ class Statistics:
         return joined, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
-    def _turned(self) -> sparse.csr_array:
+    def _transposed(self) -> sparse.csr_array:
         return self.wide.T.tocsr()
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.weights)
 
-    def take(self, rows: Any) -> Statistics:
+    def take(self, rows: Any) -> MixtureStatistics:
         """Return the statistics of some rows."""
         return replace(self, narrow=self.narrow[rows], wide=self.wide[rows], weights=self.weights[rows])
 
@@ -99,11 +106,11 @@ class Statistics:
         found: Values = self.narrow.T @ weights.T
         if not self.wide.shape[1]:
             return found
-        return np.concatenate([found, self._turned @ np.ascontiguousarray(weights.T)])
+        return np.concatenate([found, self._transposed @ np.ascontiguousarray(weights.T)])
 
 
 @dataclass(frozen=True)
-class Fit:
+class MixtureFit:
     """A fitted mixture.
 
     Attributes
@@ -126,12 +133,14 @@ class Fit:
         return len(self.log_shares)
 
 
-def statistics_of(columns: Sequence[NDArray[Any]], states: Sequence[int | None], weights: Values) -> Statistics:
+def compute_statistics(
+    columns: Sequence[NDArray[Any]], states: Sequence[int | None], weights: Values
+) -> MixtureStatistics:
     """Return the sufficient statistics of columns of codes (with numbers of states) or numbers (None).
 
     Examples
     --------
-    >>> found = statistics_of([np.array([0, -1]), np.array([1.0, 3.0])], [2, None], np.ones(2))
+    >>> found = compute_statistics([np.array([0, -1]), np.array([1.0, 3.0])], [2, None], np.ones(2))
     >>> found.narrow
     array([[ 1.,  0.,  1., -1.,  1.],
            [ 0.,  0.,  1.,  1.,  1.]])
@@ -145,7 +154,7 @@ def statistics_of(columns: Sequence[NDArray[Any]], states: Sequence[int | None],
     places = tuple(slice(begin[i], begin[i] + size) for i, size in enumerate(sizes))
     for column, count in zip(columns, states, strict=True):
         if count is None:
-            block, center, scale = _standardized(column, weights)
+            block, center, scale = _standardize(column, weights)
             narrow.append(block)
             centers.append(center)
             scales.append(scale)
@@ -154,7 +163,7 @@ def statistics_of(columns: Sequence[NDArray[Any]], states: Sequence[int | None],
             wide.append(sparse.csr_array((np.ones(len(known)), (known, column[known])), shape=(rows, count)))
         else:
             narrow.append((column[:, None] == np.arange(count)).astype(float))
-    made = Statistics(
+    made = MixtureStatistics(
         np.concatenate(narrow, axis=1),
         sparse.hstack(wide, format="csr"),
         weights,
@@ -175,7 +184,7 @@ def _start_of(place: slice) -> int:
     return int(place.start)
 
 
-def _standardized(column: Values, weights: Values) -> tuple[Values, float, float]:
+def _standardize(column: Values, weights: Values) -> tuple[Values, float, float]:
     """Return the statistics of a number column (rows, 3), the center and the scale."""
     seen = ~np.isnan(column)
     mass = weights[seen].sum()
@@ -192,79 +201,81 @@ def _standardized(column: Values, weights: Values) -> tuple[Values, float, float
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
-def fit_mixture(data: Statistics, components: int, starts: int, rng: np.random.Generator) -> Fit:
+def fit_mixture(data: MixtureStatistics, components: int, starts: int, rng: np.random.Generator) -> MixtureFit:
     """Fit a mixture by EM from several starts, the best of which is followed to the end.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> data = statistics_of([np.r_[rng.normal(size=50), 20 + rng.normal(size=150)]], [None], np.ones(200))
+    >>> data = compute_statistics([np.r_[rng.normal(size=50), 20 + rng.normal(size=150)]], [None], np.ones(200))
     >>> np.exp(np.sort(fit_mixture(data, 2, 3, rng).log_shares)).round(2)
     array([0.25, 0.75])
     """
-    return _fitted(data, data.weights[None], components, starts, rng)[0]
+    return _fit_weightings(data, data.weights[None], components, starts, rng)[0]
 
 
-def held_out(
-    data: Statistics, components: int, parts: NDArray[np.intp], starts: int, rng: np.random.Generator
+def score_held_out(
+    data: MixtureStatistics, components: int, parts: NDArray[np.intp], starts: int, rng: np.random.Generator
 ) -> Values:
     """Return the log-density of every row under the mixture fitted to the rows of the other parts (rows,)."""
     outside = parts != np.arange(parts.max() + 1)[:, None]
-    fits = _fitted(data, outside * data.weights, components, starts, rng)
+    fits = _fit_weightings(data, outside * data.weights, components, starts, rng)
     result = np.zeros(len(data))
     for part, fit in enumerate(fits):
         inside = np.flatnonzero(parts == part)
-        result[inside] = responsibilities(data.take(inside), fit)[1]
+        result[inside] = compute_responsibilities(data.take(inside), fit)[1]
     return result
 
 
-def responsibilities(data: Statistics, fit: Fit) -> tuple[Values, Values]:
+def compute_responsibilities(data: MixtureStatistics, fit: MixtureFit) -> tuple[Values, Values]:
     """Return the probabilities of the components (rows, components), and the log-density of each row."""
-    given, logs = _expected(data, _Parameters(fit.log_shares[:, None], fit.natural[:, :, None]))
+    given, logs = _expect(data, _MixtureParameters(fit.log_shares[:, None], fit.natural[:, :, None]))
     return np.ascontiguousarray(given[:, 0].T), logs[0]
 
 
-def _fitted(data: Statistics, weights: Values, components: int, starts: int, rng: np.random.Generator) -> list[Fit]:
+def _fit_weightings(
+    data: MixtureStatistics, weights: Values, components: int, starts: int, rng: np.random.Generator
+) -> list[MixtureFit]:
     """Return a mixture for each of some weightings of the rows (fits, rows)."""
     count, rows = weights.shape
     if components == 1:
-        return _climbed(data, weights, _maximized(data, weights, np.ones((1, count, rows))), 1)
+        return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1)
     chances = rng.random((count * starts, components))
     step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
-    begun: list[Fit] = []
+    begun: list[MixtureFit] = []
     for first in range(0, len(chances), step):
         part = slice(first, first + step)
         mine = weights[np.arange(len(chances))[part] // starts]
-        begun += _climbed(data, mine, _maximized(data, mine, _start(data, mine, chances[part])), FIRST_STEPS)
+        begun += _iterate(data, mine, _maximize(data, mine, _assign_starts(data, mine, chances[part])), FIRST_STEPS)
     best = [max(begun[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(begun), starts)]
-    found: list[Fit] = []
+    found: list[MixtureFit] = []
     for first in range(0, count, step):
         chosen = best[first : first + step]
-        joined = _Parameters(
+        joined = _MixtureParameters(
             np.stack([fit.log_shares for fit in chosen], axis=1), np.stack([fit.natural for fit in chosen], axis=2)
         )
-        found += _climbed(data, weights[first : first + step], joined, MOST_STEPS)
+        found += _iterate(data, weights[first : first + step], joined, MOST_STEPS)
     return [replace(rest, history=fit.history + rest.history[1:]) for fit, rest in zip(best, found, strict=True)]
 
 
-class _Parameters(NamedTuple):
+class _MixtureParameters(NamedTuple):
     """Of several fits: log_shares (components, fits), natural (statistics, components, fits)."""
 
     log_shares: Values
     natural: Values
 
-    def take(self, fits: NDArray[np.bool_]) -> _Parameters:
-        return _Parameters(self.log_shares[:, fits], self.natural[:, :, fits])
+    def take(self, fits: NDArray[np.bool_]) -> _MixtureParameters:
+        return _MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits])
 
 
-def _climbed(data: Statistics, weights: Values, found: _Parameters, steps: int) -> list[Fit]:
+def _iterate(data: MixtureStatistics, weights: Values, found: _MixtureParameters, steps: int) -> list[MixtureFit]:
     """Alternate expectation and maximization until each fit hardly changes or the steps are used up."""
     history: list[list[float]] = [[] for _ in weights]
-    fits: dict[int, Fit] = {}
+    fits: dict[int, MixtureFit] = {}
     active = np.arange(len(weights))
     before = np.full(len(weights), -np.inf)
     for step in range(steps):
-        given, logs = _expected(data, found)
+        given, logs = _expect(data, found)
         likelihood = np.einsum("fr,fr->f", weights, logs)
         now = likelihood + _log_prior(data, found)
         done = (now - before <= CONVERGED * np.maximum(np.abs(now), 1.0)) | (step == steps - 1)
@@ -272,18 +283,18 @@ def _climbed(data: Statistics, weights: Values, found: _Parameters, steps: int) 
             history[fit].append(float(now[place]))
             if done[place]:
                 shares, natural = found.log_shares[:, place].copy(), found.natural[:, :, place].copy()
-                fits[fit] = Fit(shares, natural, tuple(history[fit]), float(likelihood[place]))
+                fits[fit] = MixtureFit(shares, natural, tuple(history[fit]), float(likelihood[place]))
         if done.all():
             break
         if done.any():
             active, before, weights, given = active[~done], now[~done], weights[~done], given[:, ~done]
         else:
             before = now
-        found = _maximized(data, weights, given)
+        found = _maximize(data, weights, given)
     return [fits[fit] for fit in range(len(history))]
 
 
-def _start(data: Statistics, weights: Values, chances: Values) -> Values:
+def _assign_starts(data: MixtureStatistics, weights: Values, chances: Values) -> Values:
     """Assign each row to the nearest of some rows that lie far apart (k-means++ over the cells that both have).
 
     The chances are uniform random numbers (fits, components).
@@ -297,7 +308,7 @@ def _start(data: Statistics, weights: Values, chances: Values) -> Values:
         if nowhere.any():
             reached[nowhere] = np.cumsum(weights[nowhere], axis=1)
         chosen = (reached > chances[:, number, None] * reached[:, -1:]).argmax(axis=1)
-        distance = _distances(data, chosen)
+        distance = _measure_distances(data, chosen)
         closer = distance < nearest
         np.copyto(nearest, distance, where=closer)
         owner[closer] = number
@@ -306,7 +317,7 @@ def _start(data: Statistics, weights: Values, chances: Values) -> Values:
     return result
 
 
-def _distances(data: Statistics, chosen: NDArray[np.intp]) -> Values:
+def _measure_distances(data: MixtureStatistics, chosen: NDArray[np.intp]) -> Values:
     """Return the mean squared distances of all rows from chosen ones (chosen, rows).
 
     The mean is over the cells that both rows have; a different state counts 2.
@@ -325,7 +336,7 @@ def _distances(data: Statistics, chosen: NDArray[np.intp]) -> Values:
     return np.where(shared > 0, np.maximum(data.products(gap), 0.0) / np.maximum(shared, 1), 1.0)
 
 
-def _expected(data: Statistics, found: _Parameters) -> tuple[Values, Values]:
+def _expect(data: MixtureStatistics, found: _MixtureParameters) -> tuple[Values, Values]:
     """Return the responsibilities (components, fits, rows) and the log-densities (fits, rows)."""
     components, fits = found.log_shares.shape
     given = data.products(found.natural.reshape(len(found.natural), -1)).reshape(components, fits, -1)
@@ -338,7 +349,7 @@ def _expected(data: Statistics, found: _Parameters) -> tuple[Values, Values]:
     return given, top + np.log(total)
 
 
-def _maximized(data: Statistics, weights: Values, given: Values) -> _Parameters:
+def _maximize(data: MixtureStatistics, weights: Values, given: Values) -> _MixtureParameters:
     """Return the parameters of highest posterior density for rows that belong to components in these shares."""
     weighted = given * weights
     components, fits, rows = given.shape
@@ -359,10 +370,10 @@ def _maximized(data: Statistics, weights: Values, given: Values) -> _Parameters:
     if len(places):
         table = totals[places] + PRIOR_ROWS * data.shares[places, None, None]
         natural[places] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
-    return _Parameters(np.log(sizes / sizes.sum(axis=0)), natural)
+    return _MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural)
 
 
-def _log_prior(data: Statistics, found: _Parameters) -> Values:
+def _log_prior(data: MixtureStatistics, found: _MixtureParameters) -> Values:
     """Return the log prior density of the parameters of each fit, but for a constant."""
     result: Values = PRIOR_ROWS * found.log_shares.sum(axis=0)
     if len(data.numbers):

@@ -18,16 +18,16 @@ from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
 from hybridbn.structures.regression import (
-    Noise,
     Regressors,
-    linear_network,
-    noise_of,
+    ResidualMixture,
+    build_linear_network,
+    build_regression_network,
+    find_unused_name,
+    fit_residual_mixture,
+    learn_regressors,
     read_for_regression,
-    regression_network,
-    regressors_of,
-    unused,
 )
-from hybridbn.structures.selective import dealt
+from hybridbn.structures.selective import assign_folds
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["model_tree"]
@@ -122,12 +122,12 @@ def model_tree(
             raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
     if name is not None and name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    regressors = regressors_of(read)
+    regressors = learn_regressors(read)
     forest = _Forest(regressors, int(trees), int(max_depth), int(tested), np.random.default_rng(random_state))
-    return forest.network(name or unused(f"{target} leaf", read.roles))
+    return forest.build_network(name or find_unused_name(f"{target} leaf", read.roles))
 
 
-class _Test(NamedTuple):
+class _ColumnTest(NamedTuple):
     """What can be tested of a column: intervals of numbers, or states in the order of the target's means."""
 
     column: str
@@ -150,7 +150,7 @@ class _Test(NamedTuple):
         edges = (-math.inf, *self.cuts, math.inf)
         return np.array([edges[low], edges[high]])
 
-    def told(self, low: int, high: int) -> str:
+    def describe(self, low: int, high: int) -> str:
         """Say what the codes from low to high stand for."""
         if isinstance(self.variable, Discrete):
             return f"{self.column}: {', '.join(str(self.variable.states[i]) for i in sorted(self.order[low:high]))}"
@@ -160,7 +160,7 @@ class _Test(NamedTuple):
         return f"{self.column} >= {first:.6g}" if last == math.inf else f"{self.column}: {first:.6g} to {last:.6g}"
 
 
-class _Tuned(NamedTuple):
+class _TunedForest(NamedTuple):
     """Trees, how deep they are best, and what they say of rows that they have not seen."""
 
     ridge: float
@@ -178,46 +178,46 @@ class _Forest:
         self.several = trees > 1
         self.target, self.weights = regressors.target, regressors.weights
         self.names = regressors.data.attributes
-        tests = [_test(regressors, name) for name in self.names]
+        tests = [_choose_cuts(regressors, name) for name in self.names]
         self.tests = [test for test in tests if test.size > 1]
-        self.samples = self._samples(trees)
+        self.samples = self._draw_samples(trees)
 
-    def network(self, name: str) -> Network:
+    def build_network(self, name: str) -> Network:
         """Return the network."""
         if not self.depth or not self.tests or not self.regressors.names:
-            return regression_network(self.regressors)
-        rows = self._chosen_tests()
+            return build_regression_network(self.regressors)
+        rows = self._choose_tests()
         if not self.tests:
-            return regression_network(self.regressors)
-        tuned = self._tuned(rows)
+            return build_regression_network(self.regressors)
+        tuned = self._tune(rows)
         if not tuned.depth:
-            return regression_network(self.regressors)
-        noise = noise_of(self.target - tuned.means, tuned.variances, self.samples == 0, self.weights)
+            return build_regression_network(self.regressors)
+        noise = fit_residual_mixture(self.target - tuned.means, tuned.variances, self.samples == 0, self.weights)
         trees = tuned.trees
         if not self.several:
-            trees = [grow_regressions(rows, self.weights, self._growth(tuned.ridge), self.rng)]
-        return self._joined(trees, tuned.depth, noise, name)
+            trees = [grow_regressions(rows, self.weights, self._choose_growth(tuned.ridge), self.rng)]
+        return self._join_leaves(trees, tuned.depth, noise, name)
 
-    def _samples(self, trees: int) -> Values:
+    def _draw_samples(self, trees: int) -> Values:
         """Return the weights of the rows that trees for tuning grow from, (models, rows)."""
         count = len(self.target)
         if not self.several:
-            parts = dealt(self.target, min(FOLDS, count), self.rng)
+            parts = assign_folds(self.target, min(FOLDS, count), self.rng)
             return np.where(parts == np.arange(parts.max() + 1)[:, None], 0.0, self.weights)
         drawn = self.rng.integers(count, size=(trees, count))
         return np.stack([np.bincount(rows, minlength=count) for rows in drawn]) * self.weights
 
-    def _growth(self, ridge: float) -> Growth:
+    def _choose_growth(self, ridge: float) -> Growth:
         return Growth(ridge, depth=self.depth, share=SHARE if self.several else 1.0)
 
-    def _chosen_tests(self) -> Rows:
+    def _choose_tests(self) -> Rows:
         """Keep the tests of the columns that lower the squared error most."""
         codes = np.stack([test.codes for test in self.tests], axis=1)
         sizes = tuple(test.size for test in self.tests)
         rows = Rows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
         gains = np.zeros(len(self.tests))
         for weights in self.samples[:FOLDS]:
-            _count(grow_regressions(rows, weights, self._growth(RIDGES[0]), self.rng), gains)
+            _add_gains(grow_regressions(rows, weights, self._choose_growth(RIDGES[0]), self.rng), gains)
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
@@ -228,57 +228,61 @@ class _Forest:
         self.tests = [self.tests[i] for i in kept]
         return rows.take(kept)
 
-    def _tuned(self, rows: Rows) -> _Tuned:
+    def _tune(self, rows: Rows) -> _TunedForest:
         """Return the trees, and the depth at which to cut them, that predict held-out rows best."""
         held_out = self.samples == 0
         seen = held_out.any(axis=0)
-        best: _Tuned | None = None
+        best: _TunedForest | None = None
         least = math.inf
         for ridge in RIDGES:
-            trees = [grow_regressions(rows, weights, self._growth(ridge), self.rng) for weights in self.samples]
+            trees = [grow_regressions(rows, weights, self._choose_growth(ridge), self.rng) for weights in self.samples]
             means, variances = np.stack([predict_by_depth(tree, rows, self.depth) for tree in trees], axis=1)
             average = (means * held_out[:, None]).sum(axis=0)[:, seen] / held_out.sum(axis=0)[seen]
             losses = (average - self.target[seen]) ** 2 @ self.weights[seen]
             for depth, loss in enumerate(losses.tolist()):
                 if best is None or loss < least * (1 - WORTHWHILE):
-                    least, best = loss, _Tuned(ridge, depth, trees, means[:, depth], variances[:, depth])
+                    least, best = loss, _TunedForest(ridge, depth, trees, means[:, depth], variances[:, depth])
         assert best is not None
         return best
 
-    def _joined(self, trees: Sequence[Node[NodeRegression]], depth: int, noise: Noise, name: str) -> Network:
+    def _join_leaves(
+        self, trees: Sequence[Node[NodeRegression]], depth: int, noise: ResidualMixture, name: str
+    ) -> Network:
         """Put the leaves of all trees into one node."""
         joined = [(number, node) for number, tree in enumerate(trees) for node in leaves(tree, depth)]
         used = [i for i in range(len(self.tests)) if any(i in node.boxes for _, node in joined)]
         spans = [{i: (int(box[0]), int(box[-1]) + 1) for i, box in node.boxes.items()} for _, node in joined]
         labels = []
         for (number, _), span in zip(joined, spans, strict=True):
-            path = "; ".join(self.tests[i].told(*span[i]) for i in used if i in span) or "all"
+            path = "; ".join(self.tests[i].describe(*span[i]) for i in used if i in span) or "all"
             labels.append(f"{number + 1}. {path}" if self.several else path)
         leaf = Boxes(
-            Discrete(name, _distinct(labels)),
+            Discrete(name, _make_distinct(labels)),
             [self.tests[i].variable for i in used],
             [np.stack([self.tests[i].side(*span.get(i, (0, self.tests[i].size))) for span in spans]) for i in used],
         )
         coefficients = np.stack([node.statistics.coefficients for _, node in joined])
         variances = np.array([node.statistics.variance for _, node in joined])
-        return linear_network(self.regressors, coefficients, variances, noise, leaf)
+        return build_linear_network(self.regressors, coefficients, variances, noise, leaf)
 
 
-def _test(regressors: Regressors, name: str) -> _Test:
+def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     data, filled = regressors.data, regressors.filled[name]
     variable, none, holes = data.variable(name), np.empty(0, dtype=np.intp), bool(data.table.missing[name])
     if not isinstance(variable, Discrete):
         weights = data.table.weights if data.table.weighted else None
         cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
-        return _Test(name, variable, cuts, none, np.searchsorted(np.array(cuts), filled[:, 0], side="right"), holes)
+        return _ColumnTest(
+            name, variable, cuts, none, np.searchsorted(np.array(cuts), filled[:, 0], side="right"), holes
+        )
     mass, mean = regressors.weights @ filled, regressors.weights @ regressors.target / regressors.weights.sum()
     sums = (regressors.weights * regressors.target) @ filled
     order = np.argsort((sums + PRIOR_ROWS * mean) / (mass + PRIOR_ROWS), kind="stable")
     places = np.argsort(order)
-    return _Test(name, variable, (), order, places[np.argmax(filled, axis=1)], holes)
+    return _ColumnTest(name, variable, (), order, places[np.argmax(filled, axis=1)], holes)
 
 
-def _count(node: Node[NodeRegression], gains: Values) -> None:
+def _add_gains(node: Node[NodeRegression], gains: Values) -> None:
     """Add to each test by how much it lowers the squared error in a tree."""
     pending = [node]
     while pending:
@@ -289,7 +293,7 @@ def _count(node: Node[NodeRegression], gains: Values) -> None:
             pending += node.children
 
 
-def _distinct(labels: Sequence[str]) -> tuple[str, ...]:
+def _make_distinct(labels: Sequence[str]) -> tuple[str, ...]:
     seen: dict[str, int] = {}
     found = []
     for label in labels:

@@ -138,17 +138,17 @@ def nb_tree(
         raise TableError(f"no row of positive weight has a value of {target!r}")
     if criterion is None:
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
-    tests = {column: _test_variable(read, column, isinstance(criterion, Utility)) for column in read.attributes}
-    view = _view(read, tests)
+    tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}
+    view = _code_columns(read, tests)
     binary = not discrete if binary is None else binary
     if least_branch is None:
         least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
     depth = None if max_depth is None else int(max_depth)
     root = grow_by_tests(view, criterion, depth, float(least), float(least_branch), binary)
-    return _Tree(read, target, name, tests, view, root).network()
+    return _TreeNetwork(read, target, name, tests, view, root).build_network()
 
 
-def _test_variable(data: TrainingData, column: str, always: bool) -> Discrete:
+def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete:
     """Return what tests look at: the column's own states, or intervals of its numbers.
 
     Numbers that tell nothing of the target by themselves have no intervals, unless they are wanted `always`: the utility of other
@@ -168,7 +168,7 @@ def _test_variable(data: TrainingData, column: str, always: bool) -> Discrete:
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
 
 
-def _view(data: TrainingData, tests: Mapping[str, Discrete]) -> CodedColumns:
+def _code_columns(data: TrainingData, tests: Mapping[str, Discrete]) -> CodedColumns:
     assert data.target is not None
     target = data.variable(data.target)
     codes = []
@@ -187,7 +187,7 @@ def _view(data: TrainingData, tests: Mapping[str, Discrete]) -> CodedColumns:
     )
 
 
-class _Tree:
+class _TreeNetwork:
     """A grown tree on its way to a network."""
 
     def __init__(
@@ -207,52 +207,52 @@ class _Tree:
         for number, leaf in enumerate(self.leaves):
             for place, box in leaf.boxes.items():
                 self.boxes.setdefault(place, []).append((number, box))
-        self.hidden = Discrete(name, _told([self._path(leaf) for leaf in self.leaves]))
+        self.hidden = Discrete(name, _make_distinct([self._describe_path(leaf) for leaf in self.leaves]))
 
-    def network(self) -> Network:
+    def build_network(self) -> Network:
         """Return the network."""
-        mass = np.array([_mass(leaf) for leaf in self.leaves])
+        mass = np.array([_estimate_mass(leaf) for leaf in self.leaves])
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
-        counts = _counts_of(self.leaves, self.view)
+        counts = _collect_counts(self.leaves, self.view)
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
         if isinstance(target, Discrete) and counts_suffice(fitter):
             own = Multinomial(target, (self.hidden,), table=fitter.tables(counts[:, :, -1]))
-            potentials += [own, *(self._counted(place, counts, own.table) for place in range(len(self.columns)))]
+            potentials += [own, *(self._tabulate(place, counts, own.table) for place in range(len(self.columns)))]
         else:
-            potentials.append(self._joined(self.target, lambda leaf: self._fitted(leaf, self.target, ())))
-            potentials += [self._uncounted(place) for place in range(len(self.columns))]
+            potentials.append(self._join_leaves(self.target, lambda leaf: self._fit_in_leaf(leaf, self.target, ())))
+            potentials += [self._build_cases(place) for place in range(len(self.columns))]
         return Network(potentials)
 
-    def _counted(self, place: int, counts: Values, classes: Values) -> Potential:
+    def _tabulate(self, place: int, counts: Values, classes: Values) -> Potential:
         """Return the densities of an attribute in all leaves: as one table where they are tables of what was counted."""
         column = self.columns[place]
         variable, target = self.data.variable(column), self.data.variable(self.target)
         fitter = self.data.fitter(column, (self.target,))
         own = counts[:, :, slice(*self.view.starts[place : place + 2])]
         if not (isinstance(variable, Discrete) and counts_suffice(fitter) and own.any(axis=(1, 2)).all()):
-            return self._uncounted(place)
+            return self._build_cases(place)
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
         unseen = ~own.any(axis=1, keepdims=True) & below[:, None, None]
         table = fitter.tables(own)
         if unseen.any():
-            table = _untelling(table, unseen, classes)
+            table = _make_uninformative(table, unseen, classes)
         assert isinstance(target, Discrete)
-        return Multinomial(variable, (self.hidden, target), table=self._inside(table, place))
+        return Multinomial(variable, (self.hidden, target), table=self._confine_to_boxes(table, place))
 
-    def _uncounted(self, place: int) -> Potential:
-        return self._joined(self.columns[place], lambda leaf: self._attribute(leaf, place))
+    def _build_cases(self, place: int) -> Potential:
+        return self._join_leaves(self.columns[place], lambda leaf: self._fit_attribute(leaf, place))
 
-    def _inside(self, table: Values, place: int) -> Values:
+    def _confine_to_boxes(self, table: Values, place: int) -> Values:
         """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
         for number, box in self.boxes.get(place, ()):
             if len(box) == 1:
                 table[number] = 0.0
                 table[number, ..., box[0]] = 1.0
             else:
-                table[number] = _confined(table[number], box)
+                table[number] = _confine(table[number], box)
         return table
 
-    def _path(self, leaf: Node[Values]) -> str:
+    def _describe_path(self, leaf: Node[Values]) -> str:
         parts = []
         for place, box in leaf.boxes.items():
             variable = self.tests[self.columns[place]]
@@ -269,44 +269,44 @@ class _Tree:
             parts.append(f"{variable.name}: {told}")
         return "; ".join(parts) or "all"
 
-    def _attribute(self, leaf: Node[Values], place: int) -> Case:
+    def _fit_attribute(self, leaf: Node[Values], place: int) -> Case:
         """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was tested."""
         column, box = self.columns[place], leaf.boxes.get(place)
         if box is None:
-            return self._fitted(leaf, column, (self.target,))
+            return self._fit_in_leaf(leaf, column, (self.target,))
         variable = self.data.variable(column)
         parents = (self.target,) if len(box) > 1 else ()
         if isinstance(variable, Discrete):
             if len(box) == 1:
                 return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
-            table = self._fitted(leaf, column, parents).potential.table  # type: ignore[attr-defined]
+            table = self._fit_in_leaf(leaf, column, parents).potential.table  # type: ignore[attr-defined]
             given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
-            return Case(Multinomial(variable, given, table=_confined(table, box)))
+            return Case(Multinomial(variable, given, table=_confine(table, box)))
         low, high = _interval(self.tests[column], box)
-        found = self._fitted(leaf, column, parents)
+        found = self._fit_in_leaf(leaf, column, parents)
         return Case(found.potential, low, high)
 
-    def _fitted(self, leaf: Node[Values], column: str, parents: tuple[str, ...]) -> Case:
+    def _fit_in_leaf(self, leaf: Node[Values], column: str, parents: tuple[str, ...]) -> Case:
         """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
         node: Node[Values] | None = leaf
         failure: TableError | None = None
         while node is not None:
             if mass_of(node) > 0:
                 try:
-                    return Case(self._learned(node, column, parents))
+                    return Case(self._fit_in_node(node, column, parents))
                 except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
                     failure = failure or error
             node = node.parent
         assert failure is not None
         raise failure
 
-    def _learned(self, node: Node[Values], column: str, parents: tuple[str, ...]) -> Potential:
+    def _fit_in_node(self, node: Node[Values], column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
         rows = self.data.table.select(names).take(node.sample.rows).with_weights(node.sample.weights)
         return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
 
-    def _joined(self, column: str, make: Callable[[Node[Values]], Case]) -> Potential:
+    def _join_leaves(self, column: str, make: Callable[[Node[Values]], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
         cases = [make(leaf) for leaf in self.leaves]
         variable = self.data.variable(column)
@@ -347,7 +347,7 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _counts_of(found: list[Node[Values]], view: CodedColumns) -> Values:
+def _collect_counts(found: list[Node[Values]], view: CodedColumns) -> Values:
     """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `CodedColumns.counts`.
 
     They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
@@ -365,7 +365,7 @@ def _counts_of(found: list[Node[Values]], view: CodedColumns) -> Values:
     return counts
 
 
-def _untelling(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Values:
+def _make_uninformative(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Values:
     """Make some states as probable in all classes as they are on the whole; the other states keep their proportions.
 
     Parameters
@@ -377,7 +377,7 @@ def _untelling(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Val
     Examples
     --------
     >>> table = np.array([[[0.5, 0.4, 0.1], [0.2, 0.6, 0.2]]])
-    >>> _untelling(table, np.array([[[False, False, True]]]), np.array([[0.5, 0.5]])).round(3)
+    >>> _make_uninformative(table, np.array([[[False, False, True]]]), np.array([[0.5, 0.5]])).round(3)
     array([[[0.472, 0.378, 0.15 ],
             [0.213, 0.638, 0.15 ]]])
     """
@@ -387,14 +387,14 @@ def _untelling(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Val
     return np.asarray(common + kept * scale)
 
 
-def _confined(table: Values, box: NDArray[np.intp]) -> Values:
+def _confine(table: Values, box: NDArray[np.intp]) -> Values:
     """Return probabilities given that the state is one of some (..., states)."""
     inside = np.zeros_like(table)
     inside[..., box] = table[..., box]
     return np.asarray(inside / inside.sum(axis=-1, keepdims=True))
 
 
-def _mass(leaf: Node[Values]) -> float:
+def _estimate_mass(leaf: Node[Values]) -> float:
     """Return the probability of a leaf.
 
     Every branch can be reached: as if two more rows were spread as the branches are, halfway to evenly.
@@ -409,6 +409,6 @@ def _mass(leaf: Node[Values]) -> float:
     return probability
 
 
-def _told(paths: list[str]) -> tuple[str, ...]:
+def _make_distinct(paths: list[str]) -> tuple[str, ...]:
     """Return names of the leaves, all different."""
     return tuple(path if paths.count(path) == 1 else f"{path} ({number})" for number, path in enumerate(paths))

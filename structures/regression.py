@@ -22,20 +22,20 @@ from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
-from hybridbn.structures.chow_liu import tree_of
+from hybridbn.structures.chow_liu import build_tree
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = [
-    "Noise",
     "Regressors",
-    "linear_network",
-    "noise_of",
+    "ResidualMixture",
+    "build_linear_network",
+    "build_regression_network",
+    "find_unused_name",
+    "fit_residual_mixture",
+    "learn_regressors",
     "read_for_regression",
     "regression",
-    "regression_network",
-    "regressors_of",
-    "unused",
 ]
 
 
@@ -75,14 +75,16 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     >>> round(known.mean(), 1), round(partly.mean(), 1), round(partly.std() / known.std(), 0) > 10
     (5.0, 3.5, True)
     """
-    return regression_network(regressors_of(read_for_regression(data, target, potentials, weights)))
+    return build_regression_network(learn_regressors(read_for_regression(data, target, potentials, weights)))
 
 
-def regression_network(regressors: Regressors) -> Network:
+def build_regression_network(regressors: Regressors) -> Network:
     """Return the network of the regression of all rows."""
     left_out = regressors.whole.residuals[None]
-    noise = noise_of(left_out, np.ones_like(left_out) * np.mean(left_out**2), np.isfinite(left_out), regressors.weights)
-    return linear_network(regressors, regressors.root[None], np.array([np.mean(left_out**2)]), noise)
+    noise = fit_residual_mixture(
+        left_out, np.ones_like(left_out) * np.mean(left_out**2), np.isfinite(left_out), regressors.weights
+    )
+    return build_linear_network(regressors, regressors.root[None], np.array([np.mean(left_out**2)]), noise)
 
 
 LEAST_SPREAD = 1e-4
@@ -163,7 +165,7 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
     read = read.take(np.flatnonzero(~np.isnan(read.codes(target)) & (read.table.weights > 0)))
-    read = replace(read, roles={name: _normal(read, name) for name in read.roles})
+    read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
     if len(read.table) < 3:
         raise TableError(
             f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}"
@@ -171,9 +173,9 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
     return read
 
 
-def regressors_of(data: TrainingData) -> Regressors:
+def learn_regressors(data: TrainingData) -> Regressors:
     """Learn the attributes' densities and the effects of their states."""
-    potentials, filled = _attributes(data)
+    potentials, filled = _learn_attributes(data)
     assert data.target is not None
     target = data.codes(data.target)
     # a power of two, so that nothing is rounded
@@ -193,10 +195,10 @@ def regressors_of(data: TrainingData) -> Regressors:
         used.append(name)
     columns = np.concatenate([np.empty((len(target), 0)), *blocks], axis=1)
     whole = sparse_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
-    return _coded(data, potentials, filled, tuple(used), whole, float(unit))
+    return _standardize_columns(data, potentials, filled, tuple(used), whole, float(unit))
 
 
-def _coded(
+def _standardize_columns(
     data: TrainingData,
     potentials: tuple[Potential, ...],
     filled: Mapping[str, Values],
@@ -246,7 +248,7 @@ def _coded(
     )
 
 
-def _attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[str, Values]]:
+def _learn_attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[str, Values]]:
     """Return the attributes' densities, and their columns without holes: numbers (rows, 1) or shares of states (rows, states).
 
     Numbers form one tree and categories another: densities of numbers given numbers stay linear where they are normal.
@@ -257,14 +259,14 @@ def _attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[str, Va
         names = [name for name in data.attributes if isinstance(data.variable(name), Discrete) == discrete]
         if not names:
             continue
-        network = tree_of(TrainingData(data.table.select(names), {name: data.roles[name] for name in names}, None))
+        network = build_tree(TrainingData(data.table.select(names), {name: data.roles[name] for name in names}, None))
         for name in names:
             found[name] = network.potential(name)
-            filled[name] = _filled(network, data, name, names)
+            filled[name] = _fill_column(network, data, name, names)
     return tuple(found[name] for name in data.attributes), {name: filled[name] for name in data.attributes}
 
 
-def _filled(network: Network, data: TrainingData, name: str, names: list[str]) -> Values:
+def _fill_column(network: Network, data: TrainingData, name: str, names: list[str]) -> Values:
     variable, own = data.variable(name), data.codes(name)
     holes: NDArray[np.intp] = np.flatnonzero(own < 0 if isinstance(variable, Discrete) else np.isnan(own))
     if isinstance(variable, Discrete):
@@ -279,7 +281,7 @@ def _filled(network: Network, data: TrainingData, name: str, names: list[str]) -
     return np.asarray(whole)
 
 
-def _normal(data: TrainingData, name: str) -> Role:
+def _choose_role(data: TrainingData, name: str) -> Role:
     """Return the role of a column; where nothing else was asked for a number, normal densities.
 
     These have a least variance, since in the few rows that two columns share one of them may be constant.
@@ -297,8 +299,8 @@ OWN_SHARE = 0.01
 """Of the target's variance, the part that the effects of categories bring along."""
 
 
-def linear_network(
-    regressors: Regressors, coefficients: Values, variances: Values, noise: Noise, leaf: Boxes | None = None
+def build_linear_network(
+    regressors: Regressors, coefficients: Values, variances: Values, noise: ResidualMixture, leaf: Boxes | None = None
 ) -> Network:
     r"""Return the network of attributes, effects of categories, maybe a leaf, and the target.
 
@@ -314,7 +316,7 @@ def linear_network(
     coefficients : ndarray (leaves, 1 + regressors)
         Of the standardized regressors, in the target's unit.
     variances : ndarray (leaves,), in the square of the target's unit
-    noise : Noise
+    noise : ResidualMixture
     leaf : Boxes, optional
         Without it there is one leaf.
     """
@@ -341,7 +343,7 @@ def linear_network(
         if isinstance(variable, Continuous):
             parents.append(variable)
             continue
-        node = Continuous(unused(f"{name} effect", taken))
+        node = Continuous(find_unused_name(f"{name} effect", taken))
         taken.add(node.name)
         squares = slopes[:, place] ** 2
         own = OWN_SHARE / kinds * float((total.min(axis=1)[squares > 0] / squares[squares > 0]).min())
@@ -356,7 +358,7 @@ def linear_network(
         hidden.append(leaf.child)
         shape.append(len(leaf.child))
     if len(noise.shares) > 1:
-        kind = Discrete(unused(f"{target.name} noise", taken), ("usual", "wide"))
+        kind = Discrete(find_unused_name(f"{target.name} noise", taken), ("usual", "wide"))
         potentials.append(Multinomial(kind, table=noise.shares))
         hidden.append(kind)
         shape.append(len(kind))
@@ -375,12 +377,12 @@ def linear_network(
     return Network(potentials)
 
 
-def unused(name: str, taken: Iterable[str]) -> str:
+def find_unused_name(name: str, taken: Iterable[str]) -> str:
     """Return a name that is not taken, with underscores after it if need be.
 
     Examples
     --------
-    >>> unused("a", ["b"]), unused("a", ["a", "a_"])
+    >>> find_unused_name("a", ["b"]), find_unused_name("a", ["a", "a_"])
     ('a', 'a__')
     """
     while name in taken:
@@ -396,7 +398,7 @@ PRIOR_ROWS = 1.0
 """As if so many rows spoke for the start, so that no kind shrinks to nothing."""
 
 
-class Noise(NamedTuple):
+class ResidualMixture(NamedTuple):
     """A mixture of normal errors.
 
     Attributes
@@ -410,7 +412,9 @@ class Noise(NamedTuple):
     factors: Values
 
 
-def noise_of(residuals: Values, variances: Values, known: NDArray[np.bool_], weights: Values) -> Noise:
+def fit_residual_mixture(
+    residuals: Values, variances: Values, known: NDArray[np.bool_], weights: Values
+) -> ResidualMixture:
     r"""Return the errors' mixture under which held-out rows are likeliest, of one kind or, if BIC says so, of two.
 
     .. math:: f(y_i) = \frac{1}{|T_i|} \sum_{t \in T_i} \sum_k \pi_k\, N(y_i; m_{ti}, c_k s^2_{ti})
@@ -426,20 +430,20 @@ def noise_of(residuals: Values, variances: Values, known: NDArray[np.bool_], wei
     --------
     >>> rng = np.random.default_rng(0)
     >>> errors = rng.normal(size=2000) * np.where(rng.random(2000) < 0.2, 6.0, 1.0)
-    >>> found = noise_of(errors[None], np.ones((1, 2000)), np.ones((1, 2000), dtype=bool), np.ones(2000))
+    >>> found = fit_residual_mixture(errors[None], np.ones((1, 2000)), np.ones((1, 2000), dtype=bool), np.ones(2000))
     >>> found.shares.round(1), np.sqrt(found.factors).round(0)
     (array([0.8, 0.2]), array([1., 6.]))
     """
     rows = known.any(axis=0) & (weights > 0)
     residuals, variances, known, weights = residuals[:, rows], variances[:, rows], known[:, rows], weights[rows]
-    one, first = _fitted(residuals, variances, known, weights, np.ones(1), np.ones(1))
-    two, second = _fitted(residuals, variances, known, weights, SHARES, SPREADS * one.factors[0])
+    one, first = _fit_scales(residuals, variances, known, weights, np.ones(1), np.ones(1))
+    two, second = _fit_scales(residuals, variances, known, weights, SHARES, SPREADS * one.factors[0])
     return two if second - first > math.log(max(float(weights.sum()), 2.0)) else one
 
 
-def _fitted(
+def _fit_scales(
     residuals: Values, variances: Values, known: NDArray[np.bool_], weights: Values, shares: Values, factors: Values
-) -> tuple[Noise, float]:
+) -> tuple[ResidualMixture, float]:
     """Return the mixture that expectation maximization finds, and its log-likelihood."""
     squares = residuals**2 / variances
     with np.errstate(divide="ignore"):
@@ -460,4 +464,4 @@ def _fitted(
         shares = (mass + PRIOR_ROWS * start_shares) / (mass.sum() + PRIOR_ROWS)
         factors = ((belongs * squares).sum(axis=(1, 2)) + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
     order = np.argsort(factors)
-    return Noise(shares[order], factors[order]), likelihood
+    return ResidualMixture(shares[order], factors[order]), likelihood

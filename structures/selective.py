@@ -21,7 +21,7 @@ from hybridbn.structures.training_data import TrainingData, fit_network, read_da
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Loss", "dealt", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
+__all__ = ["Loss", "assign_folds", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
 
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """What each row's prediction costs, from the posteriors of the target and its true codes or values (rows,)."""
@@ -84,7 +84,9 @@ def selective_naive_bayes(
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     read = read_data_with_target(data, target, potentials, weights)
-    chosen = _chosen(read, target, loss or _default(read, target), folds, np.random.default_rng(random_state))
+    chosen = _choose_attributes(
+        read, target, loss or _default_loss(read, target), folds, np.random.default_rng(random_state)
+    )
     return fit_network(read, {target: (), **{name: (target,) for name in read.attributes if name in chosen}})
 
 
@@ -121,11 +123,11 @@ class _Fold(NamedTuple):
     weights: Values
 
 
-def _default(data: TrainingData, target: str) -> Loss:
+def _default_loss(data: TrainingData, target: str) -> Loss:
     return log_loss if isinstance(data.variable(target), Discrete) else squared_error
 
 
-def _chosen(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
+def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
     """Return the attributes that the validation chooses."""
     cells = data.codes(target)
     seen = cells >= 0 if isinstance(data.variable(target), Discrete) else ~np.isnan(cells)
@@ -134,12 +136,12 @@ def _chosen(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.ran
         raise TableError(
             f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found {len(data.table)}"
         )
-    importance = Dependence(data).with_target()
+    importance = Dependence(data).measure_with_target()
     ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
-    parts = dealt(data.codes(target), min(folds, len(data.table)), rng)
+    parts = assign_folds(data.codes(target), min(folds, len(data.table)), rng)
     training = [data.take(np.flatnonzero(parts != part)) for part in range(parts.max() + 1)]
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
-    made = [_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)]
+    made = [_fit_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)]
     chosen: list[str] = []
     least = _mean_loss(made, chosen, target, loss)
     for name in ranked:
@@ -150,7 +152,7 @@ def _chosen(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.ran
     return set(chosen)
 
 
-def dealt(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
+def assign_folds(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
     """Deal rows to folds so that each gets its share of every part of the target's range, or of every class."""
     rows = len(target)
     blocks = -(-rows // folds)
@@ -161,13 +163,13 @@ def dealt(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
     return np.asarray(np.unique(parts, return_inverse=True)[1])
 
 
-def _fold(data: TrainingData, training: TrainingData, rows: Codes, target: str, names: Sequence[str]) -> _Fold:
-    network = fit_network(_cut_again(training, target), {target: (), **dict.fromkeys(names, (target,))})
+def _fit_fold(data: TrainingData, training: TrainingData, rows: Codes, target: str, names: Sequence[str]) -> _Fold:
+    network = fit_network(_discretize_again(training, target), {target: (), **dict.fromkeys(names, (target,))})
     held = data.take(rows)
     return _Fold(network, held.table, held.codes(target), held.table.weights)
 
 
-def _cut_again(data: TrainingData, target: str) -> TrainingData:
+def _discretize_again(data: TrainingData, target: str) -> TrainingData:
     """Return the data with attributes discretized by what these rows say."""
     cut = [
         name

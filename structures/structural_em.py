@@ -124,12 +124,12 @@ def structural_em(
     asked = Build.of(build)
     table = asked.read(data, weights)
     table = table.take(table.weights > 0).require_rows(1).require_values()
-    learn = asked.learner(target, potentials)
+    learn = asked.make_learner(target, potentials)
     holes = find_holes(table)
     if not holes:
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
-    alone = asked.marginals(table.select(holes), potentials)
+    alone = asked.fit_marginals(table.select(holes), potentials)
     copies = _repeat_rows_with_holes(table, draws)
     best: Network | None = None
     history: list[float] = []
@@ -150,9 +150,9 @@ def structural_em(
         return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
 
     def relearn(completed: Table) -> Network:
-        return _with_parameters(learn(completed), table, options, rng)
+        return _relearn_parameters(learn(completed), table, options, rng)
 
-    first = _with_parameters(_first(learn, table, alone, rng), table, options, rng)
+    first = _relearn_parameters(_build_first(learn, table, alone, rng), table, options, rng)
     last = alternate(first, complete, relearn, until)
     return Structured(best or last, np.array(history), converged)
 
@@ -164,7 +164,7 @@ def _repeat_rows_with_holes(table: Table, draws: int) -> Table:
     return table.take(rows).with_weights((table.weights / times)[rows])
 
 
-def _first(learn: Learner, table: Table, alone: Network, rng: np.random.Generator) -> Network:
+def _build_first(learn: Learner, table: Table, alone: Network, rng: np.random.Generator) -> Network:
     """Return a network from available cases, or from marginal draws where these don't suffice."""
     try:
         return learn(table)
@@ -172,7 +172,7 @@ def _first(learn: Learner, table: Table, alone: Network, rng: np.random.Generato
         return learn(fill_at_random(table, alone, rng))
 
 
-def _with_parameters(network: Network, table: Table, options: Options, rng: np.random.Generator) -> Network:
+def _relearn_parameters(network: Network, table: Table, options: Options, rng: np.random.Generator) -> Network:
     """Return the network with parameters learned from the observed cells, where that is exact."""
     if not is_exact(network):
         return network

@@ -77,9 +77,11 @@ def tan(
     attributes = read.attributes
     if root is not None and root not in attributes:
         raise NetworkError(f"root={root!r} is no attribute; choose one of {shorten(attributes)}")
-    found = Dependence(read)
-    pairs = found.pairs()
-    parents = find_maximum_spanning_tree(attributes, pairs, found.with_target(), root, check_threshold(threshold))
+    dependence = Dependence(read)
+    pairs = dependence.measure_pairs()
+    parents = find_maximum_spanning_tree(
+        attributes, pairs, dependence.measure_with_target(), root, check_threshold(threshold)
+    )
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
-    return fit_network(read, families, found.counter, found.potentials())
+    return fit_network(read, families, dependence.counter, dependence.reusable_potentials())

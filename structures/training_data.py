@@ -108,12 +108,12 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
         ...
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
     """
-    table = _table(data, weights)
+    table = _read_table(data, weights)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
-    made = TrainingData(table, roles(table, target, potentials), target)
-    _check_target(made, target)
-    return made
+    training_data = TrainingData(table, roles(table, target, potentials), target)
+    _check_target(training_data, target)
+    return training_data
 
 
 def read_data_without_target(data: Any, potentials: Potentials, weights: Any) -> TrainingData:
@@ -124,11 +124,11 @@ def read_data_without_target(data: Any, potentials: Potentials, weights: Any) ->
     >>> read_data_without_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
     ('x', 'c')
     """
-    table = _table(data, weights)
+    table = _read_table(data, weights)
     return TrainingData(table, roles(table, None, potentials), None)
 
 
-def _table(data: Any, weights: Any) -> Table:
+def _read_table(data: Any, weights: Any) -> Table:
     return (data if isinstance(data, Table) and weights is None else Table(data, weights=weights)).require_rows()
 
 

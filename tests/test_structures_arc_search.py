@@ -9,7 +9,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.structures import hill_climb
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.hill_climb import Limits, _Search, acyclic, arcs_of, climbed, graph_of
+from hybridbn.structures.hill_climb import Limits, _GraphSearch, arcs_of, climb, graph_of, has_no_cycle
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -17,13 +17,13 @@ class Given:
     """Scores that are made up: a table of (child, set of parents)."""
 
     def __init__(self, names, score):
-        self.place = {name: i for i, name in enumerate(names)}
+        self.column_index = {name: i for i, name in enumerate(names)}
         self.names, self.score = names, score
 
     def __call__(self, child, parents):
         return self.score(child, frozenset(parents))
 
-    def changed(self, child, parents):
+    def score_changes(self, child, parents):
         return np.array(
             [-np.inf if name == child else self.score(child, frozenset(parents) ^ {name}) for name in self.names]
         )
@@ -50,20 +50,20 @@ def free(size, required=(), forbidden=(), most=None):
 
 
 def search_of(names, scores, limits, graph=None):
-    return _Search(names, scores, limits, graph or (0,) * len(names))
+    return _GraphSearch(names, scores, limits, graph or (0,) * len(names))
 
 
 def every_change(graph):
     """Return all graphs that one arc more, less, or turned around makes, those with cycles left out."""
     arcs = arcs_of(graph)
     for child, parent in itertools.permutations(range(len(graph)), 2):
-        changed = arcs.copy()
-        changed[child, parent] = ~arcs[child, parent]
-        yield changed
+        neighbor = arcs.copy()
+        neighbor[child, parent] = ~arcs[child, parent]
+        yield neighbor
         if arcs[child, parent]:
-            changed = changed.copy()
-            changed[parent, child] = True
-            yield changed
+            neighbor = neighbor.copy()
+            neighbor[parent, child] = True
+            yield neighbor
 
 
 def is_acyclic(arcs):
@@ -86,17 +86,17 @@ def test_the_best_step_is_the_best_of_all(seed):
     possible = {graph_of(arcs): value(arcs) for arcs in every_change(graph) if is_acyclic(arcs)}
     past, ranked = [], sorted(possible.items(), key=lambda item: -item[1])
     for expected, score in ranked:
-        step = search.best(past)
-        assert tuple(search._after(step)) == expected
+        step = search.find_best(past)
+        assert tuple(search._apply_to_graph(step)) == expected
         assert step.gain == pytest.approx(score - search.value, abs=1e-5)
         past.append(expected)
-    assert search.best(past) is None
+    assert search.find_best(past) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_cycles_are_seen(seed):
     arcs = np.random.default_rng(seed).random((12, 12)) < 0.08
-    assert acyclic(graph_of(arcs)) == is_acyclic(arcs)
+    assert has_no_cycle(graph_of(arcs)) == is_acyclic(arcs)
     assert np.array_equal(arcs_of(graph_of(arcs)), arcs)
 
 
@@ -105,12 +105,14 @@ def test_the_tabu_list_leads_past_a_summit_and_never_back(monkeypatch):
     worth = {frozenset(): 0.0, frozenset("a"): -1.0, frozenset("b"): -1.0, frozenset("ab"): 10.0}
     scores = Given(list("abc"), lambda child, parents: worth[parents] if child == "c" else -20.0 * len(parents))
     visited = []
-    taken = _Search.take
-    monkeypatch.setattr(_Search, "take", lambda self, step: (taken(self, step), visited.append(tuple(self.parents)))[0])
+    apply = _GraphSearch.apply
+    monkeypatch.setattr(
+        _GraphSearch, "apply", lambda self, step: (apply(self, step), visited.append(tuple(self.parents)))[0]
+    )
 
     def found(tabu):
         rng = np.random.default_rng(0)
-        return climbed(list("abc"), scores, free(3), (0, 0, 0), tabu=tabu, turns=0, restarts=0, rng=rng)
+        return climb(list("abc"), scores, free(3), (0, 0, 0), tabu=tabu, turns=0, restarts=0, rng=rng)
 
     assert found(0) == (0, 0, 0)
     assert visited == []
@@ -129,7 +131,7 @@ def test_restarts_and_turns_are_never_worse():
             {"tabu": 5, "turns": 0, "restarts": 0},
             {"tabu": 5, "turns": 0, "restarts": 20},
         ):
-            graph = climbed(names, scores, free(6), (0,) * 6, rng=np.random.default_rng(0), **options)
+            graph = climb(names, scores, free(6), (0,) * 6, rng=np.random.default_rng(0), **options)
             values.append(search_of(names, scores, free(6), graph).value)
         assert values == sorted(values)
 
@@ -144,9 +146,9 @@ def test_turned_arcs_make_no_difference():
     search = search_of(names, read, free(4), graph_of(np.tril(np.ones((4, 4), dtype=bool), -1)))
     seen, value = set(), search.value
     for _ in range(50):
-        assert search.turn(3, rng)
+        assert search.reverse_neutral_arcs(3, rng)
         assert search.value == pytest.approx(value, rel=1e-12)
-        assert acyclic(tuple(search.parents))
+        assert has_no_cycle(tuple(search.parents))
         seen.add(tuple(search.parents))
     # a complete graph has 24 orders
     assert len(seen) > 12

@@ -60,9 +60,9 @@ def test_discrete_pairs_and_targets_with_weights():
     rows = np.repeat(np.arange(300), weights)
     share = np.bincount(c[rows]) / len(rows)
     wanted = sum(share[k] * mutual_info_score(a[rows][c[rows] == k], b[rows][c[rows] == k]) for k in (0, 1))
-    assert found.pairs() == {("a", "b"): pytest.approx(wanted, abs=1e-11)}
-    assert list(found.with_target()) == ["b", "a"]
-    assert found.with_target()["a"] == pytest.approx(mutual_info_score(a[rows], c[rows]), abs=1e-11)
+    assert found.measure_pairs() == {("a", "b"): pytest.approx(wanted, abs=1e-11)}
+    assert list(found.measure_with_target()) == ["b", "a"]
+    assert found.measure_with_target()["a"] == pytest.approx(mutual_info_score(a[rows], c[rows]), abs=1e-11)
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -74,7 +74,7 @@ def test_linear_gaussian_pairs_have_the_information_of_their_correlation(holes):
     if holes:
         x[rng.random((400, 3)) < 0.2] = np.nan
     data = {**dict(zip("abe", x.T, strict=True)), "c": np.array(["u", "v"])[c]}
-    found = measured(data, "c").pairs()
+    found = measured(data, "c").measure_pairs()
     for i, j in itertools.combinations(range(3), 2):
         seen = ~np.isnan(x[:, [i, j]]).any(axis=1)
         wanted = 0.0
@@ -90,9 +90,9 @@ def test_a_continuous_target_conditions_by_partial_correlation():
     found = measured(dict(zip("aby", x.T, strict=True)), "y")
     inverse = np.linalg.inv(np.corrcoef(x.T))
     partial = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
-    assert found.pairs()["a", "b"] == pytest.approx(-0.5 * np.log1p(-(partial**2)), rel=1e-9)
+    assert found.measure_pairs()["a", "b"] == pytest.approx(-0.5 * np.log1p(-(partial**2)), rel=1e-9)
     relevance = -0.5 * np.log1p(-(np.corrcoef(x.T)[0, 2] ** 2))
-    assert found.with_target()["a"] == pytest.approx(relevance, rel=1e-9)
+    assert found.measure_with_target()["a"] == pytest.approx(relevance, rel=1e-9)
 
 
 def test_a_mixed_pair_has_the_information_of_the_number_given_the_state():
@@ -102,7 +102,7 @@ def test_a_mixed_pair_has_the_information_of_the_number_given_the_state():
     wanted = np.log(x.std()) - sum(np.mean(d == k) * np.log(x[d == k].std()) for k in range(3))
     for data, target in (({"d": d, "x": x}, None), ({"d": d, "x": x}, "x"), ({"d": d, "x": x}, "d")):
         found = measured(hb.Table(data, discrete="d"), target)
-        value = found.pairs()["d", "x"] if target is None else next(iter(found.with_target().values()))
+        value = found.measure_pairs()["d", "x"] if target is None else next(iter(found.measure_with_target().values()))
         assert value == pytest.approx(wanted, rel=1e-9)
 
 
@@ -111,7 +111,7 @@ def test_discrete_pairs_given_a_number_are_counted_in_its_cells():
     y = rng.normal(size=600)
     a, b = ((y + rng.normal(size=600) > 0).astype(int) for _ in range(2))
     e = np.where(rng.random(600) < 0.1, 1 - a, a)
-    found = measured(hb.Table({"a": a, "b": b, "e": e, "y": y}, discrete=["a", "b", "e"]), "y").pairs()
+    found = measured(hb.Table({"a": a, "b": b, "e": e, "y": y}, discrete=["a", "b", "e"]), "y").measure_pairs()
     cells = np.searchsorted(equal_frequency(y, bins=4), y, side="right")
     counts = np.zeros((4, 2, 2))
     np.add.at(counts, (cells, a, b), 1)
@@ -124,8 +124,8 @@ def test_cells_of_a_target_are_the_same_for_weights_and_repeated_rows():
     rng = np.random.default_rng(0)
     data = hb.Table({"a": rng.choice(list("uv"), 90), "b": rng.choice(list("uv"), 90), "y": rng.normal(size=90)})
     weights = rng.integers(0, 8, 90)
-    weighted = measured(data, "y", weights=weights).pairs()
-    assert weighted == measured(data.take(np.repeat(np.arange(90), weights)), "y").pairs()
+    weighted = measured(data, "y", weights=weights).measure_pairs()
+    assert weighted == measured(data.take(np.repeat(np.arange(90), weights)), "y").measure_pairs()
 
 
 @pytest.mark.parametrize("potentials", ["mte", "gaussian"])
@@ -134,7 +134,9 @@ def test_units_do_not_matter(potentials):
     a = rng.normal(size=200)
     b = a + rng.normal(size=200)
     b[0] = 100.0
-    small, large = (measured({"a": factor * a, "b": factor * b}, None, potentials).pairs() for factor in (1.0, 2.0**60))
+    small, large = (
+        measured({"a": factor * a, "b": factor * b}, None, potentials).measure_pairs() for factor in (1.0, 2.0**60)
+    )
     assert small["a", "b"] == pytest.approx(large["a", "b"], abs=1e-6)
 
 
@@ -142,8 +144,8 @@ def test_a_constant_column_is_refused_before_the_work_begins():
     rng = np.random.default_rng(0)
     found = measured({"a": rng.normal(size=50), "b": rng.normal(size=50), "k": np.full(50, 2.0)})
     with pytest.raises(hb.TableError, match="'k' is constant"):
-        found.pairs()
-    assert not found.potentials()
+        found.measure_pairs()
+    assert not found.reusable_potentials()
 
 
 def test_impossible_rows_speak_against_a_parent():
@@ -168,7 +170,7 @@ def test_densities_without_a_formula_come_near_the_truth(potentials):
     c = rng.integers(0, 2, 1000)
     a = rng.normal(size=1000) + c
     data = {"a": a, "b": a + rng.normal(size=1000), "e": rng.normal(size=1000) - c, "c": np.array(["u", "v"])[c]}
-    found = measured(data, "c", potentials).pairs()
+    found = measured(data, "c", potentials).measure_pairs()
     assert found["a", "b"] == pytest.approx(0.5 * np.log(2), rel=0.2)
     assert abs(found["a", "e"]) < 0.02
     assert abs(found["b", "e"]) < 0.02
@@ -178,16 +180,16 @@ def test_kernels_of_the_structure_are_not_those_of_the_network():
     rng = np.random.default_rng(0)
     data = {"a": rng.normal(size=50), "b": rng.normal(size=50), "c": list("uv") * 25}
     found = measured(data, "c", "kernel")
-    found.pairs()
-    assert not found.potentials()
+    found.measure_pairs()
+    assert not found.reusable_potentials()
     found = measured(data, "c", "gaussian")
-    found.pairs()
-    assert ("a", "c", "b") in found.potentials()
+    found.measure_pairs()
+    assert ("a", "c", "b") in found.reusable_potentials()
 
 
 def test_pairs_never_seen_together_or_constant_tell_nothing():
     data = {"a": [1.0, 2, 3, None, None, None], "b": [None, None, None, 1.0, 2, 3], "k": [2.0] * 6, "d": list("uuuvvv")}
-    found = measured(data, None, GaussianFitter(floor=0.1)).pairs()
+    found = measured(data, None, GaussianFitter(floor=0.1)).measure_pairs()
     assert found["a", "b"] == found["a", "d"] == found["a", "k"] == found["d", "k"] == 0
 
 

@@ -54,7 +54,7 @@ def test_all_changes_of_a_family_are_scored_as_one_by_one(monkeypatch, kind, wei
         (names[2], (names[0], names[1])),
         (names[3], (names[2],)),
     ):
-        found = scores.changed(child, frozenset(parents))
+        found = scores.score_changes(child, frozenset(parents))
         expected = [-np.inf if name == child else alone(child, frozenset(parents) ^ {name}) for name in names]
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -85,7 +85,7 @@ def test_regressions_are_scored_by_moments_as_by_their_density(holes):
     scores = FamilyScores(read)
     for child, parents in (("x", ()), ("y", ("x",)), ("y", ("a", "x")), ("x", ("a", "b"))):
         potential = read.fit(child, parents)
-        assert scores(child, parents) == pytest.approx(scores._evaluated(potential), rel=1e-9)
+        assert scores(child, parents) == pytest.approx(scores._score_density(potential), rel=1e-9)
 
 
 def test_a_combination_of_parents_is_refused():
@@ -94,8 +94,8 @@ def test_a_combination_of_parents_is_refused():
     scores = FamilyScores(read_data_without_target(data, "gaussian", None))
     names = list(data)
     for found in (
-        scores.changed("y", frozenset({"x", "z"}))[names.index("sum")],
-        scores.changed("y", frozenset())[names.index("same")],
+        scores.score_changes("y", frozenset({"x", "z"}))[names.index("sum")],
+        scores.score_changes("y", frozenset())[names.index("same")],
         scores("same", ("x",)),
         scores("sum", ("x", "z")),
     ):

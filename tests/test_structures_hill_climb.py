@@ -57,7 +57,7 @@ def test_scores_by_moments_are_those_of_the_fitted_density():
     data = {name: column for name, column in mixed().items() if name in ("x", "y", "lone")}
     scores = FamilyScores(read_data_without_target(data, "gaussian", None))
     for child, parents in (("x", ()), ("y", ("x",)), ("y", ("x", "lone"))):
-        assert scores(child, parents) == pytest.approx(scores._by_fitting(child, frozenset(parents)), rel=1e-9)
+        assert scores(child, parents) == pytest.approx(scores._score_by_fitting(child, frozenset(parents)), rel=1e-9)
 
 
 def test_equivalent_structures_have_equal_scores():

@@ -6,8 +6,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import hybridbn as hb
 from hybridbn.structures import mixture, mixture_em
-from hybridbn.structures.mixture import mixed
-from hybridbn.structures.mixture_em import fit_mixture, held_out, responsibilities, statistics_of
+from hybridbn.structures.mixture import cluster_rows
+from hybridbn.structures.mixture_em import compute_responsibilities, compute_statistics, fit_mixture, score_held_out
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -35,7 +35,7 @@ def statistics(rng):
         rng.integers(-1, 50, size=60),
         np.where(rng.random(60) < 0.5, np.nan, rng.normal(size=60)),
     ]
-    return statistics_of(columns, [None, 3, 50, None], np.maximum(rng.random(60) - 0.1, 0.0))
+    return compute_statistics(columns, [None, 3, 50, None], np.maximum(rng.random(60) - 0.1, 0.0))
 
 
 def by_definition(data, fit):
@@ -59,7 +59,7 @@ def test_a_step_is_the_textbook_s(components):
     data = statistics(rng)
     fit = fit_mixture(data, components, 2, rng)
     logs = by_definition(data, fit)
-    shares, densities = responsibilities(data, fit)
+    shares, densities = compute_responsibilities(data, fit)
     np.testing.assert_allclose(densities, np.log(np.exp(logs).sum(axis=1)), rtol=1e-12)
     np.testing.assert_allclose(shares, np.exp(logs - densities[:, None]), rtol=1e-9)
     assert fit.log_likelihood == pytest.approx(data.weights @ densities)
@@ -74,7 +74,11 @@ def test_neither_sparse_indicators_nor_the_number_of_fits_at_a_time_matter(monke
         rng = np.random.default_rng(12)
         data = statistics(rng)
         fit = fit_mixture(data, 3, 4, rng)
-        return responsibilities(data, fit)[0], held_out(data, 3, np.arange(60) % 4, 3, rng), np.array(fit.history)
+        return (
+            compute_responsibilities(data, fit)[0],
+            score_held_out(data, 3, np.arange(60) % 4, 3, rng),
+            np.array(fit.history),
+        )
 
     first = found()
     for name, value in (("WIDE", 1), ("WIDE", 100), ("TOGETHER", 1), ("TOGETHER", 500)):
@@ -106,10 +110,10 @@ def test_simulated_groups_are_found(criterion):
 def test_the_network_is_the_mixture():
     data, _ = simulated(200, 3)
     read = read_data_without_target(data, "gaussian", None)
-    found = mixed(read, 4, "held_out", 20, 3, np.random.default_rng(0))
+    found = cluster_rows(read, 4, "held_out", 20, 3, np.random.default_rng(0))
     net = found.network("cluster")
     np.testing.assert_allclose(net.posterior("cluster", hb.Table(data)).probabilities, found.shares, atol=1e-9)
-    logs = responsibilities(found.statistics, found.fit)[1]
+    logs = compute_responsibilities(found.statistics, found.fit)[1]
     seen = ~np.isnan(np.stack([data["x"], data["y"]], axis=1))
     expected = logs - seen @ np.log(found.statistics.scales)
     np.testing.assert_allclose(net.log_evidence(hb.Table(data)), expected, rtol=1e-9)
@@ -148,11 +152,11 @@ def test_any_family(potentials):
 
 def test_held_out_rows_are_not_seen():
     rng = np.random.default_rng(7)
-    data = statistics_of([rng.normal(size=40)], [None], np.ones(40))
+    data = compute_statistics([rng.normal(size=40)], [None], np.ones(40))
     parts = np.arange(40) % 4
-    found = held_out(data, 1, parts, 1, rng)
+    found = score_held_out(data, 1, parts, 1, rng)
     alone = fit_mixture(data.take(parts != 2), 1, 1, rng)
-    np.testing.assert_allclose(found[parts == 2], responsibilities(data.take(parts == 2), alone)[1])
+    np.testing.assert_allclose(found[parts == 2], compute_responsibilities(data.take(parts == 2), alone)[1])
 
 
 def test_awkward_tables():

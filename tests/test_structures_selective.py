@@ -6,7 +6,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, selective_naive_bayes
-from hybridbn.structures.selective import _cut_again, dealt, log_loss, misclassification, squared_error
+from hybridbn.structures.selective import _discretize_again, assign_folds, log_loss, misclassification, squared_error
 from hybridbn.structures.training_data import read_data_with_target
 
 
@@ -98,7 +98,7 @@ def test_is_deterministic_and_indifferent_to_the_order_of_columns():
 def test_folds_are_alike(rows, folds):
     rng = np.random.default_rng(0)
     target = rng.permutation(np.arange(rows) % 2)
-    parts = dealt(target, folds, rng)
+    parts = assign_folds(target, folds, rng)
     assert set(parts) == set(range(folds))
     assert np.ptp(np.bincount(parts)) <= 1
     for state in (0, 1):
@@ -108,13 +108,13 @@ def test_folds_are_alike(rows, folds):
 def test_cut_points_of_a_fold_are_learned_in_it():
     data = read_data_with_target({"x": [1.0, 2, 3, 4, 11, 12, 13, 14], "c": list("aaaabbbb")}, "c", "multinomial", None)
     assert data.variable("x").cuts == (7.5,)
-    part = _cut_again(data.take([0, 1, 2, 5, 6, 7]), "c")
+    part = _discretize_again(data.take([0, 1, 2, 5, 6, 7]), "c")
     assert part.variable("x").cuts == (7.5,)
-    part = _cut_again(data.take([0, 1, 2, 3, 6, 7] * 2), "c")
+    part = _discretize_again(data.take([0, 1, 2, 3, 6, 7] * 2), "c")
     assert part.variable("x").cuts == (8.5,)
     assert part.variable("c") == data.variable("c")
     # a discretized target keeps its states, whatever the fold
     data = read_data_with_target({"x": np.arange(50.0), "y": np.arange(50.0)}, "y", "multinomial", None)
-    part = _cut_again(data.take(np.arange(25)), "y")
+    part = _discretize_again(data.take(np.arange(25)), "y")
     assert part.variable("y") == data.variable("y")
     assert part.variable("x").cuts != data.variable("x").cuts

@@ -71,7 +71,7 @@ def pyagrum_arcs(frame: pd.DataFrame, method: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_tan_is_pyagrums(seed):
     frame = discrete(seed=seed)
-    information = Dependence(read_data_with_target(frame, "y", "auto", None)).pairs()
+    information = Dependence(read_data_with_target(frame, "y", "auto", None)).measure_pairs()
     # pyAgrum leaves out arcs below half the mean, and takes the root that tells most about the class, as tan does
     threshold = sum(information.values()) / len(information) / 2
     assert set(tan(frame, "y", threshold=threshold).edges) == pyagrum_arcs(frame, "TAN")
@@ -176,7 +176,7 @@ def test_a_weight_is_as_good_as_repeated_rows(builder):
 
 def test_roots():
     frame = discrete()
-    relevance = Dependence(read_data_with_target(frame, "y", "auto", None)).with_target()
+    relevance = Dependence(read_data_with_target(frame, "y", "auto", None)).measure_with_target()
     net = tan(frame, "y")
     (top,) = (name for name in relevance if list(net.predecessors(name)) == ["y"])
     assert relevance[top] == max(relevance.values())
@@ -210,7 +210,7 @@ def test_few_columns():
 def test_k_dependence_by_hand():
     frame = discrete(columns=5)
     found = Dependence(read_data_with_target(frame, "y", "auto", None))
-    pairs, relevance = found.pairs(), found.with_target()
+    pairs, relevance = found.measure_pairs(), found.measure_with_target()
     order = sorted(relevance, key=relevance.__getitem__, reverse=True)
     for k in range(5):
         net = kdb(frame, "y", k=k)
@@ -224,7 +224,9 @@ def test_rows_without_a_target_or_with_holes_still_count_where_they_can():
     frame = discrete()
     frame.loc[:100, "y"] = None
     frame.loc[::3, "x2"] = None
-    pairs = Dependence(read_data_with_target(frame, "y", "auto", None)).pairs()
+    pairs = Dependence(read_data_with_target(frame, "y", "auto", None)).measure_pairs()
     complete = frame.dropna(subset=["y", "x0", "x2"])
-    wanted = Dependence(read_data_with_target(complete[["y", "x0", "x2"]], "y", "auto", None)).pairs()["x0", "x2"]
+    wanted = Dependence(read_data_with_target(complete[["y", "x0", "x2"]], "y", "auto", None)).measure_pairs()[
+        "x0", "x2"
+    ]
     assert pairs["x0", "x2"] == pytest.approx(wanted * len(complete) / len(frame), abs=1e-11)

@@ -156,12 +156,12 @@ def augment(
     _check(table, target, response, patience, max_iterations)
     rng = np.random.default_rng(random_state)
     chosen = resolve_options("augment", options, keywords, impossible="raise")
-    learn = asked.learner(target, potentials)
+    learn = asked.make_learner(target, potentials)
     holes = find_holes(table)
     if not holes:
         only = _score(learn(table), table, target, 0, chosen)
         return Augmented(only.network, _native(data, table), History((only.step,)), True)
-    alone = asked.marginals(table.select(holes), potentials)
+    alone = asked.fit_marginals(table.select(holes), potentials)
     steps: list[Step] = []
     best: _Scored | None = None
     scored: _Scored | None = None

@@ -183,7 +183,7 @@ def boost(
                 boost_counts(Columns(counter, variables, variable), len(table), fitters, base, record, rng)
                 return _ensemble(record, target, algorithm)
     # what a structure leaves open follows from the columns, which are cut by now
-    learn = asked.learner(target, chosen if asked.structure is None else potentials)
+    learn = asked.make_learner(target, chosen if asked.structure is None else potentials)
     if refit_cuts and chosen is not None:
         learn = partial(_cut_and_learn, learn=learn, target=target, potentials=chosen)
     base = np.ones(len(table)) if base is None else base
