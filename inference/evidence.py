@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.cell_evidence import CellEvidence, Interval, as_evidence
 from hybridbn.network import Network
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
@@ -207,7 +207,7 @@ class Evidence:
 _ONE_CELL: dict[bool, dict[str, Any]] = {
     known: {
         **dict.fromkeys(("likelihood", "low", "high", "cells")),
-        "observed": frozen(np.array([known])),
+        "observed": freeze(np.array([known])),
         "hard": known,
         "empty": not known,
         "pattern": (known, False, False, False),

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import Potential, frozen
+from hybridbn.potentials.base import Potential, freeze
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["Conditional", "Regressions", "conditionals"]
@@ -37,7 +37,7 @@ INFLATED = 1e3
 
 LARGE = 64
 """Triangles of more rows are inverted by LAPACK."""
-_ZERO = frozen(np.zeros(1, dtype=np.intp))
+_ZERO = freeze(np.zeros(1, dtype=np.intp))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from hybridbn.fitting.kernel_bandwidths import (
     search_constants,
 )
 from hybridbn.potentials.kernel import Kernel, evaluation, lattice
-from hybridbn.potentials.kernel.lattice import lattice_sums
+from hybridbn.potentials.kernel.lattice import sum_on_lattice
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -116,7 +116,7 @@ def test_lattice_is_relatively_exact_for_every_pair_within_reach(d, reach):
     widths = [np.array([0.5, 0.7, 1.0])] * d
     origin, distances = np.array([[0.37] * d]), rng.uniform(0, reach * 0.5 / math.sqrt(d), size=60)
     places = origin + distances[:, None] * np.sign(rng.normal(size=(60, d)))
-    for rows, sums in lattice_sums(origin, np.array([2.0]), widths, reach, places):
+    for rows, sums in sum_on_lattice(origin, np.array([2.0]), widths, reach, places):
         for index in np.ndindex(sums.shape[1:]):
             h = np.array([widths[j][i] for j, i in enumerate(index)])
             exact = 2 * np.exp(-0.5 * (((places[rows] - origin) / h) ** 2).sum(axis=1))
@@ -190,9 +190,9 @@ def test_windows_meet_at_their_ends():
 def _all_ways(monkeypatch, potential, axes):
     results = []
     for places, table in ((False, False), (True, False), (False, True)):
-        monkeypatch.setattr(evaluation, "pays", lambda *_, chosen=places: chosen)
-        found = (lambda _, *where: evaluation.distinct(*where)) if table else (lambda *_: None)
-        monkeypatch.setattr(evaluation, "repeats", found)
+        monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_, chosen=places: chosen)
+        found = (lambda _, *where: evaluation.find_distinct(*where)) if table else (lambda *_: None)
+        monkeypatch.setattr(evaluation, "find_repeats", found)
         results.append(potential.log_on(axes))
     finite = np.isfinite(results[0])
     for other in results[1:]:
@@ -236,11 +236,11 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     points = rng.normal(size=(400, 2))
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])
     monkeypatch.setattr(evaluation, "NUMBERS", 500)
-    monkeypatch.setattr(evaluation, "PLACES", 37)
-    monkeypatch.setattr(evaluation, "TABLE", 37)
+    monkeypatch.setattr(evaluation, "MOST_TARGETS", 37)
+    monkeypatch.setattr(evaluation, "LARGEST_TABLE", 37)
     _all_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
-    monkeypatch.setattr(evaluation, "pays", lambda *_: True)
-    monkeypatch.setattr(evaluation, "repeats", lambda *_: None)
+    monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_: True)
+    monkeypatch.setattr(evaluation, "find_repeats", lambda *_: None)
     assert potential.log_on({"x": np.empty((1, 0)), "y": points[:3, 1]}).shape == (3, 1, 0)
     assert potential.log_on({"x": points[:3, 1], "y": np.empty((2, 0))}).shape == (2, 3, 0)
 
@@ -250,8 +250,8 @@ def test_many_places_are_chosen_by_cost():
     points = rng.normal(size=(3000, 2))
     group = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])._group(0)
     few, own = [np.zeros((1, 20))], [np.zeros((500, 50))]
-    assert not evaluation.pays(group, few, np.zeros((1, 10)))
-    assert evaluation.pays(group, own, np.zeros((500, 1)))
+    assert not evaluation.sums_are_cheaper(group, few, np.zeros((1, 10)))
+    assert evaluation.sums_are_cheaper(group, own, np.zeros((500, 1)))
 
 
 def test_values_that_come_up_again_are_computed_once():
@@ -263,9 +263,9 @@ def test_values_that_come_up_again_are_computed_once():
     nodes, own = stock[rng.integers(0, 300, (400, 60))], rng.normal(size=(1, 60))
     potential = Kernel(child, (first,), points=points[:, :2], bandwidths=[0.1, 0.1])
     group = potential._group(0)
-    assert evaluation.repeats(group, [rng.normal(size=(60, 400))], own.T) is None
-    assert evaluation.repeats(group, [nodes.T[:1]], own.T[:1]) is None
-    found = evaluation.repeats(group, [np.ascontiguousarray(nodes.T)], own.T)
+    assert evaluation.find_repeats(group, [rng.normal(size=(60, 400))], own.T) is None
+    assert evaluation.find_repeats(group, [nodes.T[:1]], own.T[:1]) is None
+    found = evaluation.find_repeats(group, [np.ascontiguousarray(nodes.T)], own.T)
     assert found is not None
     assert len(found.parents[0]) == 300
     together = potential.log_on({"x": own, "y": nodes})

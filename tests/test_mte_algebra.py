@@ -220,7 +220,7 @@ def test_quadrature_keeps_exponents_in_other_variables():
     closed = (f * g * h).marginalize("x")
     product = f * g * h
     continuous = [v.name for v in product._columns if isinstance(v, Continuous)]
-    by_nodes = algebra._quadrature(product._blocks, continuous.index("x"))
+    by_nodes = algebra._integrate_numerically(product._blocks, continuous.index("x"))
     other = MTE._of(closed.variables, [by_nodes])
     y, z, c = rng.uniform(-2, 2, 40), rng.uniform(10, 11, 40), rng.choice(["a", "b"], 40).astype(object)
     np.testing.assert_allclose(other(y=y, z=z, c=c), closed(y=y, z=z, c=c), rtol=1e-13)
@@ -233,7 +233,7 @@ def test_quadrature_on_endless_pieces():
         for m, b in ((0, 1), (1, 3), (0.5, 20))
     ]  # fmt: skip
     product = parts[0] * parts[1] * parts[2]
-    by_nodes = algebra._quadrature(product._blocks, 0).total()[0]
+    by_nodes = algebra._integrate_numerically(product._blocks, 0).total()[0]
     assert by_nodes == pytest.approx(product._terms.total()[0], rel=1e-13)
     assert product.integral() == pytest.approx(by_nodes, rel=1e-13)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.counting import complete_rows
-from hybridbn.potentials.base import Potential, checked_parents
+from hybridbn.potentials.base import Potential, check_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) 
     >>> observed(table, table.variable("x"), (table.variable("c"),))
     Observed(columns=(array([1.5, 3. ]), array([1, 0])), weights=array([2., 1.]), total=3.0)
     """
-    checked = checked_parents(child, parents)
+    checked = check_parents(child, parents)
     columns, weights = complete_rows(
         [table.coded(variable) for variable in (child, *checked)], table.weights if table.weighted else None
     )

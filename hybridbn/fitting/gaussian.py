@@ -13,7 +13,7 @@ from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, r
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Moments, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
-from hybridbn.potentials.base import checked_parents, frozen
+from hybridbn.potentials.base import check_parents, freeze
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Continuous, Values, Variable
 
@@ -47,7 +47,7 @@ class GaussianStatistics(Statistics):
 
     def __post_init__(self) -> None:
         for name in ("weights", "means", "products"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
         """Merge the moments."""
@@ -123,7 +123,7 @@ class GaussianFitter(Fitter):
         sizes = [len(parent) for parent in discrete]
         numbers = 1 + len(continuous)
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
-        counter = counter_of(table, (child, *checked_parents(child, parents)))
+        counter = counter_of(table, (child, *check_parents(child, parents)))
         with np.errstate(over="ignore", invalid="ignore"):
             moments = counter.moments(_names(child, *continuous), _names(*discrete))
         _refuse_overflow((child, *continuous), moments.products)

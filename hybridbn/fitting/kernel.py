@@ -16,7 +16,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
 from hybridbn.fitting.counting import refuse_too_wide
 from hybridbn.fitting.kernel_bandwidths import effective_size, search_constants
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.potentials.kernel import Kernel
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -48,7 +48,7 @@ class KernelStatistics(Statistics):
 
     def __post_init__(self) -> None:
         for name in ("points", "codes", "weights", "ranges"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
         """Put the points of both together."""

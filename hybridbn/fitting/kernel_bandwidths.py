@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hybridbn.potentials.kernel.lattice import lattice_sums
+from hybridbn.potentials.kernel.lattice import sum_on_lattice
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -207,7 +207,7 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     total = np.zeros(tuple(map(len, widths)))
     lonely = np.ones(len(points), dtype=bool)
     crowd = len(points) > FEW and len(widths) <= 2
-    for rows, sums in (lattice_sums if crowd else pair_sums)(points, weights, widths, REACH):
+    for rows, sums in (sum_on_lattice if crowd else pair_sums)(points, weights, widths, REACH):
         others = sums - weights[rows].reshape(-1, *(1,) * len(widths))
         fine = others.reshape(len(rows), -1).min(axis=1) >= least[rows]
         kept = rows[fine]

@@ -13,7 +13,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import refuse_too_wide
-from hybridbn.potentials.base import checked_parents, frozen
+from hybridbn.potentials.base import check_parents, freeze
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -159,7 +159,7 @@ class MultinomialStatistics(Statistics):
     counts: Values
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", frozen(self.counts))
+        object.__setattr__(self, "counts", freeze(self.counts))
 
     def merged(self, other: Self) -> Self:
         """Add the counts."""
@@ -213,7 +213,7 @@ class MultinomialFitter(Fitter):
                 )
         sizes = [len(variable) for variable in (*parents, child) if isinstance(variable, Discrete)]
         refuse_too_wide(child, parents, math.prod(sizes), self.max_bytes, "table")
-        family = (*checked_parents(child, parents), child)
+        family = (*check_parents(child, parents), child)
         counts = counter_of(table, family).joint(tuple(variable.name for variable in family))
         return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
 

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
 from hybridbn.fitting.counting import configurations, refuse_too_wide
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
@@ -50,7 +50,7 @@ class SoftmaxStatistics(Statistics):
 
     def __post_init__(self) -> None:
         for name in ("cells", "codes", "values", "weights"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
         """Put the rows together."""

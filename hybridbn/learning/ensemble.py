@@ -22,7 +22,7 @@ from hybridbn.jobs import checked_jobs, in_threads
 from hybridbn.learning.collapse import collapsed, network_of
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
 
@@ -83,9 +83,9 @@ class Ensemble:
         learned = isinstance(self.networks, Members)
         if not learned:
             object.__setattr__(self, "networks", tuple(self.networks))
-        object.__setattr__(self, "votes", frozen(np.asarray(self.votes, dtype=np.float64)))
+        object.__setattr__(self, "votes", freeze(np.asarray(self.votes, dtype=np.float64)))
         if self.errors is not None:
-            object.__setattr__(self, "errors", frozen(np.asarray(self.errors, dtype=np.float64)))
+            object.__setattr__(self, "errors", freeze(np.asarray(self.errors, dtype=np.float64)))
         if not self.networks or not (learned or all(isinstance(network, Network) for network in self.networks)):
             raise NetworkError("an ensemble needs at least one network, and nothing but networks")
         if self.algorithm not in ("m1", "real"):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from hybridbn.errors import TableError
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.variables import Values
 
 __all__ = ["Pooled", "pool"]
@@ -137,7 +137,7 @@ def pool(estimates: ArrayLike, variances: ArrayLike, *, complete_df: float = mat
     # r / (1 + r) is the share, and 1 / (1 + r) what it leaves
     missing = share + 2 / (df + 3) * (1 - share) * (added > 0)
     q, t, nu, gamma, w, b = (
-        _plain(frozen(np.asarray(x, dtype=np.float64))) for x in (estimate, total, df, missing, within, between)
+        _plain(freeze(np.asarray(x, dtype=np.float64))) for x in (estimate, total, df, missing, within, between)
     )
     return Pooled(estimate=q, variance=t, df=nu, missing_information=gamma, within=w, between=b, draws=m)
 

@@ -35,9 +35,9 @@ __all__ = [
     "Potential",
     "Regression",
     "all_states",
-    "checked_array",
-    "checked_parents",
-    "frozen",
+    "check_array",
+    "check_parents",
+    "freeze",
     "shape_of",
     "spread",
     "variable_from_dict",
@@ -90,7 +90,7 @@ class Potential(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+            object.__setattr__(self, name, freeze(value) if isinstance(value, np.ndarray) else value)
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Potential(ABC):
         """
         if set(values) != set(self.scope):
             raise TableError(f"give a value for each of {shorten(self.scope)}, not for {shorten(values)}")
-        coded = {variable.name: _coded(variable, values[variable.name]) for variable in self.variables}
+        coded = {variable.name: _encode_values(variable, values[variable.name]) for variable in self.variables}
         shape = np.broadcast_shapes(*(array.shape for array in coded.values()))
         rows = {name: np.broadcast_to(array, shape).reshape(1, -1) for name, array in coded.items()}
         density, log_scale = self.on(rows)
@@ -184,18 +184,18 @@ class Potential(ABC):
         low, high = variable.domain
         if name != self.child.name or not tail > 0 or math.isfinite(high - low):
             return low, high
-        from hybridbn.potentials.numeric import found_support
+        from hybridbn.potentials.numeric import find_support
 
-        return found_support(self, tail, within or {})
+        return find_support(self, tail, within or {})
 
     def scale(self, name: str) -> float:
         """Return the length along a continuous variable below which the density has no features; 0 if that is unknown.
 
         By default it is found from the values, at the peaks for some values of the parents.
         """
-        from hybridbn.potentials.numeric import found_scale
+        from hybridbn.potentials.numeric import find_scale
 
-        return found_scale(self, name)
+        return find_scale(self, name)
 
     @property
     def opaque(self) -> bool:
@@ -337,7 +337,7 @@ class Potential(ABC):
         clone = copy.copy(self)
         child, *parents = (replace(v, name=names.get(v.name, v.name)) for v in (self.child, *self.parents))
         object.__setattr__(clone, "child", child)
-        object.__setattr__(clone, "parents", checked_parents(child, parents))
+        object.__setattr__(clone, "parents", check_parents(child, parents))
         return clone
 
     def __repr__(self) -> str:
@@ -348,7 +348,7 @@ class Potential(ABC):
 # -- helpers for the families -------------------------------------------------------------------------------------
 
 
-def frozen(array: ArrayLike, dtype: Any = None) -> NDArray[Any]:
+def freeze(array: ArrayLike, dtype: Any = None) -> NDArray[Any]:
     """Return a read-only copy (or the array itself if it is read-only and owns its data already)."""
     given = np.asarray(array, dtype=dtype)
     if given.flags.writeable or given.base is not None:
@@ -357,10 +357,10 @@ def frozen(array: ArrayLike, dtype: Any = None) -> NDArray[Any]:
     return given
 
 
-def checked_array(what: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Values:
+def check_array(what: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Values:
     """Return parameters as a read-only float array, refusing what is not finite numbers of the wanted shape."""
     try:
-        array = frozen(values, np.float64)
+        array = freeze(values, np.float64)
     except (TypeError, ValueError):
         raise NetworkError(f"{what} must be numbers in a regular array") from None
     if shape is not None and array.shape != shape:
@@ -371,7 +371,7 @@ def checked_array(what: str, values: ArrayLike, shape: tuple[int, ...] | None = 
     return array
 
 
-def checked_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variable, ...]:
+def check_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variable, ...]:
     """Return the parents as a tuple, refusing what is not a variable and names that occur twice."""
     if isinstance(parents, Discrete | Continuous):
         raise NetworkError(f"{child.name!r}: parents must be a sequence of variables; write parents=({parents.name},)")
@@ -388,7 +388,7 @@ def checked_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Varia
 @lru_cache(maxsize=1024)
 def all_states(states: int) -> Codes:
     """Return the axis of all states in order; always the same read-only array, so that it can be told by identity."""
-    codes: Codes = frozen(np.arange(states))
+    codes: Codes = freeze(np.arange(states))
     return codes
 
 
@@ -422,7 +422,7 @@ def _count_numbers(parameters: Any) -> int:
     return int(isinstance(parameters, int | float | np.number) and not isinstance(parameters, bool))
 
 
-def _coded(variable: Variable, values: Any) -> Values | Codes:
+def _encode_values(variable: Variable, values: Any) -> Values | Codes:
     """Turn states or numbers into codes or floats without judging the domain; missing values are refused."""
     if isinstance(variable, Discrete):
         scalar = isinstance(values, str) or not isinstance(values, np.ndarray | list)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, checked_array, checked_parents, frozen
+from hybridbn.potentials.base import Axes, Interval, Potential, check_array, check_parents, freeze
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -64,7 +64,7 @@ class Boxes(Potential):
         sides: Sequence[ArrayLike],
         weights: ArrayLike | None = None,
     ) -> None:
-        checked = checked_parents(child, parents)
+        checked = check_parents(child, parents)
         if not isinstance(child, Discrete):
             raise NetworkError(
                 f"{child.name!r} is continuous; the child of Boxes is discrete: its states are the boxes"
@@ -75,13 +75,13 @@ class Boxes(Potential):
             )
         object.__setattr__(self, "child", child)
         object.__setattr__(self, "parents", checked)
-        made = tuple(_checked_side(child, parent, side) for parent, side in zip(checked, sides, strict=True))
+        made = tuple(_check_side(child, parent, side) for parent, side in zip(checked, sides, strict=True))
         object.__setattr__(self, "sides", made)
         what = f"{child.name!r}: the weights"
-        numbers = checked_array(what, np.ones(len(child)) if weights is None else weights, (len(child),))
+        numbers = check_array(what, np.ones(len(child)) if weights is None else weights, (len(child),))
         if not (numbers > 0).all():
             raise NetworkError(f"{what} must be positive; found {float(numbers.min())}")
-        object.__setattr__(self, "weights", frozen(numbers / numbers.sum()))
+        object.__setattr__(self, "weights", freeze(numbers / numbers.sum()))
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Evaluate: the boxes' weights where all parents are inside, divided by their sum."""
@@ -103,7 +103,7 @@ class Boxes(Potential):
         inside: NDArray[np.bool_] = np.ones((1,) * along + (len(self.child),) + (1,) * rows, dtype=bool)
         for place, (parent, side) in enumerate(zip(self.parents, self.sides, strict=True)):
             points = np.asarray(axes[parent.name])
-            found = _inside(parent, side, points)  # (boxes, nodes) or (boxes, nodes, rows)
+            found = _is_inside(parent, side, points)  # (boxes, nodes) or (boxes, nodes, rows)
             shape = [1] * inside.ndim
             shape[place], shape[along] = points.shape[0], len(side)
             moved = np.swapaxes(found, 0, 1)
@@ -167,21 +167,21 @@ class Boxes(Potential):
         """Make the potential again from what `to_dict` returned."""
         made = cls(child, parents, state["sides"], state["weights"])  # type: ignore[arg-type]  # checked there
         # dividing by a sum that is 1 but for rounding would change the last bit
-        object.__setattr__(made, "weights", frozen(state["weights"], np.float64))
+        object.__setattr__(made, "weights", freeze(state["weights"], np.float64))
         return made
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {len(self.child)}>"
 
 
-def _inside(parent: Variable, side: NDArray[Any], points: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_inside(parent: Variable, side: NDArray[Any], points: NDArray[Any]) -> NDArray[np.bool_]:
     if isinstance(parent, Discrete):
         return np.asarray(side[:, points], dtype=bool)
     low, high = (side[:, end].reshape((-1,) + (1,) * points.ndim) for end in (0, 1))
     return np.asarray((points >= low) & (points < high))
 
 
-def _checked_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray[Any]:
+def _check_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray[Any]:
     what = f"{child.name!r}: the sides along {parent.name!r}"
     width = 2 if isinstance(parent, Continuous) else len(parent)
     try:
@@ -194,10 +194,10 @@ def _checked_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray
     if isinstance(parent, Discrete):
         if not ((array == 0) | (array == 1)).all() or not array.any(axis=1).all():
             raise NetworkError(f"{what} must be 0 or 1 for each state, and 1 for one of them at least")
-        return frozen(array, bool)
+        return freeze(array, bool)
     if not (array[:, 0] < array[:, 1]).all():
         where = int(np.argmin(array[:, 0] < array[:, 1]))
         raise NetworkError(
             f"{what} must be intervals whose low end is below the high one; box {where} has {array[where].tolist()}"
         )
-    return frozen(array)
+    return freeze(array)

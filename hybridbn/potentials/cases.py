@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, checked_parents, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, spread
 from hybridbn.registry import find_registered
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -70,7 +70,7 @@ class Cases(Potential):
     cases: tuple[Case, ...]
 
     def __init__(self, child: Variable, parents: Sequence[Variable], cases: Sequence[Potential | Case]) -> None:
-        checked = checked_parents(child, parents)
+        checked = check_parents(child, parents)
         if not checked or not isinstance(checked[0], Discrete):
             raise NetworkError(f"{child.name!r}: the first parent of its Cases must be discrete; it chooses the case")
         made = tuple(case if isinstance(case, Case) else Case(case) for case in cases)
@@ -96,7 +96,7 @@ class Cases(Potential):
         def masses(case: Case, axes: Axes) -> Values:
             inside = np.clip(edges, case.low, case.high)
             logs = _log_masses(case, axes, inside)
-            return _divided(logs, _aligned_mass(case, axes, logs.ndim)) if case.cut else logs
+            return _divide_by_mass(logs, _align_log_mass(case, axes, logs.ndim)) if case.cut else logs
 
         cells = np.empty(edges.shape)[1:]
         logs = self._chosen({**axes, self.child.name: cells}, masses)
@@ -108,7 +108,7 @@ class Cases(Potential):
             return logs
         child = spread({n: axes[n] for n in case.potential.scope}, case.potential.scope)[-1]
         inside = (child >= case.low) & (child < case.high)
-        return np.where(inside, _divided(logs, _aligned_mass(case, axes, logs.ndim)), -np.inf)
+        return np.where(inside, _divide_by_mass(logs, _align_log_mass(case, axes, logs.ndim)), -np.inf)
 
     def _chosen(self, axes: Axes, logs_of: Any) -> Values:
         """Put the logs of each case where its state is."""
@@ -155,7 +155,7 @@ class Cases(Potential):
         lows, highs = [], []
         for case in self.cases:
             own = name in case.potential.scope
-            low, high = case.potential.support(name, tail, within) if own else _domain(self.variable(name))
+            low, high = case.potential.support(name, tail, within) if own else _domain_of(self.variable(name))
             if name == self.child.name and case.cut:
                 # past a cut the density falls at least as fast as it did before, unless it is far from log-concave
                 with np.errstate(invalid="ignore"):  # of what is not chosen
@@ -287,7 +287,7 @@ def _check_case(child: Variable, parents: tuple[Variable, ...], case: Case, wher
         raise NetworkError(f"{child.name!r}: the case {where} is cut to the empty interval [{case.low}, {case.high})")
 
 
-def _given(case: Case, axes: Axes) -> dict[str, NDArray[Any]]:
+def _parent_axes(case: Case, axes: Axes) -> dict[str, NDArray[Any]]:
     return {parent.name: axes[parent.name] for parent in case.potential.parents}
 
 
@@ -299,7 +299,9 @@ def _log_mass(case: Case, axes: Axes, rows: bool = False) -> Values:
     ends = np.array([case.low, case.high])
     if not rows:
         return _log_masses(case, axes, ends)
-    return _log_masses(case, {name: values[None, :] for name, values in _given(case, axes).items()}, ends).reshape(-1)
+    return _log_masses(
+        case, {name: values[None, :] for name, values in _parent_axes(case, axes).items()}, ends
+    ).reshape(-1)
 
 
 def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
@@ -308,7 +310,7 @@ def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
     Each point of the parents is a row of its own, because a family scales its masses row by row: those far from the others would
     be lost if they shared a scale.
     """
-    given = _given(case, axes)
+    given = _parent_axes(case, axes)
     names = tuple(given)
     shape = np.broadcast_shapes(*(array.shape for array in spread(given, names)))
     if edges.ndim == 2 and len(shape) == len(names):
@@ -329,16 +331,16 @@ def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
     )
 
 
-def _divided(logs: Values, mass: Values) -> Values:
+def _divide_by_mass(logs: Values, mass: Values) -> Values:
     """Return logs less the log mass inside; nothing lies inside where that is zero."""
     return np.where(mass > -np.inf, logs - np.where(mass > -np.inf, mass, 0.0), -np.inf)
 
 
-def _aligned_mass(case: Case, axes: Axes, ndim: int) -> Values:
+def _align_log_mass(case: Case, axes: Axes, ndim: int) -> Values:
     """Return the log mass inside a case's interval against values that may have a dimension of rows at the end."""
     mass = _log_mass(case, axes)
     return mass[..., None] if mass.ndim < ndim else mass
 
 
-def _domain(variable: Variable) -> tuple[float, float]:
+def _domain_of(variable: Variable) -> tuple[float, float]:
     return variable.domain if isinstance(variable, Continuous) else (0.0, len(variable) - 1.0)

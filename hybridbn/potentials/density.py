@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, frozen, spread
-from hybridbn.potentials.mode_search import named
-from hybridbn.potentials.multinomial import number_array, split
-from hybridbn.potentials.numeric import integrate, nothing_seen, typical_values
+from hybridbn.potentials.base import Axes, Interval, Potential, freeze, spread
+from hybridbn.potentials.mode_search import describe_point
+from hybridbn.potentials.multinomial import as_number_array, split
+from hybridbn.potentials.numeric import integrate, typical_values, zero_mass_error
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Density"]
@@ -102,11 +102,9 @@ class Density(Potential):
         given = dict(breaks) if isinstance(breaks, Mapping) else {} if _is_empty(breaks) else {child.name: breaks}
         ranges = dict(support) if isinstance(support, Mapping) else {} if support is None else {child.name: support}
         checked_breaks = {
-            name: _checked_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()
+            name: _check_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()
         }
-        checked_ranges = {
-            name: _checked_range(self._continuous(name, "support"), pair) for name, pair in ranges.items()
-        }
+        checked_ranges = {name: _check_range(self._continuous(name, "support"), pair) for name, pair in ranges.items()}
         object.__setattr__(
             self, "_breaks", tuple((name, tuple(points.tolist())) for name, points in checked_breaks.items())
         )
@@ -139,7 +137,9 @@ class Density(Potential):
         return result.reshape(shape), 0.0
 
     def _call(self, columns: Sequence[NDArray[Any]]) -> Values:
-        values = [_states(v)[c] if isinstance(v, Discrete) else c for v, c in zip(self.variables, columns, strict=True)]
+        values = [
+            _state_array(v)[c] if isinstance(v, Discrete) else c for v, c in zip(self.variables, columns, strict=True)
+        ]
         count = len(columns[0])
         if not count:
             return np.empty(0)
@@ -159,13 +159,13 @@ class Density(Potential):
             density = np.broadcast_to(np.asarray(returned, dtype=np.float64), (count,))
         except (TypeError, ValueError):
             raise NetworkError(
-                f"{self.child.name!r}: the function of its Density returned {_described(returned)} for arrays of length "
+                f"{self.child.name!r}: the function of its Density returned {_describe_value(returned)} for arrays of length "
                 f"{count}; it must return an array of numbers of that length"
             ) from None
         wrong = ~((density >= 0) & (density < np.inf))
         if wrong.any():
             row = int(np.argmax(wrong))
-            where = ", ".join(f"{v.name}={_plain(a[row])!r}" for v, a in zip(self.variables, values, strict=True))
+            where = ", ".join(f"{v.name}={_to_plain(a[row])!r}" for v, a in zip(self.variables, values, strict=True))
             raise NetworkError(
                 f"{self.child.name!r}: the function of its Density returned {float(density[row])!r} at {where}; a density "
                 "must be non-negative and finite"
@@ -224,8 +224,8 @@ class Density(Potential):
             row = int(np.argmax(wrong))
             place = {name: values[row] for name, values in given.items()}
             if masses[row] == 0 and isinstance(child, Continuous):
-                raise nothing_seen(self, place)
-            where = named(self, place)
+                raise zero_mass_error(self, place)
+            where = describe_point(self, place)
             remedy = (
                 "or give breaks= where it is not smooth or has narrow peaks, " if isinstance(child, Continuous) else ""
             )
@@ -260,7 +260,7 @@ class Density(Potential):
         )
 
 
-def _states(variable: Discrete) -> NDArray[Any]:
+def _state_array(variable: Discrete) -> NDArray[Any]:
     """Return the states as an array to be indexed by codes; of objects where they are of several types."""
     if len({type(state) for state in variable.states}) == 1 and isinstance(variable.states[0], str | int | float):
         return np.array(variable.states)
@@ -269,11 +269,11 @@ def _states(variable: Discrete) -> NDArray[Any]:
     return array
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _described(returned: Any) -> str:
+def _describe_value(returned: Any) -> str:
     shape = getattr(returned, "shape", None)
     return f"an array of shape {shape}" if shape is not None else shorten([returned])
 
@@ -286,16 +286,16 @@ def _is_empty(breaks: Any) -> bool:
         return False
 
 
-def _checked_breaks(variable: Continuous, points: ArrayLike) -> Values:
-    array = number_array("the breaks of a Density", variable.name, points)
+def _check_breaks(variable: Continuous, points: ArrayLike) -> Values:
+    array = as_number_array("the breaks of a Density", variable.name, points)
     if array.ndim != 1 or not np.isfinite(array).all():
         raise NetworkError(
             f"{variable.name!r}: the breaks of a Density must be a sequence of finite numbers, not {points!r}"
         )
-    return frozen(np.unique(array))
+    return freeze(np.unique(array))
 
 
-def _checked_range(variable: Continuous, pair: Any) -> tuple[float, float]:
+def _check_range(variable: Continuous, pair: Any) -> tuple[float, float]:
     try:
         low, high = (float(end) for end in pair)
     except (TypeError, ValueError):

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr, ndtri
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, Regression, frozen, spread
-from hybridbn.potentials.multinomial import cell_name, parameter_array, split
+from hybridbn.potentials.base import Axes, Interval, Potential, Regression, freeze, spread
+from hybridbn.potentials.multinomial import as_parameter_array, cell_name, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["LinearGaussian", "linear", "log_normal_interval", "rows_of", "tidy_breaks"]
+__all__ = ["LinearGaussian", "count_rows", "linear_predictor", "log_normal_interval", "tidy_breaks"]
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 LARGEST = 1e300
@@ -92,10 +92,10 @@ class LinearGaussian(Potential):
             coefficients = np.zeros((*map(len, discrete), 0))
         object.__setattr__(self, "child", child)
         object.__setattr__(self, "parents", tuple(parents))
-        object.__setattr__(self, "intercept", parameter_array("the intercept", child.name, discrete, intercept))
-        slopes = parameter_array("the array of coefficients", child.name, (*discrete, continuous), coefficients)
+        object.__setattr__(self, "intercept", as_parameter_array("the intercept", child.name, discrete, intercept))
+        slopes = as_parameter_array("the array of coefficients", child.name, (*discrete, continuous), coefficients)
         object.__setattr__(self, "coefficients", slopes)
-        variances = parameter_array("the variance", child.name, discrete, variance)
+        variances = as_parameter_array("the variance", child.name, discrete, variance)
         if not (variances > 0).all():
             where = tuple(np.argwhere(~(variances > 0))[0])
             place = f" at {cell_name(discrete, where)}" if discrete else ""
@@ -135,14 +135,18 @@ class LinearGaussian(Potential):
     def ppf(self, uniforms: Values, given: Axes) -> Values:
         """Return the quantiles; infinite at 0 and 1."""
         codes = tuple(given[parent.name] for parent in self._discrete)
-        mean = linear(self.intercept, self.coefficients, codes, [given[parent.name] for parent in self._continuous])
+        mean = linear_predictor(
+            self.intercept, self.coefficients, codes, [given[parent.name] for parent in self._continuous]
+        )
         return np.asarray(mean + np.sqrt(self.variance)[codes] * ndtri(uniforms))
 
     def _standardized(self, axes: Axes) -> tuple[Values, Values]:
         """Return (child - mean) / sd over the axes, as an array of its own, and the standard deviation."""
         arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
         codes = tuple(arrays[parent.name] for parent in self._discrete)
-        mean = linear(self.intercept, self.coefficients, codes, [arrays[parent.name] for parent in self._continuous])
+        mean = linear_predictor(
+            self.intercept, self.coefficients, codes, [arrays[parent.name] for parent in self._continuous]
+        )
         sd = np.sqrt(self.variance)[codes]
         with np.errstate(over="ignore"):
             z = np.asarray(arrays[self.child.name] - mean, dtype=np.float64)
@@ -192,7 +196,7 @@ class LinearGaussian(Potential):
         low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
         # a likelihood that peaks outside the domain tells nothing about where inside it matters
         low, high = np.where(low < high, low, ends[0]), np.where(low < high, high, ends[1])
-        rows = rows_of(within)
+        rows = count_rows(within)
         if rows is None:
             return float(low.reshape(-1)[0]), float(high.reshape(-1)[0])
         return np.broadcast_to(low, rows), np.broadcast_to(high, rows)
@@ -206,7 +210,7 @@ class LinearGaussian(Potential):
             np.concatenate((first - 4 * width, first, last, last + 4 * width))
             for first, last, width in self._centers(name, within)
         ]
-        return tidy_breaks(np.concatenate(blocks), variable.domain, rows_of(within))
+        return tidy_breaks(np.concatenate(blocks), variable.domain, count_rows(within))
 
     def _centers(self, name: str, within: Mapping[str, Interval] | None) -> Iterator[tuple[Values, Values, Values]]:
         """Yield the range of the peak along a variable and its width, (configurations, rows or 1), in blocks."""
@@ -279,12 +283,12 @@ MOST_BREAKS = 96
 BLOCK = 1 << 20
 
 
-def rows_of(within: Mapping[str, Interval] | None) -> int | None:
+def count_rows(within: Mapping[str, Interval] | None) -> int | None:
     """Return the number of rows of ranges that are arrays, None where all are numbers.
 
     Examples
     --------
-    >>> rows_of({"x": (0.0, 1.0)}), rows_of({"x": (0.0, 1.0), "y": (np.zeros(3), np.ones(3))})
+    >>> count_rows({"x": (0.0, 1.0)}), count_rows({"x": (0.0, 1.0), "y": (np.zeros(3), np.ones(3))})
     (None, 3)
     """
     return next((len(np.asarray(end)) for pair in (within or {}).values() for end in pair if np.ndim(end)), None)
@@ -316,14 +320,14 @@ def tidy_breaks(points: Values, domain: tuple[float, float], rows: int | None) -
     return points[np.linspace(0, len(points) - 1, MOST_BREAKS).round().astype(np.intp)]
 
 
-def linear(
+def linear_predictor(
     intercept: Values, coefficients: Values, codes: tuple[NDArray[Any], ...], values: Sequence[NDArray[Any]]
 ) -> Values:
     """Compute ``intercept[codes] + coefficients[codes] @ values`` over arrays that broadcast; never NaN.
 
     Examples
     --------
-    >>> linear(np.array([1.0, 2.0]), np.array([[3.0], [4.0]]), (np.array([0, 1]),), [np.array([10.0, 20.0])])
+    >>> linear_predictor(np.array([1.0, 2.0]), np.array([[3.0], [4.0]]), (np.array([0, 1]),), [np.array([10.0, 20.0])])
     array([31., 82.])
     """
     total = intercept[codes]
@@ -364,7 +368,7 @@ def log_normal_interval(low: Values, high: Values) -> Values:
     return result
 
 
-NODES, WEIGHTS = (frozen(array) for array in np.polynomial.legendre.leggauss(8))
+NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(8))
 
 
 def _log_narrow(low: Values, width: Values) -> Values:

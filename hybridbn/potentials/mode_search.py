@@ -12,15 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Potential, frozen
+from hybridbn.potentials.base import Axes, Potential, freeze
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["REACHES", "Logs", "climbed", "edges_of", "evaluate", "fallen_at", "named", "peaks_of", "plain_numbers"]
+__all__ = [
+    "REACHES",
+    "Logs",
+    "climb",
+    "describe_point",
+    "evaluate",
+    "find_decay_distance",
+    "find_modes",
+    "lay_edges",
+    "round_numbers",
+]
 
 Logs: TypeAlias = Callable[[Values], Values]
 """Logarithms at points (points, columns), every column a function of its own."""
 
-STEPS = frozen(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4)))))
+STEPS = freeze(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4)))))
 """Distances of edges from the peak, in widths of it: heavy tails, and tails of a pole, reach far."""
 REACHES = (100, 20, 8)
 """How far peaks are searched from 0 and from the parents' values, as powers of two."""
@@ -45,12 +55,12 @@ def evaluate(
         where = {potential.child.name: points[node, cell], **{n: v[rows][cell] for n, v in given.items()}}
         raise NetworkError(
             f"{potential.child.name!r}: its {type(potential).__name__} is {float(density[node, cell])!r} at "
-            f"{named(potential, where)}; a density can't be negative, infinite or NaN"
+            f"{describe_point(potential, where)}; a density can't be negative, infinite or NaN"
         )
     return np.asarray(density)
 
 
-def named(potential: Potential, point: dict[str, Any]) -> str:
+def describe_point(potential: Potential, point: dict[str, Any]) -> str:
     """Name a point for a message."""
     words = []
     for name, value in point.items():
@@ -59,7 +69,7 @@ def named(potential: Potential, point: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-class Peaks(NamedTuple):
+class ChildModes(NamedTuple):
     """The highest point of a density for every row, how far from it it falls by a factor e, and what was declared."""
 
     low: Values
@@ -69,9 +79,9 @@ class Peaks(NamedTuple):
     width: Values
 
 
-def edges_of(potential: Potential, given: Axes, reach: int, tail: float) -> Values:
+def lay_edges(potential: Potential, given: Axes, reach: int, tail: float) -> Values:
     """Return edges of cells (edges, rows), some of them equal: the breaks, and doubling steps away from the peak."""
-    low, high, breaks, peak, width = peaks_of(potential, given, reach, tail)
+    low, high, breaks, peak, width = find_modes(potential, given, reach, tail)
     away = STEPS[:, None] * width
     ends = np.stack([end for end in (low, high) if np.isfinite(end).all()] or [peak])
     with np.errstate(over="ignore"):
@@ -80,7 +90,7 @@ def edges_of(potential: Potential, given: Axes, reach: int, tail: float) -> Valu
     return np.sort(edges, axis=0)
 
 
-def peaks_of(potential: Potential, given: Axes, reach: int, tail: float) -> Peaks:
+def find_modes(potential: Potential, given: Axes, reach: int, tail: float) -> ChildModes:
     """Find the highest point of the density for every row of the parents."""
     child = potential.child
     if not isinstance(child, Continuous):
@@ -98,29 +108,29 @@ def peaks_of(potential: Potential, given: Axes, reach: int, tail: float) -> Peak
         high = np.minimum(high, np.max(anchors, axis=0) + 2.0**reach)
     # from the outermost breaks outwards; the marks beside the breaks are dense between them
     anchors += list(breaks[[0, -1]] if len(breaks) else breaks)
-    marks = np.concatenate((_beside(breaks, low, high), _around(anchors, low, high, reach)))
-    marks = _sought(potential, given, low, high, marks, anchors, reach)
-    peak = _peak(potential, given, low, high, marks)
-    return Peaks(low, high, breaks, peak, _width(potential, given, low, high, peak))
+    marks = np.concatenate((_points_between(breaks, low, high), _points_around(anchors, low, high, reach)))
+    marks = _search_narrow_modes(potential, given, low, high, marks, anchors, reach)
+    peak = _find_mode(potential, given, low, high, marks)
+    return ChildModes(low, high, breaks, peak, _find_width(potential, given, low, high, peak))
 
 
-def _peak(potential: Potential, given: Axes, low: Values, high: Values, marks: Values) -> Values:
+def _find_mode(potential: Potential, given: Axes, low: Values, high: Values, marks: Values) -> Values:
     """Climb the logarithm of the density on ever finer grids; it shows the way from far off, where it is smooth."""
     rows = np.arange(len(low))
     bounded = np.isfinite(low) & np.isfinite(high)
     with np.errstate(invalid="ignore"):
         even = np.where(bounded, low, 0) + np.where(bounded, high - low, 0) * (np.arange(200.0)[:, None] + 0.5) / 200
     grid = np.concatenate((even, marks)) if bounded.any() else marks
-    grid = np.sort(np.where((grid > low) & (grid < high), grid, _inner(low, high)), axis=0)
-    return climbed(lambda points: evaluate(potential, given, rows, points, log=True), grid)
+    grid = np.sort(np.where((grid > low) & (grid < high), grid, _inner_point(low, high)), axis=0)
+    return climb(lambda points: evaluate(potential, given, rows, points, log=True), grid)
 
 
-def climbed(logs: Logs, grid: Values) -> Values:
+def climb(logs: Logs, grid: Values) -> Values:
     """Return the highest point of each column, found on ever finer grids around the highest of the last.
 
     Examples
     --------
-    >>> found = climbed(lambda x: -((x - np.pi) ** 2), np.linspace(-10, 10, 20)[:, None])
+    >>> found = climb(lambda x: -((x - np.pi) ** 2), np.linspace(-10, 10, 20)[:, None])
     >>> bool(abs(found[0] - np.pi) < 1e-7)
     True
     """
@@ -140,7 +150,7 @@ def climbed(logs: Logs, grid: Values) -> Values:
     return np.asarray(found)
 
 
-def _sought(
+def _search_narrow_modes(
     potential: Potential, given: Axes, low: Values, high: Values, marks: Values, anchors: Sequence[Values], reach: int
 ) -> Values:
     """Add marks in rows where nothing is seen at any: a narrow density that underflows everywhere but near its peak.
@@ -151,35 +161,37 @@ def _sought(
     # a finite interval is looked through evenly
     lost = ~np.isfinite(high - low)
     if lost.any() and len(marks):
-        lost[lost] = _blank(
-            evaluate(potential, _taken(given, rows[lost]), rows[: lost.sum()], marks[:, lost], log=True)
+        lost[lost] = _is_blank(
+            evaluate(potential, _select_rows(given, rows[lost]), rows[: lost.sum()], marks[:, lost], log=True)
         )
     if not lost.any():
         return marks
-    found = np.where(lost, _inner(low, high), np.nan) + np.zeros((3, 1))
+    found = np.where(lost, _inner_point(low, high), np.nan) + np.zeros((3, 1))
     for digits in DIGITS:
-        away = plain_numbers(digits, reach)
+        away = round_numbers(digits, reach)
         steps = np.concatenate((-away[::-1], away))
         for row in np.flatnonzero(lost):
             points = np.unique(np.concatenate([anchor[row] + steps for anchor in anchors]))
             points = points[(points > low[row]) & (points < high[row])]
-            logs = evaluate(potential, _taken(given, rows[row : row + 1]), rows[:1], points[:, None], log=True)[:, 0]
-            if len(points) > 2 and not _blank(logs):
+            logs = evaluate(potential, _select_rows(given, rows[row : row + 1]), rows[:1], points[:, None], log=True)[
+                :, 0
+            ]
+            if len(points) > 2 and not _is_blank(logs):
                 best = int(np.clip(np.argmax(np.where(logs < np.inf, logs, -np.inf)), 1, len(points) - 2))
                 found[:, row] = points[best - 1 : best + 2]
                 lost[row] = False
     return np.concatenate((marks, np.where(np.isnan(found), marks[:1], found)))
 
 
-def _blank(logs: Values) -> NDArray[np.bool_]:
+def _is_blank(logs: Values) -> NDArray[np.bool_]:
     return np.asarray(~((logs > -np.inf) & (logs < np.inf)).any(axis=0))
 
 
-def _taken(given: Axes, rows: Codes) -> Axes:
+def _select_rows(given: Axes, rows: Codes) -> Axes:
     return {name: np.asarray(values)[rows] for name, values in given.items()}
 
 
-def plain_numbers(digits: int, reach: int) -> Values:
+def round_numbers(digits: int, reach: int) -> Values:
     """Return the positive numbers of so many digits, within so many powers of two, ascending: what people write down."""
     mantissas = np.arange(10.0 ** (digits - 1), 10.0**digits)
     numbers = [
@@ -190,14 +202,14 @@ def plain_numbers(digits: int, reach: int) -> Values:
     return together[together <= 2.0**reach]
 
 
-def _inner(low: Values, high: Values) -> Values:
+def _inner_point(low: Values, high: Values) -> Values:
     """Return some point inside each interval; ends are left alone, because a density may have a pole there."""
     with np.errstate(invalid="ignore"):
         one_end = np.where(np.isfinite(low), low + 1, np.where(np.isfinite(high), high - 1, 1.0))
         return np.where(np.isfinite(low) & np.isfinite(high), 0.5 * low + 0.5 * high, one_end)
 
 
-def _beside(breaks: Values, low: Values, high: Values) -> Values:
+def _points_between(breaks: Values, low: Values, high: Values) -> Values:
     """Return points between neighboring breaks, also very near to them, but not the breaks."""
     if not len(breaks):
         return breaks
@@ -209,7 +221,7 @@ def _beside(breaks: Values, low: Values, high: Values) -> Values:
     return np.asarray((breaks[:-1] + shares * np.diff(breaks, axis=0)).reshape(-1, breaks.shape[1]))
 
 
-def _around(anchors: Sequence[Values], low: Values, high: Values, reach: int) -> Values:
+def _points_around(anchors: Sequence[Values], low: Values, high: Values, reach: int) -> Values:
     """Return points at distances of powers of two from the anchors, but not the anchors.
 
     A density that underflows to 0 far from its center shows no way; most have their center at 0 or a parent's value.
@@ -217,28 +229,30 @@ def _around(anchors: Sequence[Values], low: Values, high: Values, reach: int) ->
     away = np.exp2(np.arange(-40.0, reach))
     steps = np.concatenate((-away[::-1], away))[:, None]
     inside = [anchor + steps for anchor in anchors]
-    return np.concatenate([np.where((points > low) & (points < high), points, _inner(low, high)) for points in inside])
+    return np.concatenate(
+        [np.where((points > low) & (points < high), points, _inner_point(low, high)) for points in inside]
+    )
 
 
-def _width(potential: Potential, given: Axes, low: Values, high: Values, peak: Values) -> Values:
+def _find_width(potential: Potential, given: Axes, low: Values, high: Values, peak: Values) -> Values:
     """Return how far from the peak the density has fallen by a factor e on both sides; an end of the domain counts."""
     rows = np.arange(len(low))
 
     def logs(points: Values) -> Values:
         return evaluate(potential, given, rows, points, log=True)
 
-    width = np.maximum(*(fallen_at(logs, peak, low, high, sign) for sign in (-1, 1)))
+    width = np.maximum(*(find_decay_distance(logs, peak, low, high, sign) for sign in (-1, 1)))
     with np.errstate(invalid="ignore"):
         whole = np.where(np.isfinite(high - low), (high - low) / 4, 1.0)
     return np.where(np.isfinite(width), width, whole)
 
 
-def fallen_at(logs: Logs, peak: Values, low: Values, high: Values, sign: int) -> Values:
+def find_decay_distance(logs: Logs, peak: Values, low: Values, high: Values, sign: int) -> Values:
     """Return how far from the peak the function has fallen by a factor e on one side; an end counts, inf if nowhere.
 
     Examples
     --------
-    >>> bool(0.7 < fallen_at(lambda x: -x**2 / 0.5, np.zeros(1), np.full(1, -9.0), np.full(1, 9.0), 1)[0] < 1.42)
+    >>> bool(0.7 < find_decay_distance(lambda x: -x**2 / 0.5, np.zeros(1), np.full(1, -9.0), np.full(1, 9.0), 1)[0] < 1.42)
     True
     """
     # not exactly powers of two, which lead back to the anchors

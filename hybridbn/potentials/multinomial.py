@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Potential, all_states, checked_parents, frozen, spread
+from hybridbn.potentials.base import Axes, Potential, all_states, check_parents, freeze, spread
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = ["Multinomial", "Side", "cell_name", "number_array", "parameter_array", "split"]
+__all__ = ["Multinomial", "Side", "as_number_array", "as_parameter_array", "cell_name", "split"]
 
 Side: TypeAlias = "Discrete | tuple[Continuous, ...]"
 """What one dimension of a parameter array runs over: the states of a variable, or several continuous parents."""
@@ -77,7 +77,7 @@ class Multinomial(Potential):
             )
         object.__setattr__(self, "child", child)
         object.__setattr__(self, "parents", discrete)
-        object.__setattr__(self, "table", _checked_table((*discrete, child), table, normalize))
+        object.__setattr__(self, "table", _check_table((*discrete, child), table, normalize))
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Look the points up; a read-only view of the table where each axis is all states in order, or one state."""
@@ -143,8 +143,8 @@ class Multinomial(Potential):
         return f"{super().__repr__()[:-1]}: {' x '.join(map(str, self.table.shape))}>"
 
 
-def _checked_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool) -> Values:
-    table = parameter_array("the table", sides[-1].name, sides, values)
+def _check_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool) -> Values:
+    table = as_parameter_array("the table", sides[-1].name, sides, values)
     name = sides[-1].name
     if (table < 0).any():
         where = np.argwhere(table < 0)[0]
@@ -158,24 +158,24 @@ def _checked_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool
         if not top.all():
             where = np.argwhere(top[..., 0] == 0)[0]
             raise NetworkError(
-                f"{name!r}: the weights{_at(sides[:-1], where)} are all zero and can't be normalized; "
+                f"{name!r}: the weights{_describe_cell(sides[:-1], where)} are all zero and can't be normalized; "
                 "give at least one of them a positive value"
             )
         scaled = table / top
-        return frozen(scaled / scaled.sum(axis=-1, keepdims=True))
+        return freeze(scaled / scaled.sum(axis=-1, keepdims=True))
     with np.errstate(over="ignore"):
         sums = table.sum(axis=-1)
     wrong = ~(np.abs(sums - 1.0) <= ROW_TOLERANCE)
     if wrong.any():
         where = np.argwhere(wrong)[0]
         raise NetworkError(
-            f"{name!r}: the probabilities{_at(sides[:-1], where)} sum to {float(sums[tuple(where)]):.9g}, not to 1; "
+            f"{name!r}: the probabilities{_describe_cell(sides[:-1], where)} sum to {float(sums[tuple(where)]):.9g}, not to 1; "
             "correct them, or give normalize=True to divide them by their sum"
         )
     return table
 
 
-def _at(sides: Sequence[Side], index: Sequence[int] | NDArray[Any]) -> str:
+def _describe_cell(sides: Sequence[Side], index: Sequence[int] | NDArray[Any]) -> str:
     return f" at {cell_name(sides, index)}" if len(sides) else ""
 
 
@@ -193,7 +193,7 @@ def split(child: Variable, parents: Sequence[Variable]) -> tuple[tuple[Discrete,
     """
     if not isinstance(child, Discrete | Continuous):
         raise NetworkError(f"a child is a Discrete or Continuous variable, not {child!r}")
-    checked = checked_parents(child, parents)
+    checked = check_parents(child, parents)
     discrete = tuple(parent for parent in checked if isinstance(parent, Discrete))
     return discrete, tuple(parent for parent in checked if isinstance(parent, Continuous))
 
@@ -215,14 +215,14 @@ def cell_name(sides: Sequence[Side], index: Sequence[int] | NDArray[Any]) -> str
     return ", ".join(words)
 
 
-def parameter_array(what: str, child: str, sides: Sequence[Side], values: ArrayLike) -> Values:
+def as_parameter_array(what: str, child: str, sides: Sequence[Side], values: ArrayLike) -> Values:
     """Return parameters as a read-only float array, refusing a wrong shape or numbers that are not finite.
 
     The message says which variable each dimension belongs to, and names the place of a bad number by states.
 
     Examples
     --------
-    >>> parameter_array("the table", "d", (Discrete("d", ("a", "b")),), [1, 2, 3])
+    >>> as_parameter_array("the table", "d", (Discrete("d", ("a", "b")),), [1, 2, 3])
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: 'd': the table must have shape (2,), that is 2 states of 'd', not (3,)
@@ -230,7 +230,7 @@ def parameter_array(what: str, child: str, sides: Sequence[Side], values: ArrayL
     wanted = tuple(len(side) for side in sides)
     shape = getattr(values, "shape", None)
     # a wrong shape is refused before anything is copied
-    array = number_array(what, child, values) if shape is None or tuple(shape) == wanted else None
+    array = as_number_array(what, child, values) if shape is None or tuple(shape) == wanted else None
     if array is None or array.shape != wanted:
         said = f", that is {', '.join(map(_side_name, sides))}" if sides else ", that is a single number"
         size = math.prod(wanted)
@@ -247,12 +247,12 @@ def parameter_array(what: str, child: str, sides: Sequence[Side], values: ArrayL
     return array
 
 
-def number_array(what: str, child: str, values: ArrayLike) -> Values:
+def as_number_array(what: str, child: str, values: ArrayLike) -> Values:
     """Return numbers as a read-only float array, refusing text, complex numbers and lists of uneven lengths.
 
     Examples
     --------
-    >>> number_array("the table", "d", ["0.5", "0.5"])
+    >>> as_number_array("the table", "d", ["0.5", "0.5"])
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: 'd': the table must be numbers in a regular array
@@ -260,7 +260,7 @@ def number_array(what: str, child: str, values: ArrayLike) -> Values:
     try:
         raw = np.asarray(values)
         if raw.dtype.kind in "biuf" or (raw.dtype == object and not any(isinstance(i, str | bytes) for i in raw.flat)):
-            return frozen(raw, np.float64)
+            return freeze(raw, np.float64)
     except (TypeError, ValueError):
         pass
     raise NetworkError(f"{child!r}: {what} must be numbers in a regular array")

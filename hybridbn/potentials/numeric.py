@@ -17,25 +17,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, frozen
-from hybridbn.potentials.mode_search import REACHES, edges_of, evaluate, fallen_at, named, peaks_of
+from hybridbn.potentials.base import Axes, Interval, Potential, freeze
+from hybridbn.potentials.mode_search import (
+    REACHES,
+    describe_point,
+    evaluate,
+    find_decay_distance,
+    find_modes,
+    lay_edges,
+)
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [
-    "found_scale",
-    "found_support",
+    "find_row_supports",
+    "find_scale",
+    "find_support",
     "integrate",
-    "nothing_seen",
     "ppf",
     "search",
     "solve",
-    "supports",
     "typical_values",
+    "zero_mass_error",
 ]
 
-NODES, WEIGHTS = (frozen(array) for array in np.polynomial.legendre.leggauss(10))
-ENDS = frozen([2.0**-30 - 1, 1 - 2.0**-30])
-EXTRAPOLATION = frozen(
+NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(10))
+ENDS = freeze([2.0**-30 - 1, 1 - 2.0**-30])
+EXTRAPOLATION = freeze(
     np.polynomial.legendre.legvander(ENDS, 9) @ np.linalg.inv(np.polynomial.legendre.legvander(NODES, 9))
 )
 TAIL = 1e-16
@@ -44,7 +51,7 @@ HIDDEN_TOLERANCE = 1e-10
 MASS_TOLERANCE = 1e-6
 FARTHEST = 2.0**44
 """A support ends at the latest so many times the distance of the quartiles away: some tails have no end."""
-PARTS = 16
+PARTS_OF_CELL = 16
 ROWS = 256
 CELLS = 1 << 16
 MOST_CELLS = 1 << 21
@@ -54,7 +61,7 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
     """Invert the conditional cdf of any potential, by its values alone; see `Potential.ppf`.
 
     At 0 and 1 a continuous child gives the ends of its domain. The `tail` is what the potential's support is asked for;
-    0 asks for the bounds of the support, and is for potentials that have no other than the one found by `supports`.
+    0 asks for the bounds of the support, and is for potentials that have no other than the one found by `find_row_supports`.
 
     Examples
     --------
@@ -67,10 +74,10 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
     """
     uniforms = np.asarray(uniforms, dtype=np.float64)
     if isinstance(potential.child, Discrete):
-        return _states(potential, len(potential.child), uniforms, given)
+        return _invert_states(potential, len(potential.child), uniforms, given)
     result = np.empty(len(uniforms))
-    for chosen, owner, distinct in _chunks(potential, len(uniforms), given):
-        cells = _cells(potential, distinct, tail)
+    for chosen, owner, distinct in _distinct_cases(potential, len(uniforms), given):
+        cells = _lay_cells(potential, distinct, tail)
         _refuse_improper(potential, distinct, cells.totals)
         result[chosen] = _invert(potential, distinct, cells, owner, uniforms[chosen])
     low, high = potential.child.domain
@@ -90,12 +97,12 @@ def integrate(potential: Potential, given: Axes, rows: int = 1, tail: float = TA
     True
     """
     result = np.empty(len(next(iter(given.values()))) if given else rows)
-    for chosen, owner, distinct in _chunks(potential, len(result), given):
-        result[chosen] = _cells(potential, distinct, tail).totals[owner]
+    for chosen, owner, distinct in _distinct_cases(potential, len(result), given):
+        result[chosen] = _lay_cells(potential, distinct, tail).totals[owner]
     return result
 
 
-def supports(potential: Potential, given: Axes, tail: float) -> tuple[Values, Values]:
+def find_row_supports(potential: Potential, given: Axes, tail: float) -> tuple[Values, Values]:
     """Find where a continuous child lies for every row of the parents, by the values of the density alone.
 
     Less than `tail` of the mass found is outside; NaN where nothing was found. Very heavy tails are cut far out.
@@ -104,14 +111,14 @@ def supports(potential: Potential, given: Axes, tail: float) -> tuple[Values, Va
     --------
     >>> from hybridbn.potentials.gaussian import LinearGaussian
     >>> from hybridbn.variables import Continuous
-    >>> low, high = supports(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {}, 1e-12)
+    >>> low, high = find_row_supports(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {}, 1e-12)
     >>> bool(-50.001 < low[0] < -50.0007 < -49.9993 < high[0] < -49.999)
     True
     """
     rows = len(next(iter(given.values()))) if given else 1
     low, high = np.empty(rows), np.empty(rows)
-    for chosen, owner, distinct in _chunks(potential, rows, given):
-        ends = _ends(potential, distinct, _cells(potential, distinct, 0.0), tail)
+    for chosen, owner, distinct in _distinct_cases(potential, rows, given):
+        ends = _find_ends(potential, distinct, _lay_cells(potential, distinct, 0.0), tail)
         low[chosen], high[chosen] = (end[owner] for end in ends)
     return low, high
 
@@ -183,7 +190,7 @@ def solve(
     return x
 
 
-def _states(potential: Potential, states: int, uniforms: Values, given: Axes) -> Codes:
+def _invert_states(potential: Potential, states: int, uniforms: Values, given: Axes) -> Codes:
     result = np.empty(len(uniforms), dtype=np.intp)
     step = max(1, (1 << 20) // states)
     for start in range(0, len(uniforms), step):
@@ -212,7 +219,7 @@ class _Cells(NamedTuple):
         return np.asarray(self.reached[:, -1])
 
 
-def _chunks(potential: Potential, rows: int, given: Axes) -> Iterator[tuple[Codes, Codes, Axes]]:
+def _distinct_cases(potential: Potential, rows: int, given: Axes) -> Iterator[tuple[Codes, Codes, Axes]]:
     """Yield rows, the distinct case that each belongs to, and the distinct cases: equal cases are laid out once."""
     names = [parent.name for parent in potential.parents]
     if not names:
@@ -232,7 +239,9 @@ def _chunks(potential: Potential, rows: int, given: Axes) -> Iterator[tuple[Code
         yield chosen, owner[chosen] - start, columns
 
 
-def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high: Values) -> tuple[Values, Values]:
+def _integrate_cells(
+    potential: Potential, given: Axes, rows: Codes, low: Values, high: Values
+) -> tuple[Values, Values]:
     """Integrate over cells; also tell what a jump near an end, between the nodes and the end, could have hidden."""
     result, hidden = np.empty(len(low)), np.empty(len(low))
     for start in range(0, len(low), CELLS):
@@ -246,30 +255,30 @@ def _integrals(potential: Potential, given: Axes, rows: Codes, low: Values, high
     return result, hidden
 
 
-def _cells(potential: Potential, given: Axes, tail: float = TAIL) -> _Cells:
+def _lay_cells(potential: Potential, given: Axes, tail: float = TAIL) -> _Cells:
     """Lay cells, looking less far where a function fails far out, such as exp(x) / (1 + exp(x))**2 at 1000."""
     failure: NetworkError | None = None
     for reach in REACHES:
         try:
-            return _cells_within(potential, given, reach, tail)
+            return _lay_cells_within(potential, given, reach, tail)
         except NetworkError as error:
             failure = failure or error
     raise failure or NetworkError(f"{potential.child.name!r} can't be integrated")
 
 
-def _cells_within(potential: Potential, given: Axes, reach: int, tail: float) -> _Cells:
-    edges = edges_of(potential, given, reach, tail)
+def _lay_cells_within(potential: Potential, given: Axes, reach: int, tail: float) -> _Cells:
+    edges = lay_edges(potential, given, reach, tail)
     rows = edges.shape[1]
     owner = np.tile(np.arange(rows), len(edges) - 1)
     low, high = edges[:-1].ravel(), edges[1:].ravel()
     wide = high > low
     owner, low, high = owner[wide], low[wide], high[wide]
-    whole, _ = _integrals(potential, given, owner, low, high)
+    whole, _ = _integrate_cells(potential, given, owner, low, high)
     done: list[tuple[Codes, Values, Values, Values]] = []
     for _ in range(64):  # after so many halvings any interval is down to neighboring doubles
         middle = low + 0.5 * (high - low)
-        left, hidden_left = _integrals(potential, given, owner, low, middle)
-        right, hidden_right = _integrals(potential, given, owner, middle, high)
+        left, hidden_left = _integrate_cells(potential, given, owner, low, middle)
+        right, hidden_right = _integrate_cells(potential, given, owner, middle, high)
         # a conditional density has no mass above 1; of what is none, a few digits are enough to refuse it
         least = np.maximum(whole, 1.0)
         fine = np.abs(left + right - whole) <= CELL_TOLERANCE * least
@@ -284,10 +293,10 @@ def _cells_within(potential: Potential, given: Axes, reach: int, tail: float) ->
             break
     if len(owner):
         done.append((owner, low, high, whole))
-    return _arranged(rows, *(np.concatenate(part) for part in zip(*done, strict=True)))
+    return _arrange_cells(rows, *(np.concatenate(part) for part in zip(*done, strict=True)))
 
 
-def _arranged(rows: int, owner: Codes, low: Values, high: Values, masses: Values) -> _Cells:
+def _arrange_cells(rows: int, owner: Codes, low: Values, high: Values, masses: Values) -> _Cells:
     order = np.lexsort((low, owner))
     owner, low, high, masses = owner[order], low[order], high[order], masses[order]
     counts = np.bincount(owner, minlength=rows)
@@ -298,7 +307,7 @@ def _arranged(rows: int, owner: Codes, low: Values, high: Values, masses: Values
     return _Cells(table[0], table[1], table[2], np.cumsum(table[2], axis=1))
 
 
-def _ends(potential: Potential, given: Axes, cells: _Cells, tail: float) -> tuple[Values, Values]:
+def _find_ends(potential: Potential, given: Axes, cells: _Cells, tail: float) -> tuple[Values, Values]:
     """Return where less than half the tail is left below and above; NaN where the cells are empty."""
     rows = np.arange(len(cells.low))
     seen = cells.totals > 0
@@ -313,10 +322,10 @@ def _ends(potential: Potential, given: Axes, cells: _Cells, tail: float) -> tupl
         start, stop = cells.low[:, order][rows, place], cells.high[:, order][rows, place]
         if backward:
             start, stop = stop, start
-        edges = start + (stop - start) * np.linspace(0, 1, PARTS + 1)[:, None]
+        edges = start + (stop - start) * np.linspace(0, 1, PARTS_OF_CELL + 1)[:, None]
         low, high = (edges[1:], edges[:-1]) if backward else (edges[:-1], edges[1:])
-        parts, _ = _integrals(potential, given, np.tile(rows, PARTS), low.ravel(), high.ravel())
-        beyond = before + np.cumsum(parts.reshape(PARTS, -1), axis=0)
+        parts, _ = _integrate_cells(potential, given, np.tile(rows, PARTS_OF_CELL), low.ravel(), high.ravel())
+        beyond = before + np.cumsum(parts.reshape(PARTS_OF_CELL, -1), axis=0)
         # never past the last part: the integrals over the whole and over the parts differ by rounding
         inside = np.where((beyond > most[:, 0]).any(axis=0), np.argmax(beyond > most[:, 0], axis=0), 0)
         quartile = cells.low if not backward else cells.high
@@ -356,29 +365,29 @@ def _refuse_improper(potential: Potential, given: Axes, totals: Values) -> None:
     wrong = ~(np.abs(totals - 1) <= MASS_TOLERANCE)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        where = named(potential, {name: values[row] for name, values in given.items()})
+        where = describe_point(potential, {name: values[row] for name, values in given.items()})
         raise NetworkError(
             f"{potential.child.name!r}: the mass of its {type(potential).__name__}{where and ' at '}{where} was found to "
             f"be {float(totals[row]):.9g}, not 1; correct the density, or let its breaks() and support() say where it lies"
         )
 
 
-PLACES = {0: 1, 1: 9, 2: 5}
+VALUES_PER_PARENT = {0: 1, 1: 9, 2: 5}
 """At how many values of each continuous parent the support is looked for, if so many vary."""
-FEWER_PLACES = 3
-MOST_PLACES = 81
+FEWER_VALUES = 3
+MOST_POINTS = 81
 MARGIN = 0.1
 """By how much of its movement a support may move farther between those places."""
 INSIDE = 1e-6
 UNKNOWN = 1e100
 """Ranges of parents that go beyond are not taken for known."""
-AT_THE_END = 1 / 16
+NEAR_END = 1 / 16
 MOST_KEPT = 32
 LARGEST_KEPT = 1 << 14
 """So many supports that were found are kept, of so many ranges of the parents each."""
 
 
-def found_support(potential: Potential, tail: float, within: Mapping[str, Interval]) -> Interval:
+def find_support(potential: Potential, tail: float, within: Mapping[str, Interval]) -> Interval:
     """Find the support of a continuous child for every row of its parents' ranges; equal ranges are looked at once.
 
     It is looked for at all states of the discrete parents and some values of each continuous one within its range; of a
@@ -389,11 +398,11 @@ def found_support(potential: Potential, tail: float, within: Mapping[str, Interv
     >>> from hybridbn.potentials.gaussian import LinearGaussian
     >>> x, y = Continuous("x"), Continuous("y")
     >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[1], variance=4)
-    >>> low, high = found_support(potential, 1e-12, {"x": (0.0, 100.0)})
+    >>> low, high = find_support(potential, 1e-12, {"x": (0.0, 100.0)})
     >>> bool(-25 < low < -14 and 114 < high < 125)
     True
     """
-    ranges = [_range(potential, parent, within) for parent in potential.parents if isinstance(parent, Continuous)]
+    ranges = [_fill_range(potential, parent, within) for parent in potential.parents if isinstance(parent, Continuous)]
     shape = np.broadcast_shapes(*(np.shape(end) for pair in ranges for end in pair))
     table = np.array([np.broadcast_to(end, shape).reshape(-1) for pair in ranges for end in pair], dtype=np.float64)
     table = table.reshape(2 * len(ranges), -1 if ranges else 1)
@@ -402,7 +411,7 @@ def found_support(potential: Potential, tail: float, within: Mapping[str, Interv
     key = tail, cases.tobytes()
     found = kept.get(key)
     if found is None:
-        found = _looked_for(potential, tail, cases[0::2], cases[1::2])
+        found = _search_support(potential, tail, cases[0::2], cases[1::2])
         if len(kept) >= MOST_KEPT:
             kept.clear()
         if cases.shape[1] <= LARGEST_KEPT:
@@ -411,7 +420,7 @@ def found_support(potential: Potential, tail: float, within: Mapping[str, Interv
     return (low, high) if shape else (float(low), float(high))
 
 
-def found_scale(potential: Potential, name: str) -> float:
+def find_scale(potential: Potential, name: str) -> float:
     """Find how sharp a density is along a variable, at its peaks for some values of the parents; 0 if it can't be told.
 
     Examples
@@ -419,20 +428,20 @@ def found_scale(potential: Potential, name: str) -> float:
     >>> from hybridbn.potentials.gaussian import LinearGaussian
     >>> x, y = Continuous("x"), Continuous("y")
     >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[10], variance=4)
-    >>> 1 < found_scale(potential, "y") < 3 and 0.1 < found_scale(potential, "x") < 0.3
+    >>> 1 < find_scale(potential, "y") < 3 and 0.1 < find_scale(potential, "x") < 0.3
     True
     """
     kept = vars(potential).setdefault("_found_scales", {})
     place = potential.scope.index(name)
     if place not in kept:
-        kept[place] = _scale(potential, name) if isinstance(potential.variable(name), Continuous) else math.inf
+        kept[place] = _measure_scale(potential, name) if isinstance(potential.variable(name), Continuous) else math.inf
     return float(kept[place])
 
 
-def _scale(potential: Potential, name: str) -> float:
+def _measure_scale(potential: Potential, name: str) -> float:
     child = potential.child
     cases = list(itertools.product(*(typical_values(potential, parent) for parent in potential.parents)))
-    cases = cases[:: max(1, len(cases) // MOST_PLACES)]
+    cases = cases[:: max(1, len(cases) // MOST_POINTS)]
     given = {p.name: np.array(column) for p, column in zip(potential.parents, zip(*cases, strict=True), strict=True)}
     if isinstance(child, Discrete):
         rows = len(cases)
@@ -441,7 +450,7 @@ def _scale(potential: Potential, name: str) -> float:
     else:
         for reach in REACHES:
             try:
-                found = peaks_of(potential, given, reach, 0.0)
+                found = find_modes(potential, given, reach, 0.0)
             except NetworkError:  # a function may be undefined so far out
                 continue
             if name == child.name:
@@ -458,14 +467,14 @@ def _scale(potential: Potential, name: str) -> float:
         return evaluate(potential, given, rows_of, points, log=True, along=name)
 
     try:
-        return min(float(fallen_at(logs, start, least, most, sign).min()) for sign in (-1, 1)) / 2
+        return min(float(find_decay_distance(logs, start, least, most, sign).min()) for sign in (-1, 1)) / 2
     except NetworkError:
         return 0.0
 
 
-def nothing_seen(potential: Potential, given: Mapping[str, Any]) -> NetworkError:
+def zero_mass_error(potential: Potential, given: Mapping[str, Any]) -> NetworkError:
     """Return the error for a density that seems to be zero everywhere."""
-    where = named(potential, dict(given))
+    where = describe_point(potential, dict(given))
     return NetworkError(
         f"{potential.child.name!r}: its {type(potential).__name__} was zero everywhere it was looked at{where and ' for '}"
         f"{where}; give support=(low, high), or breaks= at its peaks, so that its mass is found"
@@ -490,7 +499,7 @@ def typical_values(potential: Potential, parent: Variable) -> list[Any]:
     return sorted(choices)
 
 
-def _range(potential: Potential, parent: Continuous, within: Mapping[str, Interval]) -> tuple[Values, Values]:
+def _fill_range(potential: Potential, parent: Continuous, within: Mapping[str, Interval]) -> tuple[Values, Values]:
     """Return the range of a parent with what is not known of it filled in."""
     low, high = (np.asarray(end, dtype=np.float64) for end in within.get(parent.name, (-math.inf, math.inf)))
     choices = typical_values(potential, parent)
@@ -503,23 +512,23 @@ def _range(potential: Potential, parent: Continuous, within: Mapping[str, Interv
     )
 
 
-def _looked_for(potential: Potential, tail: float, low: Values, high: Values) -> tuple[Values, Values]:
+def _search_support(potential: Potential, tail: float, low: Values, high: Values) -> tuple[Values, Values]:
     """Find the support for ranges (continuous parents, rows)."""
     failure: NetworkError | None = None
     for inset in (0.0, INSIDE, 0.25):  # a function may be undefined at the ends of its parents' ranges
-        shares = inset + (1 - 2 * inset) * _places(int((high > low).any(axis=1).sum()))
+        shares = inset + (1 - 2 * inset) * _unit_cube_points(int((high > low).any(axis=1).sum()))
         places = np.full((len(low), len(shares)), 0.5)
         places[(high > low).any(axis=1)] = shares.T
         points = low[:, :, None] + (high - low)[:, :, None] * places[:, None, :]
         try:
-            return _hull(potential, tail, np.clip(points, low[:, :, None], high[:, :, None]))
+            return _hull_of_supports(potential, tail, np.clip(points, low[:, :, None], high[:, :, None]))
         except NetworkError as error:
             failure = failure or error
     assert failure is not None
     raise failure
 
 
-def _hull(potential: Potential, tail: float, points: Values) -> tuple[Values, Values]:
+def _hull_of_supports(potential: Potential, tail: float, points: Values) -> tuple[Values, Values]:
     """Return the hull of the supports at points (continuous parents, rows, places) and all states."""
     states = [range(len(parent)) for parent in potential.parents if isinstance(parent, Discrete)]
     combos = math.prod(map(len, states))
@@ -530,25 +539,25 @@ def _hull(potential: Potential, tail: float, points: Values) -> tuple[Values, Va
     given: dict[str, NDArray[Any]] = {
         parent.name: next(chosen) if isinstance(parent, Discrete) else next(numbers) for parent in potential.parents
     }
-    low, high = (end.reshape(shape) for end in supports(potential, given, tail))
+    low, high = (end.reshape(shape) for end in find_row_supports(potential, given, tail))
     unseen = np.isnan(low).all(axis=1)
     if unseen.any():
         row, combo = np.argwhere(unseen)[0]
         middle = np.ravel_multi_index((row, shape[1] // 2, combo), shape)
-        raise nothing_seen(potential, {name: values[middle] for name, values in given.items()})
+        raise zero_mass_error(potential, {name: values[middle] for name, values in given.items()})
     bottom, top = np.nanmin(low, axis=1), np.nanmax(high, axis=1)
     room = MARGIN * ((top - bottom) - np.nanmax(high - low, axis=1))
     bottom, top = (bottom - room).min(axis=1), (top + room).max(axis=1)
     least, most = potential.support(potential.child.name, 0.0)
-    near = AT_THE_END * (top - bottom)
+    near = NEAR_END * (top - bottom)
     # an end of the domain so near is worth the few cells more
     return np.where(bottom - near < least, least, bottom), np.where(top + near > most, most, top)
 
 
-def _places(parents: int) -> Values:
+def _unit_cube_points(parents: int) -> Values:
     """Return places in a unit cube (places, parents): a grid, or the corner, middle and centers of the sides."""
-    each = PLACES.get(parents, FEWER_PLACES)
-    if each**parents <= MOST_PLACES:
+    each = VALUES_PER_PARENT.get(parents, FEWER_VALUES)
+    if each**parents <= MOST_POINTS:
         return np.array(list(itertools.product(np.linspace(0, 1, each), repeat=parents))).reshape(
             each**parents, parents
         )

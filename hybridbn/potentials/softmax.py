@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, spread
-from hybridbn.potentials.gaussian import linear, rows_of, tidy_breaks
-from hybridbn.potentials.multinomial import parameter_array, split
+from hybridbn.potentials.gaussian import count_rows, linear_predictor, tidy_breaks
+from hybridbn.potentials.multinomial import as_parameter_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["Softmax"]
@@ -70,8 +70,8 @@ class Softmax(Potential):
         sides = (*discrete, child)
         object.__setattr__(self, "child", child)
         object.__setattr__(self, "parents", tuple(parents))
-        object.__setattr__(self, "intercept", parameter_array("the intercept", child.name, sides, intercept))
-        slopes = parameter_array("the array of coefficients", child.name, (*sides, continuous), coefficients)
+        object.__setattr__(self, "intercept", as_parameter_array("the intercept", child.name, sides, intercept))
+        slopes = as_parameter_array("the array of coefficients", child.name, (*sides, continuous), coefficients)
         object.__setattr__(self, "coefficients", slopes)
 
     # -- values ---------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Softmax(Potential):
         states = states.reshape(states.shape + (1,) * (arrays[self.child.name].ndim - states.ndim))
         codes = (*(arrays[p.name] for p in self.parents if isinstance(p, Discrete)), states)
         values = [arrays[p.name] for p in self.parents if isinstance(p, Continuous)]
-        logits = linear(self.intercept, self.coefficients, codes, values)
+        logits = linear_predictor(self.intercept, self.coefficients, codes, values)
         logits = logits - logits.max(axis=along, keepdims=True)
         logits -= np.log(np.exp(logits).sum(axis=along, keepdims=True))
         if wanted.ndim == 1:
@@ -129,7 +129,7 @@ class Softmax(Potential):
                 beside = 4 / abs(steepness)
                 found += [ends[0] - beside, ends[0], ends[1], ends[1] + beside]
         points = np.stack(np.broadcast_arrays(*found)) if found else np.empty((0, 1))
-        return tidy_breaks(points, variable.domain, rows_of(known))
+        return tidy_breaks(points, variable.domain, count_rows(known))
 
     def _slopes(self, name: str) -> Values:
         continuous = [parent.name for parent in self.parents if isinstance(parent, Continuous)]

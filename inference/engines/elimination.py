@@ -16,7 +16,7 @@ from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.grids import STRICTER, place, start_cells, table_size
 from hybridbn.inference.quadrature.shared_grids import SharedGrid, finer, shared_grid
 from hybridbn.options import Options
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.variables import Values
 
 __all__ = ["Elimination", "EliminationPlan", "chunks", "solutions"]
@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 26
 MOST_ROWS = 1 << 14
 NEARLY = 1e-6
 """A grid with less of an estimated error tells how probable the evidence is, about."""
-_FIRST = frozen(np.arange(1))
+_FIRST = freeze(np.arange(1))
 
 
 class Elimination(Engine):

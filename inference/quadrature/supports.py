@@ -24,7 +24,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Interval, Potential
-from hybridbn.potentials.mode_search import climbed, evaluate, fallen_at, plain_numbers
+from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["Peaks", "admissible", "evident_ranges", "others_of", "peaks", "peaks_of", "prior_ranges"]
@@ -242,9 +242,10 @@ def peaks(
     def chosen(points: Values) -> Values:
         return _finite(logs(points, columns))
 
-    peak = climbed(chosen, bracket)
+    peak = climb(chosen, bracket)
     below, above = (
-        np.minimum(fallen_at(chosen, peak, least[columns], most[columns], sign), length[columns]) for sign in (-1, 1)
+        np.minimum(find_decay_distance(chosen, peak, least[columns], most[columns], sign), length[columns])
+        for sign in (-1, 1)
     )
     around = peak + np.stack([-below, above]) * AROUND
     around = np.clip(around, least[columns], most[columns]).reshape(-1, len(columns))
@@ -262,7 +263,7 @@ def peaks(
 
 @lru_cache(maxsize=1)
 def _plain() -> Values:
-    away = plain_numbers(3, 30)
+    away = round_numbers(3, 30)
     numbers: Values = np.concatenate([-away, [0.0], away])[:, None]
     return numbers
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from hybridbn.fitting.mte.splines import Knots, bounded, degrees_of_freedom, maximized, penalty, smeared
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -82,7 +82,7 @@ def fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smoo
 @lru_cache(maxsize=_KEPT)
 def _remembered(values: bytes, weights: bytes, domain: tuple[float, float]) -> Smooth:
     fit = _fitted(np.frombuffer(values), np.frombuffer(weights), domain)
-    return fit._replace(knots=fit.knots._replace(places=frozen(fit.knots.places)), heights=frozen(fit.heights))
+    return fit._replace(knots=fit.knots._replace(places=freeze(fit.knots.places)), heights=freeze(fit.heights))
 
 
 def _fitted(values: Values, weights: Values, domain: tuple[float, float]) -> Smooth:

@@ -266,7 +266,7 @@ def _quadrature(potential: Potential, given: Mapping[str, NDArray[Any]], edges: 
     result = np.zeros((rows, len(edges) - 1))
     for start in range(0, rows, numeric.ROWS):
         some = {name: values[start : start + numeric.ROWS] for name, values in given.items()}
-        cells = numeric._cells(divided, some)  # the same adaptive quadrature as sampling
+        cells = numeric._lay_cells(divided, some)  # the same adaptive quadrature as sampling
         masses = np.diff(cells.reached, axis=1, prepend=0.0)
         bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")
         np.add.at(result, (start + np.arange(len(bins))[:, None], bins), masses)

@@ -26,7 +26,7 @@ from hybridbn.formats.parsing import NUMBER, Rows, Source, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE, Piece
 from hybridbn.potentials.mte.exponentials import minimum_on_box
-from hybridbn.potentials.mte.pieces import compiled
+from hybridbn.potentials.mte.pieces import compile_pieces
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -476,7 +476,7 @@ def _without_mass(child: Variable, pieces: Sequence[Piece]) -> set[int]:
 
 def _lifted(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece]) -> tuple[list[Piece], float]:
     """Add a constant to each piece that is negative somewhere; return the pieces and how far they were, relatively."""
-    terms = compiled((*parents, child), pieces, child.name)
+    terms = compile_pieces((*parents, child), pieces, child.name)
     result, worst, peak = list(pieces), 0.0, 0.0
     for p, piece in enumerate(pieces):
         t = slice(terms.starts[p], terms.starts[p + 1])

@@ -18,7 +18,7 @@ from hybridbn.formats.networks.elvira_syntax import ENDLESS
 from hybridbn.formats.networks.exchange import binned, labels, listed, plain_states, reserved, table_of
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
-from hybridbn.potentials.mte.pieces import unanchored
+from hybridbn.potentials.mte.pieces import coefficient_at_zero
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
@@ -285,7 +285,7 @@ class _TreeWriter:
             if not moving:
                 parts.append(_number(value))
                 continue
-            coefficient = unanchored(value, rates[moving], self.terms.anchors[t, moving])
+            coefficient = coefficient_at_zero(value, rates[moving], self.terms.anchors[t, moving])
             size = f"{coefficient:.16E}".replace("E+", "E")
             if coefficient and not _SMALLEST < coefficient.copy_abs() < _LARGEST:
                 self.writer.far.setdefault(self.child, f"{coefficient:.3E}")

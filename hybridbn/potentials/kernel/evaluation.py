@@ -12,67 +12,67 @@ from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
-from hybridbn.potentials.kernel.lattice import lattice_sums
-from hybridbn.potentials.kernel.mixtures import Mixture, log_conditional, parents_at, values_at
+from hybridbn.potentials.kernel.lattice import sum_on_lattice
+from hybridbn.potentials.kernel.mixtures import KernelMixture, evaluate_child, log_conditional, weigh_by_parents
 from hybridbn.variables import Codes, Values
 
 __all__ = [
     "DIGITS",
     "FARTHEST",
-    "Distinct",
-    "at_places",
-    "distinct",
+    "DistinctValues",
+    "evaluate_conditional",
+    "evaluate_distinct",
+    "find_distinct",
     "log_factors_without_self",
-    "log_sums",
-    "log_table",
-    "log_values",
-    "nearest_log_sums",
-    "pays",
+    "log_kernel_sums",
+    "sum_nearest",
+    "sum_per_target",
+    "sums_are_cheaper",
 ]
 
-BELL, TERM = 6e-9, 2e-10
+SECONDS_PER_KERNEL, SECONDS_PER_PRODUCT = 6e-9, 2e-10
 """Seconds for a kernel between a point and a value, and for a term of a product of matrices of kernels."""
-START, POINT, PLACE = 3e-3, 3e-6, 1e-6
+SECONDS_TO_START, SECONDS_PER_POINT, SECONDS_PER_TARGET = 3e-3, 3e-6, 1e-6
 """Seconds for sums place by place: to begin with, for a point, and for a place."""
-SORTED = 1e-7
+SECONDS_PER_SORTED = 1e-7
 """Seconds to sort a value among others and to look it up."""
-PLACES = 1 << 20
+MOST_TARGETS = 1 << 20
 """Most places at once."""
 
 
-def log_values(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
+def evaluate_conditional(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional at the child's nodes, (rows or 1, parents' grid, child's nodes)."""
-    found = repeats(group, parents, child)
+    found = find_repeats(group, parents, child)
     if found is not None:
-        return log_table(group, found)
-    if pays(group, parents, child):
-        return at_places(group, parents, child)
-    return log_conditional(group, parents, child, values_at)
+        return evaluate_distinct(group, found)
+    if sums_are_cheaper(group, parents, child):
+        return sum_per_target(group, parents, child)
+    return log_conditional(group, parents, child, evaluate_child)
 
 
-def repeats(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> Distinct | None:
+def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> DistinctValues | None:
     """Return the different values, if a table of them takes less time than either way of doing all that is asked."""
     rows, _, _ = _shape(parents, child)
     asked = (parents[0].size if parents else 1) + child.size
-    plain = min(_costs(group, parents, child))
+    plain = min(_estimate_costs(group, parents, child))
     # looking for repeats must not cost much where there are none
-    if rows == 1 or plain < 8 * asked * SORTED:
+    if rows == 1 or plain < 8 * asked * SECONDS_PER_SORTED:
         return None
-    found = distinct(parents, child)
+    found = find_distinct(parents, child)
     bells = found.blocks * found.combinations + len(found.child)
     # a share of the table's columns is needed in several blocks
     terms = found.combinations * min(len(found.child) * found.blocks, found.theirs.size)
-    table = len(group.points) * (bells * BELL + terms * TERM) + asked * SORTED
+    table = len(group.points) * (bells * SECONDS_PER_KERNEL + terms * SECONDS_PER_PRODUCT) + asked * SECONDS_PER_SORTED
     return found if table < plain else None
 
 
-def pays(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> bool:
+def sums_are_cheaper(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> bool:
     """Tell whether one sum of kernels for every place takes less time than matrix products over all points."""
-    matrices, places = _costs(group, parents, child)
+    matrices, places = _estimate_costs(group, parents, child)
     return places < matrices
 
 
-def _costs(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> tuple[float, float]:
+def _estimate_costs(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> tuple[float, float]:
     """Estimate the seconds for matrix products over all points, and for one sum of kernels for every place."""
     points, numbers = group.points.shape
     combinations = parents[0].size if parents else 0
@@ -83,44 +83,49 @@ def _costs(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> tu
     else:
         bells = combinations
         sums = combinations * (int(group.labels.max()) + 1)
-    matrices = points * (bells * BELL + places * TERM)
+    matrices = points * (bells * SECONDS_PER_KERNEL + places * SECONDS_PER_PRODUCT)
     # a lattice in three dimensions would be too large
-    return matrices, START + points * POINT + sums * PLACE if numbers <= 2 else math.inf
+    return (
+        matrices,
+        SECONDS_TO_START + points * SECONDS_PER_POINT + sums * SECONDS_PER_TARGET if numbers <= 2 else math.inf,
+    )
 
 
-def at_places(group: Mixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
+def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional, one sum of kernels for every place."""
     rows, grid, nodes = _shape(parents, child)
     given = [values.reshape(-1) for values in parents]
     combinations = np.stack(given, axis=1) if given else np.empty((1, 0))
-    weights, tops = parents_at(group, given, len(combinations))
+    weights, tops = weigh_by_parents(group, given, len(combinations))
     # which combination of the parents and which of the child's values a place has
     mine = np.broadcast_to(np.arange(len(combinations)).reshape(-1, grid, 1), (rows, grid, nodes)).reshape(-1)
     theirs = np.broadcast_to(np.arange(child.size).reshape(-1, 1, nodes), (rows, grid, nodes)).reshape(-1)
     if not group.first:
-        by_state = _by_state(group, combinations, weights, tops, int(child.max(initial=0)) + 1)
+        by_state = _log_sums_by_state(group, combinations, weights, tops, int(child.max(initial=0)) + 1)
         total = logsumexp(by_state, axis=0)
         return np.asarray(by_state[child.reshape(-1).astype(np.intp)[theirs], mine] - total[mine]).reshape(
             rows, grid, nodes
         )
     if given:
-        total = log_sums(group.points[:, 1:], group.widths[0, 1:], group.log_weights, combinations, weights, tops)
+        total = log_kernel_sums(
+            group.points[:, 1:], group.widths[0, 1:], group.log_weights, combinations, weights, tops
+        )
     else:
         total = logsumexp(group.log_weights, keepdims=True)
     values = child.reshape(-1)
-    kernels, child_tops = values_at(group, values)
+    kernels, child_tops = evaluate_child(group, values)
     constant = math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI
     result = np.full(len(mine), -np.inf)
     possible = np.flatnonzero(np.isfinite(child_tops[theirs]))
-    for start in range(0, len(possible), PLACES):
-        some = possible[start : start + PLACES]
+    for start in range(0, len(possible), MOST_TARGETS):
+        some = possible[start : start + MOST_TARGETS]
         i, j = mine[some], theirs[some]
 
         def exponents(rows: Any, chosen: Any, i: Any = i, j: Any = j) -> Values:
             return np.asarray(weights(rows, i[chosen]) + kernels(rows, j[chosen]))
 
         places = np.column_stack([values[j], combinations[i]])
-        joint = log_sums(
+        joint = log_kernel_sums(
             group.points,
             group.widths[0],
             group.log_weights - group.log_inside,
@@ -139,7 +144,7 @@ def _shape(parents: Sequence[Values], child: NDArray[Any]) -> tuple[int, int, in
     return (len(child) if rows == 1 else rows), grid, child.shape[1]
 
 
-def _by_state(group: Mixture, combinations: Values, weights: Any, tops: Values, states: int) -> Values:
+def _log_sums_by_state(group: KernelMixture, combinations: Values, weights: Any, tops: Values, states: int) -> Values:
     """Return the logarithm of the sum of each state's kernels, (states, parents' combinations)."""
     result = np.full((max(states, int(group.labels.max()) + 1), len(combinations)), -np.inf)
     for state in range(len(result)):
@@ -150,28 +155,28 @@ def _by_state(group: Mixture, combinations: Values, weights: Any, tops: Values, 
         def exponents(rows: Any, chosen: Any, own: Any = own) -> Values:
             return np.asarray(weights(own[rows], chosen))
 
-        result[state] = log_sums(
+        result[state] = log_kernel_sums(
             group.points[own], group.widths[own[0]], group.log_weights[own], combinations, exponents, tops
         )
     return result
 
 
-def log_factors_without_self(group: Mixture) -> Values:
+def log_factors_without_self(group: KernelMixture) -> Values:
     """Return the logarithm of the factor by which the conditional at each point changes when its own kernel is left out.
 
     Examples
     --------
-    >>> one = Mixture(np.array([[0.0], [0.0]]), np.ones((2, 1)), np.zeros(2), np.zeros(2), np.zeros(2, int), (-9.0, 9.0), 1)
+    >>> one = KernelMixture(np.array([[0.0], [0.0]]), np.ones((2, 1)), np.zeros(2), np.zeros(2), np.zeros(2, int), (-9.0, 9.0), 1)
     >>> log_factors_without_self(one)
     array([0., 0.])
     """
     if group.first:
         own = group.log_weights - group.log_inside
-        numerator = _sums_at(group.points, group.widths[0], own, group.points)
-        denominator = _sums_at(group.points[:, 1:], group.widths[0, 1:], group.log_weights, group.points[:, 1:])
+        numerator = _log_sums_at(group.points, group.widths[0], own, group.points)
+        denominator = _log_sums_at(group.points[:, 1:], group.widths[0, 1:], group.log_weights, group.points[:, 1:])
         return _log_rest(own - numerator) - _log_rest(group.log_weights - denominator)
     by_state = np.stack([
-        _sums_at(group.points[mine], group.widths[mine][0], group.log_weights[mine], group.points)
+        _log_sums_at(group.points[mine], group.widths[mine][0], group.log_weights[mine], group.points)
         for mine in (group.labels == label for label in np.unique(group.labels))
     ])  # fmt: skip
     numerator = np.take_along_axis(by_state, np.unique(group.labels, return_inverse=True)[1].reshape(1, -1), axis=0)[0]
@@ -179,7 +184,7 @@ def log_factors_without_self(group: Mixture) -> Values:
     return _log_rest(group.log_weights - numerator) - _log_rest(group.log_weights - denominator)
 
 
-def _sums_at(points: Values, widths: Values, log_weights: Values, places: Values) -> Values:
+def _log_sums_at(points: Values, widths: Values, log_weights: Values, places: Values) -> Values:
     """Return the logarithm of the sum of all kernels at each place; without variables that of all weights."""
     if not points.shape[1]:
         return np.full(len(places), float(logsumexp(log_weights)))
@@ -192,7 +197,7 @@ def _sums_at(points: Values, widths: Values, log_weights: Values, places: Values
                 total = total - 0.5 * ((near - along) / width) ** 2
         return np.asarray(total)
 
-    return log_sums(points, widths, log_weights, places, exponents, np.zeros(len(places)))
+    return log_kernel_sums(points, widths, log_weights, places, exponents, np.zeros(len(places)))
 
 
 def _log_rest(logs: Values) -> Values:
@@ -200,11 +205,11 @@ def _log_rest(logs: Values) -> Values:
     return np.log1p(-np.minimum(np.exp(logs), 1 - np.finfo(float).eps))
 
 
-TABLE = 1 << 21
+LARGEST_TABLE = 1 << 21
 """Most numbers in a table of different values."""
 
 
-class Distinct(NamedTuple):
+class DistinctValues(NamedTuple):
     """The different values that rows ask for, and which of them each row has.
 
     Attributes
@@ -228,37 +233,37 @@ class Distinct(NamedTuple):
     @property
     def blocks(self) -> int:
         """In how many tables the work is done, so that none is too large."""
-        if self.combinations * len(self.child) <= TABLE:
+        if self.combinations * len(self.child) <= LARGEST_TABLE:
             return 1
-        return math.ceil(self.combinations * self.theirs.size / TABLE)
+        return math.ceil(self.combinations * self.theirs.size / LARGEST_TABLE)
 
 
-def distinct(parents: Sequence[Values], child: NDArray[Any]) -> Distinct:
+def find_distinct(parents: Sequence[Values], child: NDArray[Any]) -> DistinctValues:
     """Tell the different values of the parents' grid (rows or 1, grid points) and of the child (rows or 1, nodes).
 
     Examples
     --------
-    >>> found = distinct([np.array([[1.0, 2.0], [2.0, 3.0]])], np.array([[5.0], [5.0]]))
+    >>> found = find_distinct([np.array([[1.0, 2.0], [2.0, 3.0]])], np.array([[5.0], [5.0]]))
     >>> found.parents, found.mine.tolist(), found.child, found.theirs.tolist()
     ([array([1., 2., 3.])], [[0, 1], [1, 2]], array([5.]), [[0], [0]])
     """
     values, theirs = np.unique(child, return_inverse=True)
     if not parents:
-        return Distinct([], np.zeros((1, 1), dtype=np.intp), values, theirs.reshape(child.shape))
+        return DistinctValues([], np.zeros((1, 1), dtype=np.intp), values, theirs.reshape(child.shape))
     levels, code = np.unique(parents[0], return_inverse=True)
     code = code.reshape(-1)
     if len(parents) == 1:
-        return Distinct([levels], code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
+        return DistinctValues([levels], code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
     for grid in parents[1:]:
         levels, places = np.unique(grid, return_inverse=True)
         # numbered anew for every parent, so that the numbers stay below those of rows times grid points
         _, first, code = np.unique(code * len(levels) + places.reshape(-1), return_index=True, return_inverse=True)
         code = code.reshape(-1)
     combinations = [grid.reshape(-1)[first] for grid in parents]
-    return Distinct(combinations, code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
+    return DistinctValues(combinations, code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
 
 
-def log_table(group: Mixture, found: Distinct) -> Values:
+def evaluate_distinct(group: KernelMixture, found: DistinctValues) -> Values:
     """Return the logarithm of the conditional, (rows or 1, parents' grid, child's nodes)."""
     rows, grid = max(len(found.mine), len(found.theirs)), found.mine.shape[1]
     result = np.empty((rows, grid, found.theirs.shape[1]))
@@ -269,7 +274,7 @@ def log_table(group: Mixture, found: Distinct) -> Values:
         theirs = found.theirs[some] if len(found.theirs) > 1 else found.theirs
         used, theirs = np.unique(theirs, return_inverse=True)
         child = found.child[used][None]
-        table = log_conditional(group, [values[None] for values in found.parents], child, values_at)[0]
+        table = log_conditional(group, [values[None] for values in found.parents], child, evaluate_child)[0]
         result[some] = table[mine[:, :, None], theirs.reshape(-1, 1, result.shape[2])]
     return result
 
@@ -282,13 +287,13 @@ DIGITS = 25.0
 """What is left out of a sum is less than exp(-DIGITS) of it."""
 FARTHEST = 1e6
 """In bandwidths; squares of larger distances have no digits left for the difference of two of them."""
-FIRST = 16
+FIRST_NEIGHBORS = 16
 """How many nearest points are looked at first."""
 
 Exponents = Callable[[Any, Any], Values]
 
 
-def log_sums(
+def log_kernel_sums(
     points: Values,
     widths: Values,
     log_weights: Values,
@@ -315,7 +320,7 @@ def log_sums(
     >>> places = np.array([[0.0], [1e4]])
     >>> def exponents(some, chosen):
     ...     return -0.5 * (places[chosen, 0] - points[some, 0].reshape(-1, len(places[chosen]))) ** 2
-    >>> log_sums(points, np.ones(1), weights, places, exponents, np.zeros(2)).round(4)
+    >>> log_kernel_sums(points, np.ones(1), weights, places, exponents, np.zeros(2)).round(4)
     array([ 4.74100000e-01, -4.99900005e+07])
     """
     result = np.full(len(places), np.nan)
@@ -339,14 +344,14 @@ def log_sums(
                 origin = np.where(np.abs(low) > high - low, low, 0.0)
             unit = np.ldexp(1.0, np.frexp(widths)[1] - 1)
             ours, theirs = (points - origin) / unit, (places[reachable] - origin) / unit
-            for rows, sums in lattice_sums(ours, weights, list((widths / unit)[:, None]), REACH, theirs):
+            for rows, sums in sum_on_lattice(ours, weights, list((widths / unit)[:, None]), REACH, theirs):
                 sums = sums.reshape(-1)
                 fine = sums >= least
                 chosen = reachable[rows[fine]]
                 result[chosen] = np.log(sums[fine]) + (top - tops[chosen])
         open_places = open_places[np.isnan(result[open_places])]
     if len(open_places):
-        nearest_log_sums(scaled, log_weights, wanted, exponents, open_places, result)
+        sum_nearest(scaled, log_weights, wanted, exponents, open_places, result)
     far = np.flatnonzero(~near)
     at_once = max(1, NUMBERS // len(points))
     for start in range(0, len(far), at_once):
@@ -355,7 +360,7 @@ def log_sums(
     return result
 
 
-def nearest_log_sums(
+def sum_nearest(
     scaled: Values, log_weights: Values, wanted: Values, exponents: Exponents, rows: Codes, result: Values
 ) -> None:
     """Write the logarithms of sums at some rows of `wanted` into `result`, over so many nearest points as it takes.
@@ -365,7 +370,7 @@ def nearest_log_sums(
     # sliding midpoints: many equal points would make the balanced kind slow
     tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
     everything = float(logsumexp(log_weights))
-    count = min(FIRST, len(scaled))
+    count = min(FIRST_NEIGHBORS, len(scaled))
     while len(rows):
         unsettled = []
         at_once = max(1, NUMBERS // count)

@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["lattice_sums"]
+__all__ = ["sum_on_lattice"]
 
 STEP = 0.4
 """Step of the lattice in units of the least bandwidth: a relative error of 1e-13."""
-PRODUCT = 7.2
+COVERED = 7.2
 """How many standard deviations of the product of two kernels the lattice has to cover: 1e-12 of the farthest pairs."""
 CELL, TILE = 16, 32
 """Steps of a cell, whose points are one matrix product; cells of a tile, whose lattice stays in cache."""
 AT_ONCE = 1024
 """Most points of one matrix product."""
-CROWD = 3
+FEWEST_TARGETS = 3
 """Cells with fewer places aren't worth a matrix product."""
 
 
-class Side(NamedTuple):
+class LatticeAxis(NamedTuple):
     """How one variable is spread and collected."""
 
     step: float
@@ -48,7 +48,7 @@ class Side(NamedTuple):
     """What turns each bandwidth's sum over nodes into the sum of kernels."""
 
 
-class Cells(NamedTuple):
+class LatticeCells(NamedTuple):
     """Places sorted by the cell they are in."""
 
     order: Codes
@@ -66,7 +66,7 @@ class Cells(NamedTuple):
             yield self.order[first : min(first + AT_ONCE, stop)]
 
 
-def lattice_sums(
+def sum_on_lattice(
     points: Values, weights: Values, widths: Sequence[Values], reach: float, places: Values | None = None
 ) -> Iterator[tuple[Codes, Values]]:
     """Yield rows of places and the sums of all kernels there, (rows, bandwidths of each variable).
@@ -89,14 +89,14 @@ def lattice_sums(
     Examples
     --------
     >>> points, widths = np.array([[0.0], [1.0], [2.0]]), [np.array([1.0, 2.0])]
-    >>> ((rows, sums),) = lattice_sums(points, np.ones(3), widths, reach=9)
+    >>> ((rows, sums),) = sum_on_lattice(points, np.ones(3), widths, reach=9)
     >>> rows, sums[1].round(4), np.round(1 + 2 * np.exp([-1 / 2, -1 / 8]), 4)
     (array([0, 1, 2]), array([2.2131, 2.765 ]), array([2.2131, 2.765 ]))
     """
-    sides = tuple(_side(h, reach) for h in widths)
-    sources = _cells_of(points, sides)
-    targets = sources if places is None else _cells_of(places, sides)
-    crowded = np.flatnonzero(np.diff(targets.starts) >= CROWD)
+    sides = tuple(_lay_axis(h, reach) for h in widths)
+    sources = _sort_into_cells(points, sides)
+    targets = sources if places is None else _sort_into_cells(places, sides)
+    crowded = np.flatnonzero(np.diff(targets.starts) >= FEWEST_TARGETS)
     if not crowded.size:
         return
     tiles, owner = np.unique(targets.cells[crowded] // TILE, axis=0, return_inverse=True)
@@ -117,14 +117,14 @@ def lattice_sums(
         for cell in near.tolist():
             corner = sources.cells[cell] * CELL - first
             for rows in sources.blocks(cell):
-                _spread(values, corner, sides, sources.local[rows], weights[rows])
+                _spread_weights(values, corner, sides, sources.local[rows], weights[rows])
         for cell in mine.tolist():
             corner = targets.cells[cell] * CELL - first
             for rows in targets.blocks(cell):
-                yield rows, _collect(values, corner, sides, targets.local[rows])
+                yield rows, _collect_sums(values, corner, sides, targets.local[rows])
 
 
-def _side(widths: Values, reach: float) -> Side:
+def _lay_axis(widths: Values, reach: float) -> LatticeAxis:
     least = float(widths[0])
     spread = least / math.sqrt(2)
     collect = np.sqrt(widths**2 - spread**2)
@@ -132,14 +132,14 @@ def _side(widths: Values, reach: float) -> Side:
     mantissa, exponent = math.frexp(STEP * least)
     step = math.ldexp(round(mantissa * 2**20), exponent - 20)
     # a pair reach * h apart meets at a share of its distance, with the standard deviation of the product of the kernels
-    both = PRODUCT * spread * collect / widths
+    both = COVERED * spread * collect / widths
     spread_nodes = math.ceil(float((reach * spread**2 / widths + both).max()) / step)
     collect_nodes = tuple(np.ceil((reach * collect**2 / widths + both) / step).astype(int).tolist())
     factors = step * widths / (spread * collect) / math.sqrt(2 * math.pi)
-    return Side(step, spread, collect, spread_nodes, collect_nodes, factors)
+    return LatticeAxis(step, spread, collect, spread_nodes, collect_nodes, factors)
 
 
-def _cells_of(places: Values, sides: tuple[Side, ...]) -> Cells:
+def _sort_into_cells(places: Values, sides: tuple[LatticeAxis, ...]) -> LatticeCells:
     size = np.array([side.step * CELL for side in sides])
     where = np.floor(places / size)
     local = places - where * size
@@ -147,29 +147,31 @@ def _cells_of(places: Values, sides: tuple[Side, ...]) -> Cells:
     order = np.lexsort(where.T[::-1])
     ordered = where[order]
     starts = np.r_[0, np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1]
-    return Cells(order, ordered[starts], np.r_[starts, len(places)], local)
+    return LatticeCells(order, ordered[starts], np.r_[starts, len(places)], local)
 
 
-def _bells(local: Values, step: float, reach: int, width: float) -> Values:
+def _evaluate_kernels(local: Values, step: float, reach: int, width: float) -> Values:
     """Return the kernel between each node around a cell and each of its points, (nodes, points)."""
     nodes = np.arange(-reach, CELL + reach + 1) * (step / width)
     z = nodes[:, None] - local / width
     return np.asarray(np.exp(-0.5 * z * z))
 
 
-def _spread(values: Values, corner: NDArray[Any], sides: tuple[Side, ...], local: Values, weights: Values) -> None:
+def _spread_weights(
+    values: Values, corner: NDArray[Any], sides: tuple[LatticeAxis, ...], local: Values, weights: Values
+) -> None:
     slices = tuple(
         slice(start - side.spread_nodes, start + CELL + side.spread_nodes + 1)
         for start, side in zip(corner.tolist(), sides, strict=True)
     )
-    bells = [_bells(local[:, j], side.step, side.spread_nodes, side.spread) for j, side in enumerate(sides)]
+    bells = [_evaluate_kernels(local[:, j], side.step, side.spread_nodes, side.spread) for j, side in enumerate(sides)]
     if len(sides) == 1:
         values[slices] += bells[0] @ weights
     else:
         values[slices] += (bells[0] * weights) @ bells[1].T
 
 
-def _collect(values: Values, corner: NDArray[Any], sides: tuple[Side, ...], local: Values) -> Values:
+def _collect_sums(values: Values, corner: NDArray[Any], sides: tuple[LatticeAxis, ...], local: Values) -> Values:
     last = len(sides) - 1
     side = sides[last]
     most = sides[0].collect_nodes[-1]
@@ -179,12 +181,12 @@ def _collect(values: Values, corner: NDArray[Any], sides: tuple[Side, ...], loca
     for width, reach in zip(side.collect.tolist(), side.collect_nodes, strict=True):
         near = values[..., corner[last] - reach : corner[last] + CELL + reach + 1]
         # one variable: (points,); two: (nodes of the first, points)
-        sums.append(near @ _bells(local[:, last], side.step, reach, width))
+        sums.append(near @ _evaluate_kernels(local[:, last], side.step, reach, width))
     if not last:
         return np.stack(sums, axis=1) * side.factors
     inner, first = np.stack(sums), sides[0]
     result = np.empty((len(local), len(first.collect), len(sums)))
     for a, (width, reach) in enumerate(zip(first.collect.tolist(), first.collect_nodes, strict=True)):
-        bells = _bells(local[:, 0], first.step, reach, width)
+        bells = _evaluate_kernels(local[:, 0], first.step, reach, width)
         result[:, a] = np.einsum("kp,bkp->pb", bells, inner[:, most - reach : most + CELL + reach + 1])
     return result * first.factors[:, None] * side.factors

@@ -20,17 +20,17 @@ from hybridbn.variables import Codes, Values
 
 __all__ = [
     "CELLS",
-    "Columns",
-    "Mixture",
+    "KernelLogs",
+    "KernelMixture",
     "component_quantile",
+    "evaluate_child",
     "grid_of",
+    "integrate_child",
     "invert",
-    "landmarks",
+    "lay_breaks",
     "log_conditional",
     "log_inside_domain",
-    "masses_at",
-    "parents_at",
-    "values_at",
+    "weigh_by_parents",
 ]
 
 CELLS = 1 << 20
@@ -45,7 +45,7 @@ GAP, SPACING, MOST_PIECES = 8.0, 4.0, 256
 # -- the numerics: mixtures of kernels ----------------------------------------------------------------------------
 
 
-class Mixture(NamedTuple):
+class KernelMixture(NamedTuple):
     """The kernels of one configuration; the child's column comes first where it is continuous."""
 
     points: Values
@@ -60,7 +60,7 @@ class Mixture(NamedTuple):
     """The first column of a parent: 1 for a continuous child, else 0."""
 
 
-Columns: TypeAlias = tuple[Callable[[Any, Any], Values], Values]
+KernelLogs: TypeAlias = tuple[Callable[[Any, Any], Values], Values]
 """A function of (chosen points, chosen columns) giving logarithms (points, columns), and what to add to each column."""
 
 
@@ -77,7 +77,7 @@ def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float
     return log_normal_interval((domain[0] - points) / widths, (domain[1] - points) / widths)
 
 
-def _exponents(points: Values, widths: Values, values: Values) -> Columns:
+def _kernel_exponents(points: Values, widths: Values, values: Values) -> KernelLogs:
     """Return -z**2 / 2 for z = (value - point) / width, relative to the nearest point, which keeps the digits far away.
 
     With equal widths the difference of two squares is computed as a product, (near - p) (2 v - near - p) / h**2.
@@ -99,7 +99,7 @@ def _exponents(points: Values, widths: Values, values: Values) -> Columns:
         )
 
         def relative(some: Any, columns: Any) -> Values:
-            p, v, closest = _taken(points, some), values[columns], near[columns]
+            p, v, closest = _as_column(points, some), values[columns], near[columns]
             with np.errstate(over="ignore"):
                 return np.asarray(-0.5 * ((closest - p) / h) * (((v - closest) + (v - p)) / h))
 
@@ -107,25 +107,26 @@ def _exponents(points: Values, widths: Values, values: Values) -> Columns:
 
     def direct(some: Any, columns: Any) -> Values:
         with np.errstate(over="ignore"):
-            return np.asarray(-0.5 * ((values[columns] - _taken(points, some)) / _taken(widths, some)) ** 2)
+            return np.asarray(-0.5 * ((values[columns] - _as_column(points, some)) / _as_column(widths, some)) ** 2)
 
     return direct, np.zeros(len(values))
 
 
-def _taken(array: NDArray[Any], some: Any) -> NDArray[Any]:
+def _as_column(array: NDArray[Any], some: Any) -> NDArray[Any]:
     """Return chosen numbers as a column, or as they are where they are chosen for each place on its own."""
     taken: NDArray[Any] = array[some]
     return taken[:, None] if taken.ndim == 1 else taken
 
 
-def parents_at(group: Mixture, values: Sequence[Values], columns: int) -> Columns:
+def weigh_by_parents(group: KernelMixture, values: Sequence[Values], columns: int) -> KernelLogs:
     """Return the logarithms of the kernels' weights given the continuous parents."""
     parts = [
-        _exponents(group.points[:, j], group.widths[:, j], value) for j, value in enumerate(values, start=group.first)
+        _kernel_exponents(group.points[:, j], group.widths[:, j], value)
+        for j, value in enumerate(values, start=group.first)
     ]
 
     def logs(some: Any, chosen: Any) -> Values:
-        total = _taken(group.log_weights, some)
+        total = _as_column(group.log_weights, some)
         total = np.broadcast_to(total, (len(total), len(np.arange(columns)[chosen])))
         for part, _ in parts:
             total = total + part(some, chosen)
@@ -134,21 +135,21 @@ def parents_at(group: Mixture, values: Sequence[Values], columns: int) -> Column
     return logs, np.asarray(sum((top for _, top in parts), start=np.zeros(columns)))
 
 
-def values_at(group: Mixture, values: NDArray[Any]) -> Columns:
+def evaluate_child(group: KernelMixture, values: NDArray[Any]) -> KernelLogs:
     """Return the child's kernels at values, or which points have the states asked for."""
     if group.first == 0:
 
         def matches(some: Any, columns: Any) -> Values:
-            return np.where(_taken(group.labels, some) == values[columns], 0.0, -np.inf)
+            return np.where(_as_column(group.labels, some) == values[columns], 0.0, -np.inf)
 
         return matches, np.zeros(len(values))
     low, high = group.domain
-    relative, top = _exponents(group.points[:, 0], group.widths[:, 0], values)
+    relative, top = _kernel_exponents(group.points[:, 0], group.widths[:, 0], values)
     top = np.where((values >= low) & (values <= high), top - (math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI), -np.inf)
-    return lambda some, columns: relative(some, columns) - _taken(group.log_inside, some), top
+    return lambda some, columns: relative(some, columns) - _as_column(group.log_inside, some), top
 
 
-def masses_at(group: Mixture, low: Values, high: Values) -> Columns:
+def integrate_child(group: KernelMixture, low: Values, high: Values) -> KernelLogs:
     """Return the masses of the child's kernels in cells."""
     low, high = np.clip(low, *group.domain), np.clip(high, *group.domain)
 
@@ -186,16 +187,16 @@ def grid_of(axes: Sequence[NDArray[Any]]) -> list[Values]:
 
 
 def log_conditional(
-    group: Mixture,
+    group: KernelMixture,
     parents: Sequence[Values],
     child: NDArray[Any],
-    columns: Callable[[Mixture, NDArray[Any]], Columns],
+    columns: Callable[[KernelMixture, NDArray[Any]], KernelLogs],
 ) -> Values:
     """Return the logarithm of the conditional, (rows or 1, parents' grid, child's nodes)."""
     rows, shared = len(parents[0]) if parents else 1, len(child) == 1
     grid, nodes = parents[0].shape[1] if parents else 1, child.shape[1]
     kernels, top = columns(group, child.reshape(-1))
-    weights, _ = parents_at(group, [values.reshape(-1) for values in parents], rows * grid)
+    weights, _ = weigh_by_parents(group, [values.reshape(-1) for values in parents], rows * grid)
     if rows > 1 and not shared:
         logs = _log_mixtures(weights, kernels, len(group.points), (rows, grid, nodes))
     else:
@@ -271,12 +272,12 @@ def _log_sum(logs: Values) -> Values:
         return np.asarray(np.log(np.exp(logs - shift).sum(axis=0)) + shift)
 
 
-def landmarks(points: Values, h: float, between: bool) -> Values:
+def lay_breaks(points: Values, h: float, between: bool) -> Values:
     """Divide each cluster of sorted points evenly, add its fringes, and the surroundings of the middles between them.
 
     Examples
     --------
-    >>> np.unique(landmarks(np.array([0.0, 6.0, 100.0]), 1.0, between=True).round(2))
+    >>> np.unique(lay_breaks(np.array([0.0, 6.0, 100.0]), 1.0, between=True).round(2))
     array([ -5.  ,   0.  ,   3.  ,   6.  ,  11.  ,  52.91,  53.  ,  53.09, 95.  , 100.  , 105.  ])
     """
     gaps = np.flatnonzero(np.diff(points) > GAP * h)
@@ -297,7 +298,7 @@ def landmarks(points: Values, h: float, between: bool) -> Values:
 # -- the numerics: quantiles --------------------------------------------------------------------------------------
 
 
-def invert(group: Mixture, weights: Values, uniforms: Values) -> Values:
+def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
     """Invert the cdf of mixtures, weights (kernels, rows), in the logarithm of the nearer tail."""
     points, h = group.points[:, :1], float(group.widths[0, 0])
     low, high = group.domain
@@ -345,7 +346,7 @@ def invert(group: Mixture, weights: Values, uniforms: Values) -> Values:
     return result
 
 
-def component_quantile(group: Mixture, chosen: Codes, uniforms: Values) -> Values:
+def component_quantile(group: KernelMixture, chosen: Codes, uniforms: Values) -> Values:
     """Return quantiles of single kernels; points lie inside the domain, so their cdfs there are not in the far tails."""
     points, h = group.points[chosen, 0], group.widths[chosen, 0]
     low, high = (ndtr((end - points) / h) for end in group.domain)

@@ -13,22 +13,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials.base import Axes, Interval, Potential, frozen
-from hybridbn.potentials.kernel.evaluation import log_factors_without_self, log_values
+from hybridbn.potentials.base import Axes, Interval, Potential, freeze
+from hybridbn.potentials.kernel.evaluation import evaluate_conditional, log_factors_without_self
 from hybridbn.potentials.kernel.mixtures import (
     CELLS,
-    Columns,
-    Mixture,
+    KernelLogs,
+    KernelMixture,
     component_quantile,
     grid_of,
+    integrate_child,
     invert,
-    landmarks,
+    lay_breaks,
     log_conditional,
     log_inside_domain,
-    masses_at,
-    parents_at,
+    weigh_by_parents,
 )
-from hybridbn.potentials.multinomial import Side, cell_name, number_array, parameter_array, split
+from hybridbn.potentials.multinomial import Side, as_number_array, as_parameter_array, cell_name, split
 from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
@@ -113,14 +113,14 @@ class Kernel(Potential):
             raise NetworkError(
                 f"{child.name!r}: a Kernel needs a continuous variable; use a Multinomial for discrete ones"
             )
-        checked = _checked_points(child.name, numbers, points)
-        weighted = _checked_weights(child.name, weights, len(checked))
-        codes = _checked_labels(child.name, states, labels, len(checked))
+        checked = _check_points(child.name, numbers, points)
+        weighted = _check_weights(child.name, weights, len(checked))
+        codes = _check_labels(child.name, states, labels, len(checked))
         used = weighted > 0
-        object.__setattr__(self, "points", frozen(checked[used]) if not used.all() else checked)
-        object.__setattr__(self, "weights", frozen(weighted[used]) if not used.all() else weighted)
-        object.__setattr__(self, "codes", frozen(codes[used]))
-        object.__setattr__(self, "bandwidths", _checked_bandwidths(child.name, states, numbers, bandwidths))
+        object.__setattr__(self, "points", freeze(checked[used]) if not used.all() else checked)
+        object.__setattr__(self, "weights", freeze(weighted[used]) if not used.all() else weighted)
+        object.__setattr__(self, "codes", freeze(codes[used]))
+        object.__setattr__(self, "bandwidths", _check_bandwidths(child.name, states, numbers, bandwidths))
         self._index_points(discrete)
 
     def _index_points(self, discrete: tuple[Discrete, ...]) -> None:
@@ -139,15 +139,15 @@ class Kernel(Potential):
                     "so the conditional density there is unknown; add points there, or leave out a parent"
                 )
         order = np.argsort(groups, kind="stable")
-        object.__setattr__(self, "_order", frozen(order))
+        object.__setattr__(self, "_order", freeze(order))
         starts = np.searchsorted(groups[order], np.arange(math.prod(shape) + 1))
-        object.__setattr__(self, "_starts", frozen(starts))
+        object.__setattr__(self, "_starts", freeze(starts))
 
     # -- values ---------------------------------------------------------------------------------------------------
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; minus infinity only outside the child's domain and for states without points."""
-        return self._evaluate(axes, axes[self.child.name], log_values)
+        return self._evaluate(axes, axes[self.child.name], evaluate_conditional)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, kernel by kernel."""
@@ -157,9 +157,9 @@ class Kernel(Potential):
         cells = np.arange(len(edges) - 1) if edges.ndim == 1 else np.arange(edges[1:].size).reshape(edges[1:].shape)
         ends = edges[:-1].reshape(-1), edges[1:].reshape(-1)
 
-        def cells_at(group: Mixture, numbers: NDArray[Any]) -> Columns:
+        def cells_at(group: KernelMixture, numbers: NDArray[Any]) -> KernelLogs:
             which = numbers.astype(np.intp)
-            return masses_at(group, ends[0][which], ends[1][which])
+            return integrate_child(group, ends[0][which], ends[1][which])
 
         logs = self._evaluate(axes, cells, partial(log_conditional, columns=cells_at))
         top = np.max(logs, axis=tuple(range(len(self.scope))), initial=-np.inf)
@@ -172,7 +172,7 @@ class Kernel(Potential):
         return isinstance(self.child, Continuous)
 
     def _evaluate(
-        self, axes: Axes, child: NDArray[Any], logs: Callable[[Mixture, Sequence[Values], NDArray[Any]], Values]
+        self, axes: Axes, child: NDArray[Any], logs: Callable[[KernelMixture, Sequence[Values], NDArray[Any]], Values]
     ) -> Values:
         discrete = [axes[p.name] for p in self.parents if isinstance(p, Discrete)]
         continuous = [axes[p.name] for p in self.parents if isinstance(p, Continuous)]
@@ -218,7 +218,7 @@ class Kernel(Potential):
             groups = joined.reshape(len(groups) * len(nodes), joined.shape[2])
         return groups
 
-    def _group(self, number: int) -> Mixture:
+    def _group(self, number: int) -> KernelMixture:
         """Return the kernels of one configuration of the discrete parents."""
         chosen = self._order[self._starts[number] : self._starts[number + 1]]
         points = self.points[chosen]
@@ -236,7 +236,7 @@ class Kernel(Potential):
         inside = np.stack([log_inside_domain(points[:, j], h[:, j], v.domain) for j, v in enumerate(numbers)], axis=1)
         first = 1 if isinstance(self.child, Continuous) else 0
         logs = logs - (np.log(h[:, first:]) + inside[:, first:]).sum(axis=1)
-        return Mixture(points, h, logs, inside[:, 0], labels, numbers[0].domain, first)
+        return KernelMixture(points, h, logs, inside[:, 0], labels, numbers[0].domain, first)
 
     # -- simulation -----------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Kernel(Potential):
             result[some] = component_quantile(group, chosen, second[some])
         return result
 
-    def _conditional_weights(self, given: Axes, rows: int) -> Iterator[tuple[Mixture, Codes, Values]]:
+    def _conditional_weights(self, given: Axes, rows: int) -> Iterator[tuple[KernelMixture, Codes, Values]]:
         """Yield kernels, rows that use them, and the kernels' weights given the parents (kernels, rows)."""
         codes = [np.asarray(given[p.name])[None, :] for p in self.parents if isinstance(p, Discrete)]
         groups = np.broadcast_to(self._groups_on(codes)[0], rows)
@@ -275,7 +275,7 @@ class Kernel(Potential):
             step = max(1, CELLS // len(group.points))
             for start in range(0, len(mine), step):
                 some = mine[start : start + step]
-                logs = parents_at(group, [values[some] for values in continuous], len(some))[0](
+                logs = weigh_by_parents(group, [values[some] for values in continuous], len(some))[0](
                     slice(None), slice(None)
                 )
                 weights = np.exp(logs - logs.max(axis=0))
@@ -305,7 +305,7 @@ class Kernel(Potential):
             return np.empty(0)
         points, h = np.unique(self.points[:, self._column(name)]), self.scale(name)
         with np.errstate(over="ignore"):
-            result = np.unique(landmarks(points, h, between=name != self.child.name))
+            result = np.unique(lay_breaks(points, h, between=name != self.child.name))
         return result[(result > variable.domain[0]) & (result < variable.domain[1]) & np.isfinite(result)]
 
     def _column(self, name: str) -> int:
@@ -358,10 +358,10 @@ class Kernel(Potential):
 # -- checks at the door -------------------------------------------------------------------------------------------
 
 
-def _checked_points(child: str, numbers: Sequence[Continuous], values: ArrayLike) -> Values:
-    points = number_array("the array of points", child, values)
+def _check_points(child: str, numbers: Sequence[Continuous], values: ArrayLike) -> Values:
+    points = as_number_array("the array of points", child, values)
     if points.ndim == 1 and len(numbers) == 1:
-        points = frozen(points[:, None])
+        points = freeze(points[:, None])
     names = ", ".join(repr(v.name) for v in numbers)
     if points.ndim != 2 or points.shape[1] != len(numbers) or not len(points):
         raise NetworkError(
@@ -380,10 +380,10 @@ def _checked_points(child: str, numbers: Sequence[Continuous], values: ArrayLike
     return points
 
 
-def _checked_weights(child: str, weights: ArrayLike | None, points: int) -> Values:
+def _check_weights(child: str, weights: ArrayLike | None, points: int) -> Values:
     if weights is None:
-        return frozen(np.ones(points))
-    array = number_array("the array of weights", child, weights)
+        return freeze(np.ones(points))
+    array = as_number_array("the array of weights", child, weights)
     if array.shape != (points,):
         raise NetworkError(f"{child!r}: {points} points need as many weights, not an array of shape {array.shape}")
     wrong = ~((array >= 0) & np.isfinite(array))
@@ -397,7 +397,7 @@ def _checked_weights(child: str, weights: ArrayLike | None, points: int) -> Valu
     return array
 
 
-def _checked_labels(child: str, states: Sequence[Discrete], labels: Mapping[str, Any] | None, points: int) -> Codes:
+def _check_labels(child: str, states: Sequence[Discrete], labels: Mapping[str, Any] | None, points: int) -> Codes:
     given, wanted = dict(labels or {}), [v.name for v in states]
     if set(given) != set(wanted):
         raise NetworkError(
@@ -430,15 +430,15 @@ def _checked_labels(child: str, states: Sequence[Discrete], labels: Mapping[str,
     return np.stack(columns, axis=1).astype(np.intp) if columns else np.empty((points, 0), dtype=np.intp)
 
 
-def _checked_bandwidths(
+def _check_bandwidths(
     child: str, states: Sequence[Discrete], numbers: Sequence[Continuous], values: ArrayLike
 ) -> Values:
-    array = number_array("the array of bandwidths", child, values)
+    array = as_number_array("the array of bandwidths", child, values)
     if len(numbers) == 1 and array.shape in ((), tuple(map(len, states))):
         array = array[..., None]
     columns: Side = tuple(numbers)
     sides: tuple[Side, ...] = (columns,) if array.ndim == 1 else (*states, columns)
-    array = parameter_array("the array of bandwidths", child, sides, array)
+    array = as_parameter_array("the array of bandwidths", child, sides, array)
     if not (array > 0).all():
         where = np.argwhere(~(array > 0))[0]
         raise NetworkError(

@@ -19,37 +19,37 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.checks import columns_of
-from hybridbn.potentials.mte.evaluation import cell_integrals
+from hybridbn.potentials.mte.evaluation import integrate_cells
 from hybridbn.potentials.mte.exponentials import decay_integral
 from hybridbn.potentials.mte.terms import (
     Terms,
-    clipped,
+    add_rates,
+    clip_column,
     corner,
-    disjoint,
-    fixed,
-    integrated,
-    matched,
-    merged,
-    multiplied,
-    pairs,
-    shift,
-    summed,
+    find_overlaps,
+    fix_column,
+    integrate_out,
+    make_disjoint,
+    merge_terms,
+    multiply,
+    shift_factor,
+    sum_out,
 )
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [
     "Factors",
+    "as_constants",
     "cancellation",
-    "constants",
-    "eliminated",
-    "marginal",
-    "multiplied_out",
+    "eliminate",
+    "integrate_all",
+    "integrate_product_cells",
+    "marginalize",
+    "multiply_out",
     "product_scope",
     "reciprocal",
-    "restricted",
-    "total",
-    "univariate_integrals",
-    "widened",
+    "restrict",
+    "widen",
 ]
 
 _CANCELLING = 1e4  # closed forms beyond this condition number give way to quadrature
@@ -72,34 +72,34 @@ def cancellation(terms: Terms) -> float:
     return parts / value if value else (math.inf if parts else 1.0)
 
 
-def multiplied_out(blocks: Sequence[Terms]) -> Terms:
+def multiply_out(blocks: Sequence[Terms]) -> Terms:
     """Return the product of the blocks as one sum of terms."""
-    return reduce(multiplied, blocks)
+    return reduce(multiply, blocks)
 
 
-def eliminated(blocks: Sequence[Terms], column: int) -> list[Terms]:
+def eliminate(blocks: Sequence[Terms], column: int) -> list[Terms]:
     """Sum or integrate a column out (discrete columns first): of the blocks that mention it, one remains."""
     discrete = len(blocks[0].sizes)
     mention = [block for block in blocks if block.mentions(column)]
-    others = [_dropped(block, column) for block in blocks if not block.mentions(column)]
+    others = [_drop_column(block, column) for block in blocks if not block.mentions(column)]
     if column < discrete:
         if not mention:
             times = float(blocks[0].sizes[column])
             return [others[0].scaled(times), *others[1:]]
-        return [*others, summed(multiplied_out(mention), column)]
+        return [*others, sum_out(multiply_out(mention), column)]
     j = column - discrete
     if not mention:
         mention, others = [blocks[0]], others[1:]
     if len(mention) == 1:
-        return [*others, integrated(mention[0], j)]
+        return [*others, integrate_out(mention[0], j)]
     if math.prod(cancellation(b) for b in mention) <= _CANCELLING and math.prod(len(b.owner) for b in mention) <= _MANY:
-        result = integrated(multiplied_out(mention), j)
+        result = integrate_out(multiply_out(mention), j)
         if cancellation(result) <= _CANCELLING:
             return [*others, result]
-    return [*others, _quadrature(mention, j)]
+    return [*others, _integrate_numerically(mention, j)]
 
 
-def total(blocks: Sequence[Terms]) -> tuple[float, float]:
+def integrate_all(blocks: Sequence[Terms]) -> tuple[float, float]:
     """Return the integral over all columns, and the magnitude that its rounding error is proportional to."""
     blocks = list(blocks)
     if len(blocks) == 1:
@@ -107,14 +107,14 @@ def total(blocks: Sequence[Terms]) -> tuple[float, float]:
     while blocks[0].limits:
         discrete = len(blocks[0].sizes)
         columns = range(discrete, discrete + len(blocks[0].limits))
-        blocks = eliminated(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
+        blocks = eliminate(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
     while blocks[0].sizes:
         columns = range(len(blocks[0].sizes))
-        blocks = eliminated(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
-    return multiplied_out(blocks).total()
+        blocks = eliminate(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
+    return multiply_out(blocks).total()
 
 
-def _dropped(terms: Terms, column: int) -> Terms:
+def _drop_column(terms: Terms, column: int) -> Terms:
     n = len(terms.sizes)
     discrete: list[int | None] = [j for j in range(n) if j != column]
     continuous: list[int | None] = [j for j in range(len(terms.limits)) if j + n != column]
@@ -128,12 +128,12 @@ def _dropped(terms: Terms, column: int) -> Terms:
 
 
 @lru_cache(maxsize=4)
-def _rule(nodes: int) -> tuple[Values, Values]:
+def _gauss_legendre(nodes: int) -> tuple[Values, Values]:
     x, w = np.polynomial.legendre.leggauss(nodes)
     return 0.5 * (x + 1.0), 0.5 * w
 
 
-def _panels(low: float, high: float, fastest: float, slowest: float) -> Values:
+def _lay_panels(low: float, high: float, fastest: float, slowest: float) -> Values:
     """Return the edges of panels on which exponentials of these total rates are smooth."""
     if math.isfinite(low) and math.isfinite(high):
         count = min(max(math.ceil(fastest * (high - low) / _EXPONENT), 1), _PANELS)
@@ -144,13 +144,13 @@ def _panels(low: float, high: float, fastest: float, slowest: float) -> Values:
     return low + np.array(steps) if math.isfinite(low) else high - np.array(steps)[::-1]
 
 
-def _nodes(edges: Values) -> tuple[Values, Values]:
-    x, w = _rule(_NODES)
+def _panel_nodes(edges: Values) -> tuple[Values, Values]:
+    x, w = _gauss_legendre(_NODES)
     widths = np.diff(edges)[:, None]
     return (edges[:-1, None] + widths * x).ravel(), (widths * w).ravel()
 
 
-def _joint_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
+def _intersect_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
     """Return the boxes on which every block is one of its pieces, and which piece of each block that is."""
 
     def boxes(block: Terms) -> Terms:
@@ -160,7 +160,7 @@ def _joint_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
 
     joint, index = boxes(blocks[0]), [np.arange(len(blocks[0].codes))]
     for block in blocks[1:]:
-        i, k = pairs(joint, block)
+        i, k = find_overlaps(joint, block)
         index = [*(which[i] for which in index), k]
         joint = boxes(
             block.replaced(
@@ -181,9 +181,9 @@ def _piece_rates(blocks: Sequence[Terms], pieces: Sequence[int], column: int) ->
     return max(fastest, 1e-300), slowest
 
 
-def _quadrature(blocks: Sequence[Terms], column: int) -> Terms:
+def _integrate_numerically(blocks: Sequence[Terms], column: int) -> Terms:
     """Integrate the product of blocks along a continuous column; what depends on other columns stays exponential."""
-    joint, index = _joint_pieces(blocks)
+    joint, index = _intersect_pieces(blocks)
     others = [j for j in range(len(joint.limits)) if j != column]
     low, high = joint.low[:, others], joint.high[:, others]
     owners: list[int] = []
@@ -191,31 +191,31 @@ def _quadrature(blocks: Sequence[Terms], column: int) -> Terms:
     for q in range(len(joint.codes)):
         pieces = [int(which[q]) for which in index]
         fastest, slowest = _piece_rates(blocks, pieces, column)
-        z, w = _nodes(_panels(joint.low[q, column], joint.high[q, column], fastest, slowest))
+        z, w = _panel_nodes(_lay_panels(joint.low[q, column], joint.high[q, column], fastest, slowest))
         combined = [(np.ones(len(z)), np.zeros(len(z)), np.zeros((1, 0, len(others))), np.zeros((1, 0, len(others))))]
         for block, p in zip(blocks, pieces, strict=True):
-            groups = _groups(block, p, column, others, z)
+            groups = _sum_equal_rates(block, p, column, others, z)
             combined = [
                 (h * g, s * np.abs(g) + np.abs(h) * m, np.append(r, [[b]], axis=1), np.append(a, [[c]], axis=1))
                 for h, s, r, a in combined
                 for g, m, b, c in groups
             ]
         for value, magnitude, rates, anchors in combined:
-            rate = reduce(lambda x, y: matched(x, y, high[q] - low[q]), rates[0], np.zeros(len(others)))
+            rate = reduce(lambda x, y: add_rates(x, y, high[q] - low[q]), rates[0], np.zeros(len(others)))
             finite = np.where(np.isfinite(low[q]), low[q], np.where(np.isfinite(high[q]), high[q], 0.0))
             point = np.where(rate == 0, finite, corner(rate, low[q], high[q]))
-            factor = float(np.prod(shift(rates[0], point, anchors[0])))
+            factor = float(np.prod(shift_factor(rates[0], point, anchors[0])))
             numbers.append((float(w @ value) * factor, float(w @ magnitude) * factor, rate))
             owners.append(q)
     owner = np.array(owners, dtype=np.intp)
     coefficient, magnitudes = (np.array([n[i] for n in numbers], dtype=float) for i in (0, 1))
     columns = np.array([n[2] for n in numbers], dtype=float).reshape(len(owners), len(others))
     limits = tuple(joint.limits[j] for j in others)
-    summary = merged(owner, (coefficient, magnitudes, columns))
-    return disjoint(Terms(joint.sizes, limits, joint.codes, low, high, *summary))
+    summary = merge_terms(owner, (coefficient, magnitudes, columns))
+    return make_disjoint(Terms(joint.sizes, limits, joint.codes, low, high, *summary))
 
 
-def _groups(
+def _sum_equal_rates(
     block: Terms, piece: int, column: int, others: list[int], z: Values
 ) -> list[tuple[Values, Values, Values, Values]]:
     """Sum the terms of a piece that have equal rates in the other columns, at nodes along one column."""
@@ -236,14 +236,14 @@ def _groups(
     ]
 
 
-def univariate_integrals(blocks: Sequence[Terms], edges: Values, order: int, center: Values) -> Values:
+def integrate_product_cells(blocks: Sequence[Terms], edges: Values, order: int, center: Values) -> Values:
     """Integrate ``(z - center)**k`` times a product of one continuous column over cells; (order + 1, cells)."""
     if len(blocks) > 1 and math.prod(cancellation(b) for b in blocks) <= _CANCELLING and math.prod(len(b.owner) for b in blocks) <= _MANY:  # fmt: skip
-        product = multiplied_out(blocks)
+        product = multiply_out(blocks)
         blocks = [product] if cancellation(product) <= _CANCELLING else blocks
     if len(blocks) == 1:
-        return cell_integrals(blocks[0], [], edges, order, center)
-    joint, index = _joint_pieces(blocks)
+        return integrate_cells(blocks[0], [], edges, order, center)
+    joint, index = _intersect_pieces(blocks)
     result = np.zeros((order + 1, len(edges) - 1))
     about = np.broadcast_to(center, (len(edges) - 1,))
     for q in range(len(joint.codes)):
@@ -252,9 +252,13 @@ def univariate_integrals(blocks: Sequence[Terms], edges: Values, order: int, cen
         for cell in range(len(edges) - 1):
             low, high = max(joint.low[q, 0], edges[cell]), min(joint.high[q, 0], edges[cell + 1])
             if low < high:
-                z, w = _nodes(_panels(low, high, *rates))
+                z, w = _panel_nodes(_lay_panels(low, high, *rates))
                 for block, p in zip(blocks, pieces, strict=True):
-                    w = w * _groups(block, p, 0, [], z)[0][0] if block.starts[p] < block.starts[p + 1] else w * 0.0
+                    w = (
+                        w * _sum_equal_rates(block, p, 0, [], z)[0][0]
+                        if block.starts[p] < block.starts[p + 1]
+                        else w * 0.0
+                    )
                 for k in range(order + 1):
                     result[k, cell] += float(w @ (z - about[cell]) ** k)
     return result
@@ -275,7 +279,7 @@ def product_scope(one: Sequence[Variable], two: Sequence[Variable]) -> tuple[Var
     return (*(v for v in by_name.values() if v.name != child.name), child)
 
 
-def widened(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
+def widen(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
     """Return blocks over the columns of more variables, or of the same in another order."""
     old, new = columns_of(factors[0]), columns_of(variables)
     names = [v.name for v in old]
@@ -290,18 +294,18 @@ def widened(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
     return [block.columns(discrete, continuous, sizes, limits) for block in factors[1]]
 
 
-def marginal(factors: Factors, names: Iterable[str]) -> Factors:
+def marginalize(factors: Factors, names: Iterable[str]) -> Factors:
     """Integrate and sum variables out: continuous ones first, because factors that are still apart integrate better."""
     variables, blocks = list(factors[0]), list(factors[1])
     kinds = {v.name: isinstance(v, Discrete) for v in variables}
     for name in sorted(dict.fromkeys(names), key=lambda name: kinds[name]):
         column = [v.name for v in columns_of(variables)].index(name)
-        blocks = eliminated(blocks, column)
+        blocks = eliminate(blocks, column)
         variables = [v for v in variables if v.name != name]
     return tuple(variables), tuple(blocks)
 
 
-def restricted(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
+def restrict(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
     """Put in values and states, which removes their variables, and intervals and sets of states, which doesn't."""
     variables, blocks = list(factors[0]), list(factors[1])
     for name, value in evidence.items():
@@ -321,20 +325,20 @@ def restricted(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
                 low, high = (float(end) for end in ends)
                 if not low < high:
                     raise NetworkError(f"{name!r}: the interval ({low}, {high}) is empty; give a value for a point")
-                blocks = [clipped(b, continuous, low, high) if i == 0 else b for i, b in enumerate(blocks)]
+                blocks = [clip_column(b, continuous, low, high) if i == 0 else b for i, b in enumerate(blocks)]
                 continue
             number = variable.value(value)
             missing = number != number
         if missing:
             raise NetworkError(f"{name!r}: the value is missing; leave the variable out")
-        blocks = [fixed(block, column, number) for block in blocks]
+        blocks = [fix_column(block, column, number) for block in blocks]
         variables = [v for v in variables if v.name != name]
     return tuple(variables), tuple(blocks)
 
 
 def reciprocal(factors: Factors, owner: str) -> Terms:
     """Return one over a function that is constant on its pieces and nowhere zero."""
-    terms = multiplied_out(factors[1])
+    terms = multiply_out(factors[1])
     values = np.bincount(terms.owner, weights=terms.coefficient, minlength=len(terms.codes))
     if (terms.rates != 0).any():
         moving = np.flatnonzero((terms.rates != 0).any(axis=0))
@@ -350,7 +354,7 @@ def reciprocal(factors: Factors, owner: str) -> Terms:
     )
 
 
-def constants(potential: Potential) -> Factors:
+def as_constants(potential: Potential) -> Factors:
     """Return a potential of discrete variables, of whatever family, as constants."""
     sizes = []
     for v in potential.variables:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.mte.exponentials import minimum_on_box
-from hybridbn.potentials.mte.terms import ANY, Terms, integrated, multiplied, summed
+from hybridbn.potentials.mte.terms import ANY, Terms, integrate_out, multiply, sum_out
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [
@@ -21,9 +21,9 @@ __all__ = [
     "check_sign",
     "check_tails",
     "child_column",
-    "masses_of",
-    "place",
-    "with_mass_one",
+    "compute_masses",
+    "describe_box",
+    "divide_by_masses",
 ]
 
 _TOLERANCE = 1e-6  # of a conditional mass
@@ -56,7 +56,7 @@ def columns_of(variables: Sequence[Variable]) -> list[Variable]:
     return [v for v in variables if isinstance(v, Discrete)] + [v for v in variables if isinstance(v, Continuous)]
 
 
-def place(columns: Sequence[Variable], codes: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
+def describe_box(columns: Sequence[Variable], codes: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
     """Describe a combination of states and a box: ``c = 'a', 0.4 <= x < 5``."""
     discrete = [v for v in columns if isinstance(v, Discrete)]
     continuous = [v for v in columns if isinstance(v, Continuous)]
@@ -82,7 +82,7 @@ def check_cover(terms: Terms, variables: Sequence[Variable]) -> None:
         n = len(terms.sizes)
         low = [cuts[c] for cuts, c in zip(terms.cuts, cell[n:], strict=True)]
         high = [cuts[c + 1] for cuts, c in zip(terms.cuts, cell[n:], strict=True)]
-        return place(columns, list(cell[:n]), low, high)
+        return describe_box(columns, list(cell[:n]), low, high)
 
     overlaps = np.argwhere(counts > 1)
     if len(overlaps):
@@ -91,7 +91,7 @@ def check_cover(terms: Terms, variables: Sequence[Variable]) -> None:
         which = " and ".join(map(str, np.flatnonzero(inside)[:2]))
         raise NetworkError(f"{owner!r}: pieces {which} overlap at {describe(overlaps[0])}; they must not")
     child = child_column(variables)
-    gaps = _gaps(np.moveaxis(counts > 0, child, -1), len(terms.sizes), isinstance(variables[-1], Discrete))
+    gaps = _find_gaps(np.moveaxis(counts > 0, child, -1), len(terms.sizes), isinstance(variables[-1], Discrete))
     if len(gaps):
         cell = np.insert(gaps[0][:-1], child, gaps[0][-1]) if child < len(columns) - 1 else gaps[0]
         raise NetworkError(
@@ -100,7 +100,7 @@ def check_cover(terms: Terms, variables: Sequence[Variable]) -> None:
         )
 
 
-def _gaps(covered: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], discrete: int, discrete_child: bool) -> Codes:
+def _find_gaps(covered: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], discrete: int, discrete_child: bool) -> Codes:
     """Return cells (child last) without a piece that lie between cells with one.
 
     Every combination of discrete parents must have pieces. Its continuous parents' cells must fill a box, and in each of
@@ -159,26 +159,26 @@ def check_sign(terms: Terms, variables: Sequence[Variable]) -> None:
             columns = columns_of(variables)
             at = ", ".join(f"{v.name} = {x:.6g}" for v, x in zip(columns[len(terms.sizes) :], where, strict=True))
             raise NetworkError(
-                f"{variables[-1].name!r}, piece {p} ({place(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p]))}) "
+                f"{variables[-1].name!r}, piece {p} ({describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p]))}) "
                 f"is negative: its minimum is {least:.6g} at {at or 'every point'}; a density must not be"
             )  # fmt: skip
 
 
-def masses_of(terms: Terms, variables: Sequence[Variable]) -> Masses:
+def compute_masses(terms: Terms, variables: Sequence[Variable]) -> Masses:
     """Integrate (or sum) the child out, and look at the result on every cell of the parents."""
     child = child_column(variables)
     discrete = isinstance(variables[-1], Discrete)
-    marginal = summed(terms, child) if discrete else integrated(terms, child - len(terms.sizes))
+    marginal = sum_out(terms, child) if discrete else integrate_out(terms, child - len(terms.sizes))
     least = np.bincount(marginal.owner, marginal.coefficient, len(marginal.codes)).astype(float)
     most = least.copy()
     for p in np.unique(marginal.owner[(marginal.rates != 0).any(axis=1)]):
         t = slice(marginal.starts[p], marginal.starts[p + 1])
-        values = _sampled(marginal.coefficient[t], marginal.rates[t], marginal.low[p], marginal.high[p])
+        values = _sample_box(marginal.coefficient[t], marginal.rates[t], marginal.low[p], marginal.high[p])
         least[p], most[p] = values.min(), values.max()
     return Masses(marginal, least, most)
 
 
-def _sampled(coefficients: Values, rates: Values, low: Values, high: Values) -> Values:
+def _sample_box(coefficients: Values, rates: Values, low: Values, high: Values) -> Values:
     """Evaluate an anchored sum at the corners and on a grid of its box."""
     moving = np.flatnonzero((rates != 0).any(axis=0))
     points = {1: 33, 2: 9, 3: 5}.get(len(moving), 3 if len(moving) < 7 else 2)
@@ -201,37 +201,37 @@ def check_masses(masses: Masses, variables: Sequence[Variable]) -> None:
     if len(wrong):
         raise NetworkError(
             f"{variables[-1].name!r}: the mass must be 1 for every configuration of the parents, but it is "
-            f"{_listed(masses, wrong, variables)}; normalize=True makes it 1, normalize=None keeps the pieces as given"
+            f"{_list_masses(masses, wrong, variables)}; normalize=True makes it 1, normalize=None keeps the pieces as given"
         )
 
 
-def _listed(masses: Masses, cells: Codes, variables: Sequence[Variable]) -> str:
+def _list_masses(masses: Masses, cells: Codes, variables: Sequence[Variable]) -> str:
     columns = [v for v in columns_of(variables) if v.name != variables[-1].name]
     parts = []
     for p in cells[:6]:
         least, most = masses.least[p], masses.most[p]
-        value = _mass_text(least) if most - least <= _CONSTANT * abs(most) else f"{least:.4g} to {most:.4g}"
+        value = _format_mass(least) if most - least <= _CONSTANT * abs(most) else f"{least:.4g} to {most:.4g}"
         marginal = masses.marginal
-        where = place(columns, list(marginal.codes[p]), list(marginal.low[p]), list(marginal.high[p]))
+        where = describe_box(columns, list(marginal.codes[p]), list(marginal.low[p]), list(marginal.high[p]))
         parts.append(value if not columns else f"{value} for {where}" if where != "everywhere" else value)
     return "; ".join(parts) + (f"; ... ({len(cells)} cells in all)" if len(cells) > 6 else "")
 
 
-def _mass_text(mass: float) -> str:
+def _format_mass(mass: float) -> str:
     return f"{mass:.3g}" if abs(mass - 1) > 0.01 else f"1{mass - 1:+.3g}"
 
 
-def with_mass_one(terms: Terms, variables: Sequence[Variable], masses: Masses) -> Terms:
+def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses) -> Terms:
     """Divide by the mass of each cell of the parents, refusing where it is zero or varies within a cell."""
     owner = variables[-1].name
     wrong = np.flatnonzero(~(masses.least > 0))
     if len(wrong) or not len(masses.least):
-        raise NetworkError(f"{owner!r} can't be normalized: its mass is {_listed(masses, wrong, variables) or 0}")
+        raise NetworkError(f"{owner!r} can't be normalized: its mass is {_list_masses(masses, wrong, variables) or 0}")
     wrong = np.flatnonzero(masses.most - masses.least > _CONSTANT * masses.most)
     if len(wrong):
         raise NetworkError(
             f"{owner!r} can't be normalized as an MTE: the mass varies with the parents within a cell: "
-            f"{_listed(masses, wrong, variables)}"
+            f"{_list_masses(masses, wrong, variables)}"
         )
     if np.ptp(masses.most) <= 4e-16:
         return terms if abs(masses.most[0] - 1) <= 4e-16 else terms.scaled(1.0 / float(masses.most[0]))
@@ -247,4 +247,4 @@ def with_mass_one(terms: Terms, variables: Sequence[Variable], masses: Masses) -
         discrete.insert(child, None)
     else:
         continuous.insert(child - n, None)
-    return multiplied(terms, inverse.columns(discrete, continuous, terms.sizes, terms.limits))
+    return multiply(terms, inverse.columns(discrete, continuous, terms.sizes, terms.limits))

@@ -101,7 +101,7 @@ def mte_from_gaussian(
         raise NetworkError(f"the method is 'interpolation' or 'cobb-shenoy', not {method!r}")
     standard = Continuous(variable.name, ((low - mean) / sd, (high - mean) / sd))
     wanted = None if max_error is None else float(max_error) * sd
-    return _moved(_standard_normal(standard, wanted, normalize), variable, mean, sd)
+    return _rescale(_standard_normal(standard, wanted, normalize), variable, mean, sd)
 
 
 def _standard_normal(variable: Continuous, wanted: float | None, normalize: bool | None) -> MTE:
@@ -125,10 +125,10 @@ def _standard_normal(variable: Continuous, wanted: float | None, normalize: bool
         return np.asarray(np.exp(-0.5 * x**2) / _ROOT)
 
     tails = (reach if low == -math.inf else 0.0, reach if high == math.inf else 0.0)
-    return _converted(variable, normal, np.linspace(*ends, 5), np.empty(0), wanted, tails, normalize)
+    return _fit_pieces(variable, normal, np.linspace(*ends, 5), np.empty(0), wanted, tails, normalize)
 
 
-def _moved(standard: MTE, variable: Continuous, mean: float, sd: float) -> MTE:
+def _rescale(standard: MTE, variable: Continuous, mean: float, sd: float) -> MTE:
     """Return the density of ``mean + sd * z``; anchors are moved exactly, so that a far mean costs no digits."""
     name, exact_mean, exact_sd = variable.name, Decimal(mean), Decimal(sd)
 
@@ -198,21 +198,21 @@ def mte_from_density(
     given = np.unique(np.asarray(breaks, dtype=float))
     given = given[(given > low) & (given < high)]
     start = np.linspace(low, high, 9)
-    seen = _called(function, np.unique(np.concatenate([np.linspace(low, high, 1025), given])), variable.name)
+    seen = _evaluate_checked(function, np.unique(np.concatenate([np.linspace(low, high, 1025), given])), variable.name)
     peak = float(seen.max())
     if not peak > 0:
         raise NetworkError(f"{variable.name!r}: the density is zero wherever it was looked at")
     rates = [0.0, 0.0]
     if tails:
         step = 1e-3 * (high - low)
-        inner = _called(function, np.array([low + step, high - step]), variable.name)
-        outer = _called(function, np.array([low, high]), variable.name)
+        inner = _evaluate_checked(function, np.array([low + step, high - step]), variable.name)
+        outer = _evaluate_checked(function, np.array([low, high]), variable.name)
         for i in (0, 1):
             unbounded = math.isinf(variable.domain[i])
             rates[i] = math.log(inner[i] / outer[i]) / step if unbounded and inner[i] > outer[i] > 0 else 0.0
-    called = partial(_called, function, name=variable.name)
+    called = partial(_evaluate_checked, function, name=variable.name)
     wanted = None if max_error is None else float(max_error)
-    return _converted(variable, called, start, given, wanted, (rates[0], rates[1]), True)
+    return _fit_pieces(variable, called, start, given, wanted, (rates[0], rates[1]), True)
 
 
 def mte_from_potential(
@@ -246,7 +246,7 @@ def mte_from_potential(
 # -- how ----------------------------------------------------------------------------------------------------------
 
 
-def _called(function: Function, x: Values, name: str) -> Values:
+def _evaluate_checked(function: Function, x: Values, name: str) -> Values:
     values = np.asarray(function(x), dtype=float)
     if values.shape != x.shape:
         raise NetworkError(
@@ -277,7 +277,7 @@ def _cobb_shenoy(variable: Continuous, mean: float, sd: float, normalize: bool |
     return result._with_errors(result.mass_error, _SAFETY * error)
 
 
-def _converted(
+def _fit_pieces(
     variable: Continuous, function: Function, edges: Values, breaks: Values, max_error: float | None,
     tails: tuple[float, float], normalize: bool | None,
 ) -> MTE:  # fmt: skip
@@ -293,7 +293,7 @@ def _converted(
     peak = float(sampled.max())
     tolerance = 1e-6 * peak if max_error is None else max_error * float(np.trapezoid(sampled, points))
     for _ in range(_ATTEMPTS):
-        pieces, mass = _halved(function, edges, breaks, tolerance, 3 if tolerance > 1e-7 * peak else 5, name)
+        pieces, mass = _halve_pieces(function, edges, breaks, tolerance, 3 if tolerance > 1e-7 * peak else 5, name)
         bounds = [(float(piece.box[name][0]), float(piece.box[name][1])) for piece in pieces]
         looked_at = [
             low + (high - low) * _CHECKED[1:-1] for low, high in bounds
@@ -312,17 +312,17 @@ def _converted(
         if error <= wanted:
             return result._with_errors(result.mass_error, error)
         tolerance *= max(0.1, 0.7 * wanted / error)
-    raise _out_of_reach(name, wanted, float(x[np.abs(np.asarray(result(**{name: x})) - function(x) / mass).argmax()]))
+    raise _accuracy_error(name, wanted, float(x[np.abs(np.asarray(result(**{name: x})) - function(x) / mass).argmax()]))
 
 
-def _out_of_reach(name: str, error: float, where: float) -> NetworkError:
+def _accuracy_error(name: str, error: float, where: float) -> NetworkError:
     return NetworkError(
         f"{name!r}: the error {error:.3g} is out of reach near {where:.6g}; allow more with max_error=, or declare where the "
         "density jumps with breaks="
     )
 
 
-def _halved(
+def _halve_pieces(
     function: Function, edges: Values, breaks: Values, tolerance: float, most: int, name: str
 ) -> tuple[list[Piece], float]:
     """Halve pieces until each is as accurate as wanted; also return the function's integral by quadrature."""
@@ -333,11 +333,11 @@ def _halved(
     while queue:
         low, high = queue.pop()
         inside = breaks[(breaks > low) & (breaks < high)]
-        terms = _fitted(function, low, high, inside, 0.4 * tolerance, most, name)
+        terms = _interpolate(function, low, high, inside, 0.4 * tolerance, most, name)
         middle = 0.5 * (low + high)
         if terms is None:
             if high - low <= narrowest or len(queue) + len(pieces) > _MOST_PIECES:
-                raise _out_of_reach(name, tolerance, middle)
+                raise _accuracy_error(name, tolerance, middle)
             cut = float(inside[np.abs(inside - middle).argmin()]) if len(inside) else middle
             queue += [(cut, high), (low, cut)]
             continue
@@ -355,7 +355,7 @@ def _interpolation(most: int) -> tuple[Values, Values, list[Values]]:
     return orders, points, [np.exp(s * points[:, None] * orders) for s in _STEEPNESS]
 
 
-def _fitted(
+def _interpolate(
     function: Function, low: float, high: float, inside: Values, wanted: float, most: int, name: str
 ) -> list[tuple[float, dict[str, float], dict[str, float]]] | None:
     """Return the terms of a non-negative interpolant, or None if it isn't accurate enough."""

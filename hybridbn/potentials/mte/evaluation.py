@@ -15,15 +15,15 @@ from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Codes, Values
 
 __all__ = [
-    "cell_integrals",
     "cells_of",
-    "contracted",
-    "flattened",
+    "combine_sides",
+    "evaluate",
+    "evaluate_by_products",
+    "evaluate_log",
+    "flatten_axes",
+    "group_rows",
+    "integrate_cells",
     "inverse_cdf",
-    "joint_groups",
-    "log_values",
-    "values",
-    "weights",
 ]
 
 _BLOCK = 16384  # rows that are grouped at a time
@@ -31,29 +31,29 @@ _CHUNK = 4096  # columns of a matrix product; a few exponentials of each stay in
 _SMALL = 4096  # values that are quicker to look up one by one
 
 
-def values(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
+def evaluate(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
     """Evaluate on axes, one for each column (discrete ones first), shared or per row.
 
     Returns
     -------
     ndarray, one dimension for each column, and the rows last where an axis is per row
     """
-    shape = np.broadcast_shapes(*(axis.shape for axis in _spread(axes))) if axes else ()
+    shape = np.broadcast_shapes(*(axis.shape for axis in _broadcast_axes(axes))) if axes else ()
     if math.prod(shape) <= _SMALL:
-        exponents, found = _looked_up(terms, axes, shape)
+        exponents, found = _look_up_terms(terms, axes, shape)
         result = np.zeros(shape)
         with np.errstate(under="ignore"):
             for exponent, coefficient in exponents:
                 result += coefficient * np.exp(exponent)
         return np.where(found, np.maximum(result, 0.0), 0.0)
-    result = contracted(terms, axes)
+    result = evaluate_by_products(terms, axes)
     return np.maximum(result, 0.0, out=result)
 
 
-def log_values(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
+def evaluate_log(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
     """Evaluate the logarithm, also where the values themselves would underflow."""
-    shape = np.broadcast_shapes(*(axis.shape for axis in _spread(axes))) if axes else ()
-    exponents, found = _looked_up(terms, axes, shape)
+    shape = np.broadcast_shapes(*(axis.shape for axis in _broadcast_axes(axes))) if axes else ()
+    exponents, found = _look_up_terms(terms, axes, shape)
     top = np.full(shape, -np.inf)
     for exponent, coefficient in exponents:
         np.maximum(top, np.where(coefficient == 0, -np.inf, exponent), out=top)
@@ -65,7 +65,7 @@ def log_values(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
         return np.asarray(np.where(found, np.log(np.maximum(result, 0.0)) + top, -np.inf))
 
 
-def _spread(axes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def _broadcast_axes(axes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     rows = any(axis.ndim == 2 for axis in axes)
     spread = []
     for position, axis in enumerate(axes):
@@ -84,9 +84,9 @@ def cells_of(terms: Terms, column: int, axis: NDArray[Any]) -> Codes:
     return np.where((axis >= 0) & (axis < terms.sizes[column]), axis, -1).astype(np.intp)
 
 
-def _looked_up(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> tuple[Any, NDArray[np.bool_]]:
+def _look_up_terms(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> tuple[Any, NDArray[np.bool_]]:
     """Return exponents and coefficients of the first, second ... term of the piece of every point, and where there is one."""
-    cells = _spread([cells_of(terms, j, axis) for j, axis in enumerate(axes)])
+    cells = _broadcast_axes([cells_of(terms, j, axis) for j, axis in enumerate(axes)])
     inside = np.ones(shape, dtype=bool)
     for cell in cells:
         inside = inside & (cell >= 0)
@@ -94,7 +94,7 @@ def _looked_up(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...
     if terms.table.size:
         pieces = np.where(inside, terms.table[tuple(cells)], -1)
     found = pieces >= 0
-    numbers = _spread(axes)[len(terms.sizes) :]
+    numbers = _broadcast_axes(axes)[len(terms.sizes) :]
     counts = np.diff(terms.starts)
     most = int(counts[np.unique(pieces[found])].max(initial=0))
     result = []
@@ -111,7 +111,7 @@ def _looked_up(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...
     return result, found
 
 
-def _sorted_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int, int, int]]]:
+def _sort_into_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int, int, int]]]:
     """Sort rows by key: return the order (None if all keys are equal), and (key, start, stop) of each run in that order."""
     if not len(key):
         return None, []
@@ -124,7 +124,9 @@ def _sorted_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int, i
     return order, [(int(ordered[a]), a, b) for a, b in itertools.pairwise(bounds)]
 
 
-def contracted(terms: Terms, axes: Sequence[NDArray[Any]], sides: Mapping[int, Values] | None = None) -> Values:
+def evaluate_by_products(
+    terms: Terms, axes: Sequence[NDArray[Any]], sides: Mapping[int, Values] | None = None
+) -> Values:
     """Evaluate by matrix products: the shared axes' side of each term times the side of the axes that vary by row.
 
     Parameters
@@ -142,9 +144,9 @@ def contracted(terms: Terms, axes: Sequence[NDArray[Any]], sides: Mapping[int, V
     cells = {j: cells_of(terms, j, axes[j]) for j in plain}
     for j in shared:
         if j not in sides:
-            sides[j] = _side(terms, j, axes[j], cells[j])
-    flat, extent = flattened([axes[j] for j in running])
-    places, _ = flattened([cells[j] for j in running])
+            sides[j] = _evaluate_side(terms, j, axes[j], cells[j])
+    flat, extent = flatten_axes([axes[j] for j in running])
+    places, _ = flatten_axes([cells[j] for j in running])
     count = math.prod(extent)
     result = np.zeros((*(len(sides[j]) for j in shared), count))
     for begin in range(0, count, _BLOCK):
@@ -152,17 +154,17 @@ def contracted(terms: Terms, axes: Sequence[NDArray[Any]], sides: Mapping[int, V
         numbers = [
             (x[block], j - len(terms.sizes)) for j, x in zip(running, flat, strict=True) if j >= len(terms.sizes)
         ]
-        order, runs = joint_groups(terms, running, [place[block] for place in places], block.stop - begin)
+        order, runs = group_rows(terms, running, [place[block] for place in places], block.stop - begin)
         for chosen, start, stop in runs:
-            weight = weights(terms, chosen, [sides[j] for j in shared])
-            for part, values_of_part in _products(terms, chosen, weight, numbers, order, start, stop):
+            weight = combine_sides(terms, chosen, [sides[j] for j in shared])
+            for part, values_of_part in _multiply_chunks(terms, chosen, weight, numbers, order, start, stop):
                 result[..., block][..., part] = values_of_part
     shape = (*result.shape[:-1], *extent)
     dimensions = [*shared, *running] + ([len(axes)] if rows is not None else [])
     return result.reshape(shape).transpose(np.argsort(dimensions))
 
 
-def weights(terms: Terms, chosen: Codes, sides: Sequence[Values]) -> Values:
+def combine_sides(terms: Terms, chosen: Codes, sides: Sequence[Values]) -> Values:
     """Return the product of some terms' coefficients and their factors on shared axes (points of each axis..., terms)."""
     weight = terms.coefficient[chosen].reshape((1,) * len(sides) + (len(chosen),))
     for i, side in enumerate(sides):
@@ -171,7 +173,7 @@ def weights(terms: Terms, chosen: Codes, sides: Sequence[Values]) -> Values:
     return weight
 
 
-def joint_groups(
+def group_rows(
     terms: Terms, running: Sequence[int], places: Sequence[Codes], count: int
 ) -> tuple[Codes | None, list[tuple[Codes, int, int]]]:
     """Group rows by their cells in some columns.
@@ -190,7 +192,7 @@ def joint_groups(
     for place in places:
         if (place < 0).any():
             key = np.where(place < 0, outside, key)
-    order, runs = _sorted_runs(key, outside)
+    order, runs = _sort_into_runs(key, outside)
     first, last = terms.spans
     found = []
     for where, start, stop in runs:
@@ -205,7 +207,7 @@ def joint_groups(
     return order, found
 
 
-def _products(
+def _multiply_chunks(
     terms: Terms, chosen: Codes, weight: Values, numbers: list[tuple[Values, int]], order: Codes | None, start: int, stop: int
 ) -> Iterator[tuple[Any, Values]]:  # fmt: skip
     """Yield the values of a run of rows, a chunk at a time."""
@@ -222,21 +224,21 @@ def _products(
         if not len(rates):
             yield part, constant[..., None]
             continue
-        exponent = _linear(*columns[0], part)
+        exponent = _exponent_of(*columns[0], part)
         for column in columns[1:]:
-            exponent += _linear(*column, part)
+            exponent += _exponent_of(*column, part)
         with np.errstate(under="ignore"):
             np.exp(exponent, out=exponent)
             yield part, weight @ exponent + constant[..., None]
 
 
-def _linear(number: Values, rate: Values, anchor: Values, part: Any) -> Values:
+def _exponent_of(number: Values, rate: Values, anchor: Values, part: Any) -> Values:
     result = number[part] - anchor
     result *= rate
     return np.asarray(result)
 
 
-def flattened(axes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], tuple[int, ...]]:
+def flatten_axes(axes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], tuple[int, ...]]:
     """Make every axis as long as all combinations of their points (and the rows), which are then rows of their own."""
     if not axes:
         return [], ()
@@ -245,10 +247,10 @@ def flattened(axes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], tuple[int, 
     extent = (*(axis.shape[0] for axis in axes), axes[0].shape[1])
     if all(axis.shape[0] == 1 for axis in axes):
         return [axis[0] for axis in axes], extent
-    return [np.broadcast_to(axis, extent).reshape(-1) for axis in _spread(axes)], extent
+    return [np.broadcast_to(axis, extent).reshape(-1) for axis in _broadcast_axes(axes)], extent
 
 
-def _side(terms: Terms, column: int, axis: NDArray[Any], cells: Codes) -> Values:
+def _evaluate_side(terms: Terms, column: int, axis: NDArray[Any], cells: Codes) -> Values:
     """Return the factor of each term that belongs to one shared axis (points, terms); 0 outside the term's piece."""
     first, last = (span[terms.owner, column] for span in terms.spans)
     inside = (cells[:, None] >= first) & (cells[:, None] < last) & (cells[:, None] >= 0)
@@ -265,7 +267,7 @@ _ROWS, _GUESSES = 8192, 257
 _STEPS = 200  # bisections that halve any bracket of floats to nothing are fewer
 
 
-def cell_integrals(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values, order: int, center: Values) -> Values:
+def integrate_cells(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values, order: int, center: Values) -> Values:
     """Integrate ``(z - center)**k`` times the function over cells of its last column z.
 
     Parameters
@@ -281,22 +283,24 @@ def cell_integrals(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values,
     last = len(terms.sizes) + len(terms.limits) - 1
     column = len(terms.limits) - 1
     if edges.ndim == 2 or center.ndim == 2:
-        return _row_integrals(terms, parents, edges, order, center)
-    low, high, rate, anchor = _pieces_of_terms(terms, column)
+        return _integrate_row_cells(terms, parents, edges, order, center)
+    low, high, rate, anchor = _piece_ends(terms, column)
     lower, upper = edges[:-1, None], edges[1:, None]
     spread = center[:, None] if center.ndim else center
     side = segment_integrals(rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, spread)
     cells = side.shape[1]
-    result = contracted(terms, [*parents, edges], {last: side.reshape(-1, len(rate))})
+    result = evaluate_by_products(terms, [*parents, edges], {last: side.reshape(-1, len(rate))})
     return np.moveaxis(result.reshape(*result.shape[:last], order + 1, cells, *result.shape[last + 1 :]), last, 0)
 
 
-def _pieces_of_terms(terms: Terms, column: int) -> tuple[Values, Values, Values, Values]:
+def _piece_ends(terms: Terms, column: int) -> tuple[Values, Values, Values, Values]:
     owner = terms.owner
     return terms.low[owner, column], terms.high[owner, column], terms.rates[:, column], terms.anchors[:, column]
 
 
-def _row_integrals(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values, order: int, center: Values) -> Values:
+def _integrate_row_cells(
+    terms: Terms, parents: Sequence[NDArray[Any]], edges: Values, order: int, center: Values
+) -> Values:
     """Integrate over cells that differ from row to row."""
     rows = edges.shape[1] if edges.ndim == 2 else center.shape[1]
     edges = np.broadcast_to(edges if edges.ndim == 2 else edges[:, None], (len(edges), rows))
@@ -305,13 +309,13 @@ def _row_integrals(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values,
     extents = [len(axis) for axis in parents]
     # every combination of the parents' points and the row is a row of its own
     shape = (*extents, rows)
-    flat = flattened([axis if axis.ndim == 2 else np.repeat(axis[:, None], rows, axis=1) for axis in parents])[0]
+    flat = flatten_axes([axis if axis.ndim == 2 else np.repeat(axis[:, None], rows, axis=1) for axis in parents])[0]
     row = np.broadcast_to(np.arange(rows), shape).reshape(-1)
     result = np.zeros((order + 1, count, len(row)))
     places = [cells_of(terms, j, axis) for j, axis in enumerate(flat)]
-    sequence, runs = joint_groups(terms, list(range(len(flat))), places, len(row))
+    sequence, runs = group_rows(terms, list(range(len(flat))), places, len(row))
     for chosen, start, stop in runs:
-        low, high, rate, anchor = (array[chosen, None, None] for array in _pieces_of_terms(terms, column))
+        low, high, rate, anchor = (array[chosen, None, None] for array in _piece_ends(terms, column))
         step = max(1, _NUMBERS // (len(chosen) * count))
         for begin in range(start, stop, step):
             end = min(begin + step, stop)
@@ -320,13 +324,13 @@ def _row_integrals(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values,
             integrals = segment_integrals(
                 rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, center[:, row[part]]
             )
-            factor = terms.coefficient[chosen, None] * _parents_side(terms, chosen, flat, part)
+            factor = terms.coefficient[chosen, None] * _evaluate_parents_side(terms, chosen, flat, part)
             result[:, :, part] = np.einsum("ktcm,tm->kcm", integrals, factor)
     spread = result.reshape(order + 1, count, *shape)
     return np.moveaxis(spread, 1, -2)
 
 
-def _parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], part: Any) -> Values:
+def _evaluate_parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], part: Any) -> Values:
     """Return the factor of some terms that belongs to the parents' values (terms, rows)."""
     exponent: Any = 0.0
     for j, axis in enumerate(flat[len(terms.sizes) :]):
@@ -334,10 +338,10 @@ def _parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], par
         if rate.any():
             exponent = exponent + np.where(rate == 0, 0.0, rate * (axis[part] - anchor))
     with np.errstate(under="ignore"):
-        return np.broadcast_to(np.exp(exponent), (len(chosen), len(flat[0][part]) if flat else _length(part)))
+        return np.broadcast_to(np.exp(exponent), (len(chosen), len(flat[0][part]) if flat else _count_rows(part)))
 
 
-def _length(part: Any) -> int:
+def _count_rows(part: Any) -> int:
     return part.stop - part.start if isinstance(part, slice) else len(part)
 
 
@@ -359,7 +363,7 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
     column = len(terms.limits) - 1
     result = np.full(len(uniforms), np.nan)
     places = [cells_of(terms, j, axis) for j, axis in enumerate(parents)]
-    sequence, runs = joint_groups(terms, list(range(len(parents))), places, len(uniforms))
+    sequence, runs = group_rows(terms, list(range(len(parents))), places, len(uniforms))
     for chosen, start, stop in runs:
         part = slice(start, stop) if sequence is None else sequence[start:stop]
         pieces = np.unique(terms.owner[chosen])
@@ -370,8 +374,10 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
         rows_of_sides = (
             (slice(start, start + 1) if sequence is None else sequence[start : start + 1]) if alike else part
         )
-        sides = [terms.coefficient[g, None] * _parents_side(terms, g, parents, rows_of_sides) for g in groups]
-        masses = np.stack([_mass(terms, p, g, column) @ side for p, g, side in zip(pieces, groups, sides, strict=True)])
+        sides = [terms.coefficient[g, None] * _evaluate_parents_side(terms, g, parents, rows_of_sides) for g in groups]
+        masses = np.stack(
+            [_integrate_terms(terms, p, g, column) @ side for p, g, side in zip(pieces, groups, sides, strict=True)]
+        )
         masses = np.maximum(masses, 0.0)
         upto = np.cumsum(masses, axis=0)
         held = np.flatnonzero((masses > 0).any(axis=1))
@@ -388,7 +394,7 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
                 mass = masses[i, columns]
                 below = np.clip(target[rows] - (upto[i, columns] - mass), 0.0, mass)
                 g, p = groups[i], pieces[i]
-                found[rows] = _inverse_in_piece(
+                found[rows] = _invert_piece(
                     terms.rates[g, column], terms.anchors[g, column], sides[i][:, columns],
                     float(terms.low[p, column]), float(terms.high[p, column]), below, mass,
                 )  # fmt: skip
@@ -396,13 +402,13 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
     return result
 
 
-def _mass(terms: Terms, piece: int, of_piece: Codes, column: int) -> Values:
+def _integrate_terms(terms: Terms, piece: int, of_piece: Codes, column: int) -> Values:
     """Return the integral of each term's exponential along one column of its piece."""
     low, high = terms.low[piece, column], terms.high[piece, column]
     return decay_integral(np.abs(terms.rates[of_piece, column]), high - low)
 
 
-def _inverse_in_piece(
+def _invert_piece(
     rates: Values, anchors: Values, factors: Values, low: float, high: float, below: Values, mass: Values
 ) -> Values:
     """Solve ``integral from low to z = below`` for every row by Newton steps on logarithms, bracketed.
@@ -419,7 +425,7 @@ def _inverse_in_piece(
         rows = np.flatnonzero(from_low == upward)
         target = below[rows] if upward else (mass if alike else mass[rows]) - below[rows]
         end = low if upward else high
-        curve = _Curve(rates, anchors, low, high, upward)
+        curve = _PieceIntegral(rates, anchors, low, high, upward)
         if alike and len(rows) > 4 * _GUESSES:
             guesses = bottom + (top - bottom) * (0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, _GUESSES)))
             masses = curve.at(guesses, factors)[0]
@@ -432,11 +438,11 @@ def _inverse_in_piece(
         for begin in range(0, len(rows), _ROWS):
             part = slice(begin, begin + _ROWS)
             factor = factors if alike else factors[:, rows[part]]
-            result[rows[part]] = _newton(curve, factor, start[part], target[part], (bottom, top), end)
+            result[rows[part]] = _solve_by_newton(curve, factor, start[part], target[part], (bottom, top), end)
     return result
 
 
-class _Curve:
+class _PieceIntegral:
     """The integral from the lower end of a piece to z, or from z to its upper end, and the density there."""
 
     def __init__(self, rates: Values, anchors: Values, low: float, high: float, upward: bool) -> None:
@@ -454,8 +460,8 @@ class _Curve:
             return shares.sum(axis=0), np.abs(shares).sum(axis=0), (wave * factor).sum(axis=0)
 
 
-def _newton(
-    curve: _Curve, factor: Values, z: Values, target: Values, bracket: tuple[float, float], end: float
+def _solve_by_newton(
+    curve: _PieceIntegral, factor: Values, z: Values, target: Values, bracket: tuple[float, float], end: float
 ) -> Values:
     lower, upper = np.full(len(target), bracket[0]), np.full(len(target), bracket[1])
     sign = 1.0 if curve.upward else -1.0

@@ -112,9 +112,9 @@ def minimum_on_box(coefficients: Values, rates: Values, low: Values, high: Value
         high[j] = min(high[j], low[j] + _NEGLIGIBLE / slowest) if np.isinf(high[j]) else high[j]
     anchors = np.where(rates > 0, high, low)
     if active.size == 1 and len(coefficients) <= 8:
-        candidates = _stationary(coefficients, rates[:, 0], low[0], high[0])[:, None]
+        candidates = _stationary_points(coefficients, rates[:, 0], low[0], high[0])[:, None]
     else:
-        candidates = _searched(coefficients, rates, anchors, low, high)
+        candidates = _search_grid(coefficients, rates, anchors, low, high)
     with np.errstate(under="ignore"):
         values = np.exp(((candidates[:, None, :] - anchors) * rates).sum(axis=2)) @ coefficients
     best = int(values.argmin())
@@ -122,7 +122,7 @@ def minimum_on_box(coefficients: Values, rates: Values, low: Values, high: Value
     return float(values[best]), point, float(values.max())
 
 
-def _stationary(coefficients: Values, rates: Values, low: float, high: float) -> Values:
+def _stationary_points(coefficients: Values, rates: Values, low: float, high: float) -> Values:
     """Return the ends of the interval and every stationary point in it, for anchored terms."""
     distinct, group = np.unique(rates, return_inverse=True)
     merged = np.bincount(group, weights=coefficients, minlength=len(distinct))
@@ -133,11 +133,11 @@ def _stationary(coefficients: Values, rates: Values, low: float, high: float) ->
         return np.array([low, high])
     # in t = z - low every term is sign * exp(log + rate t); logarithms can't overflow
     logs = np.log(np.abs(slopes)) - np.maximum(distinct, 0.0) * width
-    found = _zeros(np.sign(slopes), logs, distinct, width)
+    found = _find_zeros(np.sign(slopes), logs, distinct, width)
     return np.array([low, *(low + t for t in found), high])
 
 
-def _zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[float]:
+def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[float]:
     """Return the zeros of ``sum signs exp(logs + rates t)`` in (0, width), rates increasing."""
     if len(signs) < 2:
         return []
@@ -147,7 +147,7 @@ def _zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[flo
         return float(signs @ np.exp(exponents - exponents.max()))
 
     steps = rates[1:] - rates[0]
-    turning = _zeros(signs[1:], logs[1:] - logs[0] + np.log(steps), steps, width)
+    turning = _find_zeros(signs[1:], logs[1:] - logs[0] + np.log(steps), steps, width)
     points = [0.0, *turning, width]
     zeros = []
     with np.errstate(under="ignore"):
@@ -160,7 +160,7 @@ def _zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[flo
     return zeros
 
 
-def _searched(coefficients: Values, rates: Values, anchors: Values, low: Values, high: Values) -> Values:
+def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Values, high: Values) -> Values:
     """Return points of a grid over the box, and where local searches from the lowest of them end."""
     dimensions = len(low)
     per_axis = {1: 513, 2: 65, 3: 17, 4: 9}.get(dimensions, 5 if dimensions < 8 else 2)

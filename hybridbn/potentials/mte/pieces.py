@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials.mte.checks import place
-from hybridbn.potentials.mte.terms import ANY, Terms, merged
+from hybridbn.potentials.mte.checks import describe_box
+from hybridbn.potentials.mte.terms import ANY, Terms, merge_terms
 from hybridbn.variables import Continuous, Discrete, Values, Variable, plain_state, shorten
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "Piece",
     "blocks_from_dict",
     "blocks_to_dict",
-    "compiled",
-    "formula",
-    "head",
+    "coefficient_at_zero",
+    "compile_pieces",
+    "format_formula",
+    "format_head",
     "pieces_of",
-    "unanchored",
 ]
 
 Number: TypeAlias = float | Decimal | str
@@ -73,19 +73,19 @@ class Piece:
         for name, ends in self.box.items():
             if not isinstance(ends, tuple | list) or len(ends) != 2:
                 raise NetworkError(f"a piece's box must give (low, high) for {name!r}, not {ends!r}")
-            exact(ends[0], f"the low end of {name!r}", infinite=True)
-            exact(ends[1], f"the high end of {name!r}", infinite=True)
-        exact(self.constant, "a piece's constant")
+            read_exactly(ends[0], f"the low end of {name!r}", infinite=True)
+            read_exactly(ends[1], f"the high end of {name!r}", infinite=True)
+        read_exactly(self.constant, "a piece's constant")
         terms = []
         for term in self.terms:
             if not isinstance(term, tuple | list) or len(term) not in (2, 3):
                 raise NetworkError(f"a term is (coefficient, {{variable: rate}}), not {term!r}")
-            exact(term[0], "a term's coefficient")
+            read_exactly(term[0], "a term's coefficient")
             for what, mapping in zip(("rate", "anchor"), term[1:], strict=False):
                 if not isinstance(mapping, Mapping):
                     raise NetworkError(f"a term's {what}s must be a mapping from variables' names, not {mapping!r}")
                 for name, value in mapping.items():
-                    exact(value, f"the {what} of {name!r}")
+                    read_exactly(value, f"the {what} of {name!r}")
             terms.append((term[0], *(dict(mapping) for mapping in term[1:])))
         object.__setattr__(self, "terms", tuple(terms))
 
@@ -103,7 +103,7 @@ class Piece:
         return f"Piece({', '.join(parts)})"
 
 
-def exact(value: Any, what: str, infinite: bool = False) -> Decimal:
+def read_exactly(value: Any, what: str, infinite: bool = False) -> Decimal:
     """Return a number exactly, refusing what isn't one, and infinity where it has no place."""
     value = plain_state(value)
     try:
@@ -117,7 +117,7 @@ def exact(value: Any, what: str, infinite: bool = False) -> Decimal:
     return number
 
 
-def compiled(variables: Sequence[Variable], pieces: Sequence[Piece], owner: str) -> Terms:
+def compile_pieces(variables: Sequence[Variable], pieces: Sequence[Piece], owner: str) -> Terms:
     """Turn pieces into anchored terms, in decimal arithmetic where floats would lose digits.
 
     Parameters
@@ -139,13 +139,13 @@ def compiled(variables: Sequence[Variable], pieces: Sequence[Piece], owner: str)
         _refuse_strangers(piece, discrete, continuous, where)
         for j, state_variable in enumerate(discrete):
             if state_variable.name in piece.given:
-                codes[number, j] = _code(state_variable, piece.given[state_variable.name], where)
+                codes[number, j] = _code_of(state_variable, piece.given[state_variable.name], where)
         for j, variable in enumerate(continuous):
-            low[number, j], high[number, j] = _range(variable, piece, where)
+            low[number, j], high[number, j] = _check_range(variable, piece, where)
         terms = _decimal_terms(piece, [v.name for v in continuous], where)
         for exponents, coefficient, shifts in terms:
             numbers_ = [float(rate) for rate in exponents]
-            anchored = _anchored(exponents, coefficient, shifts, low[number], high[number], continuous, where)
+            anchored = _anchor_coefficient(exponents, coefficient, shifts, low[number], high[number], continuous, where)
             owners.append(number)
             coefficients.append(anchored)
             rates.append(numbers_)
@@ -153,7 +153,7 @@ def compiled(variables: Sequence[Variable], pieces: Sequence[Piece], owner: str)
     columns = np.array(rates, dtype=float).reshape(len(owners), len(continuous))
     owning = np.array(owners, dtype=np.intp)
     sizes, limits = tuple(len(v) for v in discrete), tuple(v.domain[1] for v in continuous)
-    return Terms(sizes, limits, codes, low, high, *merged(owning, (values, np.abs(values), columns)))
+    return Terms(sizes, limits, codes, low, high, *merge_terms(owning, (values, np.abs(values), columns)))
 
 
 def _refuse_strangers(piece: Piece, discrete: Sequence[Discrete], continuous: Sequence[Continuous], where: str) -> None:
@@ -172,7 +172,7 @@ def _refuse_strangers(piece: Piece, discrete: Sequence[Discrete], continuous: Se
             )
 
 
-def _code(variable: Discrete, state: Any, where: str) -> int:
+def _code_of(variable: Discrete, state: Any, where: str) -> int:
     try:
         code = variable.code(state)
     except TableError as error:
@@ -182,10 +182,10 @@ def _code(variable: Discrete, state: Any, where: str) -> int:
     return code
 
 
-def _range(variable: Continuous, piece: Piece, where: str) -> tuple[float, float]:
+def _check_range(variable: Continuous, piece: Piece, where: str) -> tuple[float, float]:
     if variable.name not in piece.box:
         return variable.domain
-    low, high = (float(exact(end, "", infinite=True)) for end in piece.box[variable.name])
+    low, high = (float(read_exactly(end, "", infinite=True)) for end in piece.box[variable.name])
     if not low < high or low == math.inf or high == -math.inf:
         raise NetworkError(f"{where}: the box of {variable.name!r} is [{low}, {high}); low must be less than high")
     if low < variable.domain[0] or high > variable.domain[1]:
@@ -207,16 +207,16 @@ def _decimal_terms(
             for name in given:
                 if name not in exponents:
                     raise NetworkError(f"{where}: a term has an anchor for {name!r}, but no rate")
-            rates = [exact(exponents[name], "") if name in exponents else zero for name in names]
-            shifts = [exact(given[name], "") if name in given else zero for name in names]
+            rates = [read_exactly(exponents[name], "") if name in exponents else zero for name in names]
+            shifts = [read_exactly(given[name], "") if name in given else zero for name in names]
             shifts = [shift if rate else zero for rate, shift in zip(rates, shifts, strict=True)]
             key = (*rates, *shifts)
-            sums[key] = sums.get(key, zero) + exact(coefficient, "")
+            sums[key] = sums.get(key, zero) + read_exactly(coefficient, "")
     n = len(names)
     return [(list(key[:n]), coefficient, list(key[n:])) for key, coefficient in sums.items() if coefficient]
 
 
-def _anchored(
+def _anchor_coefficient(
     rates: Sequence[Decimal], coefficient: Decimal, shifts: Sequence[Decimal], low: Any, high: Any,
     variables: Sequence[Continuous], where: str,
 ) -> float:  # fmt: skip
@@ -227,25 +227,25 @@ def _anchored(
             end = b if rate > 0 else a
             if rate and math.isinf(end):
                 raise NetworkError(
-                    f"{where}: the box of {variable.name!r} ends at {end}, where the term {_short(coefficient)} "
-                    f"exp({_short(rate)} {variable.name}) does not decay"
+                    f"{where}: the box of {variable.name!r} ends at {end}, where the term {_format_short(coefficient)} "
+                    f"exp({_format_short(rate)} {variable.name}) does not decay"
                 )
             if rate:
                 exponent += rate * (Decimal(float(end)) - shift)
         value = float(coefficient * exponent.exp() if exponent else coefficient)
     if math.isinf(value):
         raise NetworkError(
-            f"{where}: the term with coefficient {_short(coefficient)} is {_short(coefficient)} * exp({float(exponent):.6g}) "
+            f"{where}: the term with coefficient {_format_short(coefficient)} is {_format_short(coefficient)} * exp({float(exponent):.6g}) "
             "in a corner of its box, beyond the range of floats"
         )
     return value
 
 
-def _short(number: Decimal) -> str:
+def _format_short(number: Decimal) -> str:
     return f"{number:.6g}"
 
 
-def unanchored(coefficient: float, rates: Any, anchors: Any) -> Decimal:
+def coefficient_at_zero(coefficient: float, rates: Any, anchors: Any) -> Decimal:
     """Return the coefficient that a term has with its anchor at zero."""
     with decimal.localcontext(_EXACT):
         exponent = -sum(
@@ -282,7 +282,7 @@ _MOST_TERMS = 8
 _LARGEST, _SMALLEST = Decimal("1e9"), Decimal("1e-9")
 
 
-def formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
+def format_formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
     """Write pieces one below the other, each with its terms and where it holds.
 
     Coefficients have six digits, and stand for terms with their anchor at zero as in papers; where that would make them
@@ -292,8 +292,8 @@ def formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
     lines, places = [], []
     shown = min(len(terms.codes), _MOST_PIECES)
     for p in range(shown):
-        lines.append(_sum(terms, p, names))
-        places.append(place(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])))
+        lines.append(_format_sum(terms, p, names))
+        places.append(describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])))
     width = min(max((len(line) for line in lines), default=0), 60)
     body = [f"  {line:<{width}}  if {where}" for line, where in zip(lines, places, strict=True)]
     if len(terms.codes) > shown:
@@ -301,23 +301,23 @@ def formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
     return "\n".join([f"{head} =", *body]) if body else f"{head} = 0"
 
 
-def _sum(terms: Terms, piece: int, names: Sequence[str]) -> str:
+def _format_sum(terms: Terms, piece: int, names: Sequence[str]) -> str:
     t = list(range(terms.starts[piece], terms.starts[piece + 1]))
     t.sort(key=lambda i: bool(terms.rates[i].any()))  # the constant first
     text = ""
     for i in t[:_MOST_TERMS]:
-        number, wave = _term(float(terms.coefficient[i]), terms.rates[i], terms.anchors[i], names)
+        number, wave = _format_term(float(terms.coefficient[i]), terms.rates[i], terms.anchors[i], names)
         size = f"{abs(number):.6g}" + (f" {wave}" if wave else "")
         negative = number < 0
         text += (f" {'-' if negative else '+'} " if text else "-" if negative else "") + size
     return (text or "0") + (f" + ... ({len(t)} terms)" if len(t) > _MOST_TERMS else "")
 
 
-def _term(coefficient: float, rates: Values, anchors: Values, names: Sequence[str]) -> tuple[float, str]:
+def _format_term(coefficient: float, rates: Values, anchors: Values, names: Sequence[str]) -> tuple[float, str]:
     moving = np.flatnonzero(rates).tolist()
     if not moving:
         return coefficient, ""
-    at_zero = unanchored(coefficient, rates[moving], anchors[moving])
+    at_zero = coefficient_at_zero(coefficient, rates[moving], anchors[moving])
     plain = not at_zero or _SMALLEST <= at_zero.copy_abs() <= _LARGEST
     parts = []
     for j in moving:
@@ -332,7 +332,7 @@ def _term(coefficient: float, rates: Values, anchors: Values, names: Sequence[st
     return (float(at_zero) if plain else coefficient), f"exp({inner})"
 
 
-def head(child: Variable, parents: Sequence[Variable]) -> str:
+def format_head(child: Variable, parents: Sequence[Variable]) -> str:
     """Return ``f(y | c, x)``, with P for a discrete child."""
     given = f" | {', '.join(p.name for p in parents)}" if parents else ""
     return f"{'P' if isinstance(child, Discrete) else 'f'}({child.name}{given})"

@@ -12,12 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, checked_parents
+from hybridbn.potentials.base import Axes, Interval, Potential, check_parents
 from hybridbn.potentials.mte import algebra, checks
-from hybridbn.potentials.mte.evaluation import cell_integrals, inverse_cdf, log_values, values
-from hybridbn.potentials.mte.pieces import Piece, blocks_from_dict, blocks_to_dict, compiled, formula, head, pieces_of
+from hybridbn.potentials.mte.evaluation import evaluate, evaluate_log, integrate_cells, inverse_cdf
+from hybridbn.potentials.mte.pieces import (
+    Piece,
+    blocks_from_dict,
+    blocks_to_dict,
+    compile_pieces,
+    format_formula,
+    format_head,
+    pieces_of,
+)
 from hybridbn.potentials.mte.terms import Terms
-from hybridbn.potentials.mte.univariate import Univariate, support
+from hybridbn.potentials.mte.univariate import Univariate, find_column_support
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["MTE", "Piece"]
@@ -79,17 +87,17 @@ class MTE(Univariate, Potential):
         pieces: Iterable[Piece] = (),
         normalize: bool | None = False,
     ) -> None:
-        variables = (*checked_parents(child, parents), child)
+        variables = (*check_parents(child, parents), child)
         listed = [pieces] if isinstance(pieces, Piece) else list(pieces)
         if not listed:
             raise NetworkError(f"{child.name!r}: an MTE needs at least one piece")
-        terms = compiled(variables, listed, child.name)
+        terms = compile_pieces(variables, listed, child.name)
         checks.check_cover(terms, variables)
         checks.check_tails(terms, variables)
         checks.check_sign(terms, variables)
-        masses = checks.masses_of(terms, variables)
+        masses = checks.compute_masses(terms, variables)
         if normalize:
-            terms = checks.with_mass_one(terms, variables, masses)
+            terms = checks.divide_by_masses(terms, variables, masses)
         elif normalize is not None:
             checks.check_masses(masses, variables)
         self._set(child, variables[:-1], (terms,), masses.error)
@@ -148,7 +156,7 @@ class MTE(Univariate, Potential):
     @cached_property
     def _terms(self) -> Terms:
         """The terms, multiplied out."""
-        return algebra.multiplied_out(self._blocks)
+        return algebra.multiply_out(self._blocks)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -163,7 +171,7 @@ class MTE(Univariate, Potential):
     def mass_error(self) -> float:
         """Largest difference of a conditional mass from 1."""
         if self._mass_error is None:
-            return checks.masses_of(self._terms, self.variables).error
+            return checks.compute_masses(self._terms, self.variables).error
         return self._mass_error
 
     @cached_property
@@ -173,16 +181,16 @@ class MTE(Univariate, Potential):
         The relative error of `integral` is about 1e-16 times this number.
         """
         try:
-            value, magnitude = algebra.total(self._blocks)
+            value, magnitude = algebra.integrate_all(self._blocks)
         except NetworkError:  # parents without end: look at bounded parts only
             return math.prod(algebra.cancellation(block) for block in self._blocks)
         return magnitude / abs(value) if value else math.inf if magnitude else 1.0
 
     def __repr__(self) -> str:
-        title = head(self.child, self.parents)
+        title = format_head(self.child, self.parents)
         if math.prod(len(block.owner) for block in self._blocks) > _READABLE:
             return f"{title} = product of {len(self._blocks)} MTEs, not multiplied out"
-        return formula(self._terms, self._columns, title)
+        return format_formula(self._terms, self._columns, title)
 
     # -- protocol: values -----------------------------------------------------------------------------------------
 
@@ -204,7 +212,7 @@ class MTE(Univariate, Potential):
         """Evaluate on given points of each variable; see `Potential.on`."""
         result: Values = np.ones((1,) * len(self.scope))
         with np.errstate(under="ignore"):
-            for block in self._evaluated(axes, values):
+            for block in self._evaluated(axes, evaluate):
                 result = result * block
         shape = np.broadcast_shapes(result.shape, self._shape(axes))
         result = result if result.shape == shape else np.broadcast_to(result, shape).copy()
@@ -226,7 +234,7 @@ class MTE(Univariate, Potential):
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; accurate where the density itself would underflow."""
         logs: Values = np.zeros(self._shape(axes))
-        for block in self._evaluated(axes, log_values):
+        for block in self._evaluated(axes, evaluate_log):
             logs = logs + block
         return logs
 
@@ -255,7 +263,9 @@ class MTE(Univariate, Potential):
         fastest = max((float(np.abs(block.rates[:, column]).max(initial=0.0)) for block in self._blocks), default=0.0)
         return 1.0 / fastest if fastest > 0 else math.inf
 
-    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+    def find_column_support(
+        self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None
+    ) -> Interval:
         """Return an interval of a variable outside which less than `tail` of the mass lies."""
         variable = self.variable(name)
         if isinstance(variable, Discrete):
@@ -265,7 +275,9 @@ class MTE(Univariate, Potential):
             if other != name and other in self.scope and isinstance(self.variable(other), Continuous):
                 ranges.append((self._continuous(other), float(np.min(low)), float(np.max(high))))
         mass = self.integral() if not self.parents else 1.0
-        low, high = support(self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name)
+        low, high = find_column_support(
+            self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name
+        )
         return (low, high) if low < high else variable.domain
 
     def cellwise(self, name: str) -> bool:
@@ -309,7 +321,7 @@ class MTE(Univariate, Potential):
             raise NetworkError(f"{self.child.name!r} is discrete: it has no masses of cells")
         columns = [v.name for v in self._columns[:-1]]
         given = [axes[name] for name in columns]
-        result = cell_integrals(self._terms, given, np.asarray(edges, float), order, np.asarray(center, dtype=float))
+        result = integrate_cells(self._terms, given, np.asarray(edges, float), order, np.asarray(center, dtype=float))
         order_of = [0, *(1 + columns.index(parent.name) for parent in self.parents)]
         return result.transpose([*order_of, *range(len(order_of), result.ndim)]), 0.0
 
@@ -355,9 +367,9 @@ class MTE(Univariate, Potential):
             return self._of(self.variables, [self._blocks[0].scaled(factor), *self._blocks[1:]])
         if not isinstance(other, Potential):
             return NotImplemented
-        two = other._factors if isinstance(other, MTE) else algebra.constants(other)
+        two = other._factors if isinstance(other, MTE) else algebra.as_constants(other)
         variables = algebra.product_scope(self.variables, two[0])
-        return self._of(variables, [*algebra.widened(self._factors, variables), *algebra.widened(two, variables)])
+        return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(two, variables)])
 
     __rmul__ = __mul__
 
@@ -379,7 +391,7 @@ class MTE(Univariate, Potential):
         wanted = [n for name in names for n in ([name] if isinstance(name, str) else name)]
         for name in wanted:
             self.variable(name)
-        return self._result(*algebra.marginal(self._factors, wanted))
+        return self._result(*algebra.marginalize(self._factors, wanted))
 
     def _result(self, variables: Sequence[Variable], blocks: Sequence[Terms]) -> MTE | float:
         if variables:
@@ -402,11 +414,11 @@ class MTE(Univariate, Potential):
         """
         for name in evidence:
             self.variable(name)
-        return self._result(*algebra.restricted(self._factors, evidence))
+        return self._result(*algebra.restrict(self._factors, evidence))
 
     def integral(self) -> float:
         """Integrate over all continuous and sum over all discrete variables."""
-        return algebra.total(self._blocks)[0]
+        return algebra.integrate_all(self._blocks)[0]
 
     def normalize(self, given: str | Iterable[str] = ()) -> MTE:
         """Return the potential with total mass one, or with mass one for every configuration of the variables `given`."""
@@ -422,9 +434,9 @@ class MTE(Univariate, Potential):
         if not others:
             raise NetworkError("normalize(given=...) needs a variable that is not given")
         variables = (*(self.variable(name) for name in names), *others)
-        masses = algebra.marginal(self._factors, [v.name for v in others])
+        masses = algebra.marginalize(self._factors, [v.name for v in others])
         inverse = masses[0], (algebra.reciprocal(masses, self.child.name),)
-        return self._of(variables, [*algebra.widened(self._factors, variables), *algebra.widened(inverse, variables)])
+        return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(inverse, variables)])
 
     # -- files ----------------------------------------------------------------------------------------------------
 
@@ -439,7 +451,7 @@ class MTE(Univariate, Potential):
     @classmethod
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
         """Make the potential again from what `to_dict` returned."""
-        variables = (*checked_parents(child, parents), child)
+        variables = (*check_parents(child, parents), child)
         columns = checks.columns_of(variables)
         discrete = [v for v in columns if isinstance(v, Discrete)]
         sizes = tuple(len(v) for v in discrete)

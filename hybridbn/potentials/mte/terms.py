@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials.base import frozen
+from hybridbn.potentials.base import freeze
 from hybridbn.potentials.mte.exponentials import decay_integral
 from hybridbn.variables import Codes, Values
 
 __all__ = [
     "ANY",
     "Terms",
-    "clipped",
+    "add_rates",
+    "clip_column",
     "corner",
-    "disjoint",
-    "fixed",
-    "integrated",
-    "matched",
-    "merged",
-    "multiplied",
-    "pairs",
-    "shift",
-    "summed",
+    "find_overlaps",
+    "fix_column",
+    "integrate_out",
+    "make_disjoint",
+    "merge_terms",
+    "multiply",
+    "shift_factor",
+    "sum_out",
 ]
 
 ANY = -1
@@ -71,9 +71,9 @@ class Terms:
 
     def __post_init__(self) -> None:
         for name in ("codes", "owner"):
-            object.__setattr__(self, name, frozen(getattr(self, name), np.intp))
+            object.__setattr__(self, name, freeze(getattr(self, name), np.intp))
         for name in ("low", "high", "coefficient", "magnitude", "rates"):
-            object.__setattr__(self, name, frozen(getattr(self, name), np.float64))
+            object.__setattr__(self, name, freeze(getattr(self, name), np.float64))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return Terms, (self.sizes, self.limits, self.codes, self.low, self.high, self.owner, *self._numbers())
@@ -84,18 +84,18 @@ class Terms:
     @cached_property
     def anchors(self) -> Values:
         """Anchor of each term in each continuous column (terms, continuous); 0 where the rate is zero."""
-        return frozen(corner(self.rates, self.low[self.owner], self.high[self.owner]))
+        return freeze(corner(self.rates, self.low[self.owner], self.high[self.owner]))
 
     @cached_property
     def starts(self) -> Codes:
         """First term of each piece, and the number of terms (pieces + 1,)."""
-        return frozen(np.searchsorted(self.owner, np.arange(len(self.codes) + 1)), np.intp)
+        return freeze(np.searchsorted(self.owner, np.arange(len(self.codes) + 1)), np.intp)
 
     @cached_property
     def cuts(self) -> tuple[Values, ...]:
         """Where pieces begin or end, for each continuous column; sorted, infinite ends included."""
         return tuple(
-            frozen(np.unique(np.concatenate([self.low[:, j], self.high[:, j]]))) for j in range(self.low.shape[1])
+            freeze(np.unique(np.concatenate([self.low[:, j], self.high[:, j]]))) for j in range(self.low.shape[1])
         )
 
     @cached_property
@@ -111,8 +111,8 @@ class Terms:
             last.append(np.searchsorted(cuts, self.high[:, j]))
         shape = (len(self.codes), len(self.sizes) + len(self.cuts))
         return (
-            frozen(np.stack(first, axis=1) if first else np.zeros(shape), np.intp),
-            frozen(np.stack(last, axis=1) if last else np.zeros(shape), np.intp),
+            freeze(np.stack(first, axis=1) if first else np.zeros(shape), np.intp),
+            freeze(np.stack(last, axis=1) if last else np.zeros(shape), np.intp),
         )
 
     @cached_property
@@ -128,7 +128,7 @@ class Terms:
         table = np.full(self.dims, -1, dtype=np.intp)
         for piece, (first, last) in enumerate(zip(*self.spans, strict=True)):
             table[tuple(slice(a, b) for a, b in zip(first, last, strict=True))] = piece
-        return frozen(table)
+        return freeze(table)
 
     def cell(self, column: int, values: Values) -> Codes:
         """Return the cell of each value along a continuous column, -1 outside all of them.
@@ -139,7 +139,7 @@ class Terms:
         if len(cuts) < 2:
             return np.full(np.shape(values), -1, dtype=np.intp)
         inner = cuts[1:-1]
-        cells = np.searchsorted(inner, values, side="right") if len(inner) > 12 else _counted(inner, values)
+        cells = np.searchsorted(inner, values, side="right") if len(inner) > 12 else _count_cuts_below(inner, values)
         closed = self.limits[column] in (np.inf, cuts[-1])
         outside = (values < cuts[0]) | ((values > cuts[-1]) if closed else (values >= cuts[-1]))
         cells[outside] = -1
@@ -183,7 +183,7 @@ class Terms:
         """Return the integral over all columns, and the sum of absolute values that it was added up from."""
         weight = np.ones(len(self.owner))
         for j in range(self.low.shape[1]):
-            weight = weight * _widths(self, j)
+            weight = weight * _integrate_terms(self, j)
         for j, size in enumerate(self.sizes):
             weight = weight * np.where(self.codes[self.owner, j] == ANY, size, 1)
         return float(self.coefficient @ weight), float(self.magnitude @ weight)
@@ -194,14 +194,14 @@ def corner(rates: Values, low: Values, high: Values) -> Values:
     return np.where(rates > 0, high, np.where(rates < 0, low, 0.0))
 
 
-def _counted(inner: Values, values: Values) -> Codes:
+def _count_cuts_below(inner: Values, values: Values) -> Codes:
     cells = np.zeros(np.shape(values), dtype=np.intp)
     for cut in inner:
         cells += values >= cut
     return cells
 
 
-def _widths(terms: Terms, column: int) -> Values:
+def _integrate_terms(terms: Terms, column: int) -> Values:
     """Integral of each term's exponential along a column of its piece, refusing what is infinite."""
     low, high = terms.low[terms.owner, column], terms.high[terms.owner, column]
     widths = decay_integral(np.abs(terms.rates[:, column]), high - low)
@@ -210,7 +210,7 @@ def _widths(terms: Terms, column: int) -> Values:
     return np.where(terms.coefficient == 0, 0.0, widths)
 
 
-def _expanded(counts: Codes) -> tuple[Codes, Codes]:
+def _repeat_items(counts: Codes) -> tuple[Codes, Codes]:
     """Return, for items repeated `counts` times, the item of each copy and the copy's number."""
     total = int(counts.sum())
     if total > _MOST:
@@ -219,7 +219,7 @@ def _expanded(counts: Codes) -> tuple[Codes, Codes]:
     return item, np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def merged(owner: Codes, numbers: tuple[Values, Values, Values]) -> tuple[Codes, Values, Values, Values]:
+def merge_terms(owner: Codes, numbers: tuple[Values, Values, Values]) -> tuple[Codes, Values, Values, Values]:
     """Add up the terms with equal exponents of each piece; equal means equal, near is left alone."""
     coefficient, magnitude, rates = numbers
     order = np.lexsort((*rates.T[::-1], owner))
@@ -237,7 +237,7 @@ def merged(owner: Codes, numbers: tuple[Values, Values, Values]) -> tuple[Codes,
     )
 
 
-def pairs(one: Terms, two: Terms) -> tuple[Codes, Codes]:
+def find_overlaps(one: Terms, two: Terms) -> tuple[Codes, Codes]:
     """Return which pieces overlap, as two arrays of piece numbers."""
     size = max(1, 4_000_000 // max(len(two.codes) * max(one.low.shape[1] + len(one.sizes), 1), 1))
     found = []
@@ -257,30 +257,32 @@ def pairs(one: Terms, two: Terms) -> tuple[Codes, Codes]:
     return (np.concatenate([i for i, _ in found] or [empty]), np.concatenate([k for _, k in found] or [empty]))
 
 
-def multiplied(one: Terms, two: Terms) -> Terms:
+def multiply(one: Terms, two: Terms) -> Terms:
     """Return the product of two functions of the same columns."""
-    i, k = pairs(one, two)
+    i, k = find_overlaps(one, two)
     codes = np.where(one.codes[i] == ANY, two.codes[k], one.codes[i])
     low, high = np.maximum(one.low[i], two.low[k]), np.minimum(one.high[i], two.high[k])
     ones, twos = np.diff(one.starts)[i], np.diff(two.starts)[k]
-    owner, copy = _expanded(ones * twos)
+    owner, copy = _repeat_items(ones * twos)
     first = one.starts[i[owner]] + copy // np.maximum(twos[owner], 1)
     second = two.starts[k[owner]] + copy % np.maximum(twos[owner], 1)
     lower, upper = low[owner], high[owner]
-    rates = matched(one.rates[first], two.rates[second], upper - lower)
+    rates = add_rates(one.rates[first], two.rates[second], upper - lower)
     # any finite point of the box will do as reference where the rates cancel
     point = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0))
     point = np.where(rates == 0, point, corner(rates, lower, upper))
-    factor = shift(one.rates[first], point, one.anchors[first]) * shift(two.rates[second], point, two.anchors[second])
+    factor = shift_factor(one.rates[first], point, one.anchors[first]) * shift_factor(
+        two.rates[second], point, two.anchors[second]
+    )
     (c, m), (d, n) = ((terms.coefficient[t], terms.magnitude[t]) for terms, t in ((one, first), (two, second)))
     # relative errors of factors add up
     magnitude = m * np.abs(d) + np.abs(c) * n - np.abs(c * d)
     numbers = (c * d * factor, magnitude * factor, rates)
     limits = tuple(map(min, one.limits, two.limits))
-    return Terms(one.sizes, limits, codes, low, high, *merged(owner, numbers))
+    return Terms(one.sizes, limits, codes, low, high, *merge_terms(owner, numbers))
 
 
-def matched(one: Values, two: Values, width: Values) -> Values:
+def add_rates(one: Values, two: Values, width: Values) -> Values:
     """Add rates; a sum that is nothing but the rounding error of rates that cancel is zero."""
     rates = one + two
     with np.errstate(invalid="ignore"):
@@ -288,38 +290,38 @@ def matched(one: Values, two: Values, width: Values) -> Values:
     return np.where(rounding, 0.0, rates)
 
 
-def shift(rates: Values, point: Values, anchors: Values) -> Values:
+def shift_factor(rates: Values, point: Values, anchors: Values) -> Values:
     """Return the factor that moves terms from one anchor to another; at most 1, since anchors are where terms peak."""
     with np.errstate(under="ignore"):
         return np.asarray(np.exp((rates * np.where(rates == 0, 0.0, point - anchors)).sum(axis=1)))
 
 
-def integrated(terms: Terms, column: int) -> Terms:
+def integrate_out(terms: Terms, column: int) -> Terms:
     """Integrate a continuous column out."""
-    widths = _widths(terms, column)
+    widths = _integrate_terms(terms, column)
     result = Terms(
-        terms.sizes, _without(terms.limits, column), terms.codes, np.delete(terms.low, column, axis=1),
+        terms.sizes, _drop_item(terms.limits, column), terms.codes, np.delete(terms.low, column, axis=1),
         np.delete(terms.high, column, axis=1), terms.owner, terms.coefficient * widths, terms.magnitude * widths,
         np.delete(terms.rates, column, axis=1),
     )  # fmt: skip
-    return disjoint(result)
+    return make_disjoint(result)
 
 
-def summed(terms: Terms, column: int) -> Terms:
+def sum_out(terms: Terms, column: int) -> Terms:
     """Sum a discrete column out."""
     times = np.where(terms.codes[terms.owner, column] == ANY, terms.sizes[column], 1)
     result = terms.replaced(
-        sizes=_without(terms.sizes, column), codes=np.delete(terms.codes, column, axis=1),
+        sizes=_drop_item(terms.sizes, column), codes=np.delete(terms.codes, column, axis=1),
         coefficient=terms.coefficient * times, magnitude=terms.magnitude * times,
     )  # fmt: skip
-    return disjoint(result)
+    return make_disjoint(result)
 
 
-def _without(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
+def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
     return items[:position] + items[position + 1 :]
 
 
-def disjoint(terms: Terms) -> Terms:
+def make_disjoint(terms: Terms) -> Terms:
     """Turn pieces that may overlap, and then add up, into disjoint ones on the grid of all cuts."""
     first, last = terms.spans
     dims = list(terms.dims)
@@ -329,7 +331,7 @@ def disjoint(terms: Terms) -> Terms:
             last[:, j] = 1
             dims[j] = 0
     counts = last - first
-    piece, rest = _expanded(counts.prod(axis=1))
+    piece, rest = _repeat_items(counts.prod(axis=1))
     cells = np.empty((len(piece), len(dims)), dtype=np.intp)
     for j in range(len(dims) - 1, -1, -1):
         n = counts[piece, j]
@@ -349,50 +351,52 @@ def disjoint(terms: Terms) -> Terms:
     for j, cuts in enumerate(terms.cuts):
         place = chosen[:, len(terms.sizes) + j]
         low[:, j], high[:, j] = cuts[place], cuts[place + 1]
-    copied, number = _expanded(np.diff(terms.starts)[piece])
+    copied, number = _repeat_items(np.diff(terms.starts)[piece])
     source = terms.starts[piece[copied]] + number
     owner, rates = target[copied], terms.rates[source]
-    factor = shift(rates, corner(rates, low[owner], high[owner]), terms.anchors[source])
+    factor = shift_factor(rates, corner(rates, low[owner], high[owner]), terms.anchors[source])
     numbers = (terms.coefficient[source] * factor, terms.magnitude[source] * factor, rates)
-    return Terms(terms.sizes, terms.limits, codes, low, high, *merged(owner, numbers))
+    return Terms(terms.sizes, terms.limits, codes, low, high, *merge_terms(owner, numbers))
 
 
-def _kept(terms: Terms, pieces: Codes) -> tuple[Codes, Codes]:
+def _select_terms(terms: Terms, pieces: Codes) -> tuple[Codes, Codes]:
     """Return the terms of some pieces, and their new owners."""
-    owner, number = _expanded(np.diff(terms.starts)[pieces])
+    owner, number = _repeat_items(np.diff(terms.starts)[pieces])
     return terms.starts[pieces[owner]] + number, owner
 
 
-def fixed(terms: Terms, column: int, value: float) -> Terms:
+def fix_column(terms: Terms, column: int, value: float) -> Terms:
     """Put in a value for a column (discrete ones first, by code), which is a column no more."""
     first, last = terms.spans
     j = column - len(terms.sizes)
     cell = int(value) if j < 0 else int(terms.cell(j, np.array([value]))[0])
     pieces = np.flatnonzero((first[:, column] <= cell) & (cell < last[:, column])) if cell >= 0 else first[:0, 0]
-    chosen, owner = _kept(terms, pieces)
+    chosen, owner = _select_terms(terms, pieces)
     if j < 0:
         return Terms(
-            _without(terms.sizes, column), terms.limits, np.delete(terms.codes[pieces], column, axis=1),
+            _drop_item(terms.sizes, column), terms.limits, np.delete(terms.codes[pieces], column, axis=1),
             terms.low[pieces], terms.high[pieces], owner, *(array[chosen] for array in terms._numbers()),
         )  # fmt: skip
-    factor = shift(terms.rates[chosen, j : j + 1], np.full((len(chosen), 1), value), terms.anchors[chosen, j : j + 1])
+    factor = shift_factor(
+        terms.rates[chosen, j : j + 1], np.full((len(chosen), 1), value), terms.anchors[chosen, j : j + 1]
+    )
     numbers = (
         terms.coefficient[chosen] * factor, terms.magnitude[chosen] * factor, np.delete(terms.rates[chosen], j, axis=1)
     )  # fmt: skip
     return Terms(
-        terms.sizes, _without(terms.limits, j), terms.codes[pieces], np.delete(terms.low[pieces], j, axis=1),
-        np.delete(terms.high[pieces], j, axis=1), *merged(owner, numbers),
+        terms.sizes, _drop_item(terms.limits, j), terms.codes[pieces], np.delete(terms.low[pieces], j, axis=1),
+        np.delete(terms.high[pieces], j, axis=1), *merge_terms(owner, numbers),
     )  # fmt: skip
 
 
-def clipped(terms: Terms, column: int, low: float, high: float) -> Terms:
+def clip_column(terms: Terms, column: int, low: float, high: float) -> Terms:
     """Keep what lies within [low, high] of a continuous column; the column stays."""
     lower, upper = terms.low.copy(), terms.high.copy()
     lower[:, column], upper[:, column] = np.maximum(lower[:, column], low), np.minimum(upper[:, column], high)
     pieces = np.flatnonzero(lower[:, column] < upper[:, column])
-    chosen, owner = _kept(terms, pieces)
+    chosen, owner = _select_terms(terms, pieces)
     lower, upper, rates = lower[pieces], upper[pieces], terms.rates[chosen]
-    factor = shift(rates, corner(rates, lower[owner], upper[owner]), terms.anchors[chosen])
+    factor = shift_factor(rates, corner(rates, lower[owner], upper[owner]), terms.anchors[chosen])
     limits = tuple(min(limit, high) if j == column else limit for j, limit in enumerate(terms.limits))
     return Terms(
         terms.sizes, limits, terms.codes[pieces], lower, upper, owner,

@@ -11,27 +11,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.mte.algebra import multiplied_out, total, univariate_integrals
-from hybridbn.potentials.mte.evaluation import inverse_cdf, values
+from hybridbn.potentials.mte.algebra import integrate_all, integrate_product_cells, multiply_out
+from hybridbn.potentials.mte.evaluation import evaluate, inverse_cdf
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials.mte.potential import MTE
 
-__all__ = ["Univariate", "cdf", "mean_and_variance", "support"]
+__all__ = ["Univariate", "cdf", "find_column_support", "mean_and_variance"]
 
 
-def _edges(blocks: Sequence[Terms]) -> Values:
+def _common_ends(blocks: Sequence[Terms]) -> Values:
     """Return the ends of the region in which all blocks have pieces."""
     low = max(float(block.low.min(initial=np.inf)) for block in blocks)
     high = min(float(block.high.max(initial=-np.inf)) for block in blocks)
     return np.array([low, high]) if low < high else np.array([0.0, 0.0])
 
 
-def _shares(blocks: Sequence[Terms], order: int, center: float) -> Values:
+def _normalized_moments(blocks: Sequence[Terms], order: int, center: float) -> Values:
     """Return the moments about a center, of the normalized density."""
-    integrals = univariate_integrals(blocks, _edges(blocks), order, np.asarray(center))[:, 0]
+    integrals = integrate_product_cells(blocks, _common_ends(blocks), order, np.asarray(center))[:, 0]
     if not 0 < integrals[0] < math.inf:
         raise NetworkError(f"the density has the mass {integrals[0]}; it has no moments")
     return np.asarray(integrals / integrals[0])
@@ -42,16 +42,16 @@ def mean_and_variance(blocks: Sequence[Terms]) -> tuple[float, float]:
     cuts = np.concatenate([block.cuts[0] for block in blocks])
     center = float(np.median(cuts[np.isfinite(cuts)])) if np.isfinite(cuts).any() else 0.0
     for _ in range(2):
-        center += float(_shares(blocks, 1, center)[1])
-    first, second = _shares(blocks, 2, center)[1:]
+        center += float(_normalized_moments(blocks, 1, center)[1])
+    first, second = _normalized_moments(blocks, 2, center)[1:]
     return center + float(first), max(float(second - first**2), 0.0)
 
 
 def cdf(blocks: Sequence[Terms], x: Values) -> Values:
     """Return the distribution function of the normalized density."""
-    low, high = _edges(blocks)
+    low, high = _common_ends(blocks)
     points, place = np.unique(np.clip(x, low, high), return_inverse=True)
-    masses = univariate_integrals(blocks, np.concatenate([[low], points, [high]]), 0, np.zeros(()))[0]
+    masses = integrate_product_cells(blocks, np.concatenate([[low], points, [high]]), 0, np.zeros(()))[0]
     upto = np.cumsum(masses)
     if not upto[-1] > 0:
         raise NetworkError("the density has no mass")
@@ -130,20 +130,20 @@ class Univariate:
 
     def moment(self, order: int, center: float = 0.0) -> float:
         """Return the mean of ``(x - center)**order``."""
-        return float(_shares(self._single(), order, center)[order])
+        return float(_normalized_moments(self._single(), order, center)[order])
 
     def pdf(self, x: ArrayLike) -> Values | float:
         """Return the normalized density; `f(x=...)` gives it as it is."""
-        points = _numbers(x)
+        points = _check_values(x)
         result: Values = np.ones(points.size)
         for block in self._single():
-            result = result * values(block, [points.reshape(-1)])
-        result = np.asarray(result / total(self._blocks)[0]).reshape(points.shape)
+            result = result * evaluate(block, [points.reshape(-1)])
+        result = np.asarray(result / integrate_all(self._blocks)[0]).reshape(points.shape)
         return result if result.ndim else float(result)
 
     def cdf(self, x: ArrayLike) -> Values | float:
         """Return the distribution function."""
-        result = cdf(self._single(), _numbers(x))
+        result = cdf(self._single(), _check_values(x))
         return result if result.ndim else float(result)
 
     def quantile(self, probability: ArrayLike) -> Values | float:
@@ -151,18 +151,18 @@ class Univariate:
         wanted = np.asarray(probability, dtype=float)
         if not ((wanted >= 0) & (wanted <= 1)).all():
             raise NetworkError(f"probabilities lie between 0 and 1, unlike {probability!r}")
-        result = inverse_cdf(multiplied_out(self._single()), wanted.ravel(), []).reshape(wanted.shape)
+        result = inverse_cdf(multiply_out(self._single()), wanted.ravel(), []).reshape(wanted.shape)
         return result if result.ndim else float(result)
 
 
-def _numbers(x: ArrayLike) -> Values:
+def _check_values(x: ArrayLike) -> Values:
     points = np.asarray(x, dtype=float)
     if np.isnan(points).any():
         raise NetworkError("a value is missing (NaN)")
     return points
 
 
-def support(
+def find_column_support(
     terms: Terms, column: int, tail: float, ranges: Sequence[tuple[int, float, float]], bounded: bool
 ) -> tuple[float, float]:
     """Return the interval of a column that has all but `tail` of the mass, when other columns lie in known ranges.
@@ -176,12 +176,12 @@ def support(
     pieces = np.flatnonzero(held)
     low, high = terms.low[pieces, column].min(initial=np.inf), terms.high[pieces, column].max(initial=-np.inf)
     if bounded and len(pieces):
-        ends = [_tail_end(terms, int(p), column, tail / 2) for p in pieces]
+        ends = [_cut_tails(terms, int(p), column, tail / 2) for p in pieces]
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return float(low), float(high)
 
 
-def _tail_end(terms: Terms, piece: int, column: int, tail: float) -> tuple[float, float]:
+def _cut_tails(terms: Terms, piece: int, column: int, tail: float) -> tuple[float, float]:
     low, high = float(terms.low[piece, column]), float(terms.high[piece, column])
     if math.isfinite(low) and math.isfinite(high):
         return low, high
