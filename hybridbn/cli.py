@@ -81,9 +81,9 @@ class _FitterNames:
     """The names of all fitters, which are imported only if the help is printed."""
 
     def __str__(self) -> str:
-        from hybridbn.fitting.fitter_choice import fitter_names
+        from hybridbn.fitting.fitter_choice import list_fitter_names
 
-        return ", ".join(fitter_names())
+        return ", ".join(list_fitter_names())
 
 
 def parser() -> argparse.ArgumentParser:

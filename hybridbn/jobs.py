@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 from hybridbn.errors import TableError
 
-__all__ = ["checked_jobs", "in_processes", "in_threads"]
+__all__ = ["check_jobs", "run_in_processes", "run_in_threads"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def checked_jobs(n_jobs: Any) -> int:
+def check_jobs(n_jobs: Any) -> int:
     """Return how many jobs run at the same time: None is one, -1 as many as there are processors, -2 one less.
 
     Examples
     --------
-    >>> checked_jobs(None), checked_jobs(3), checked_jobs(-1) >= 1
+    >>> check_jobs(None), check_jobs(3), check_jobs(-1) >= 1
     (1, 3, True)
-    >>> checked_jobs(0)
+    >>> check_jobs(0)
     Traceback (most recent call last):
         ...
     hybridbn.errors.TableError: n_jobs must be a whole number that is not zero (-1: all processors), or None, not 0
@@ -42,12 +42,12 @@ def checked_jobs(n_jobs: Any) -> int:
     return number if number > 0 else max((os.cpu_count() or 1) + 1 + number, 1)
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
+def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
     """Yield the results of a function in the order of the items, few of which are under way at a time.
 
     Examples
     --------
-    >>> list(in_threads(str, range(5), 2))
+    >>> list(run_in_threads(str, range(5), 2))
     ['0', '1', '2', '3', '4']
     """
     if jobs == 1:
@@ -57,7 +57,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], jobs: 
         yield from _ordered(pool, function, items, jobs)
 
 
-def in_processes(
+def run_in_processes(
     function: Callable[[Any, Item], Result], shared: Any, items: Iterable[Item], jobs: int, what: str
 ) -> Iterator[Result]:
     """Yield the results of a function of something shared and an item, in the order of the items.

@@ -9,6 +9,7 @@ if __name__ != "hybridbn.structures":
 
 from typing import TYPE_CHECKING, Any
 
+from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
 from hybridbn.registry import import_modules
 from hybridbn.structures.building import BUILDERS, Declaration, builder
 
@@ -34,4 +35,4 @@ import_modules("hybridbn.structures")
 # after all imports, as some modules have the name of their builder
 globals().update(BUILDERS)
 
-__all__ = ["Declaration", "builder", *sorted(BUILDERS)]
+__all__ = ["Declaration", "GainRatio", "Utility", "Variance", "builder", *sorted(BUILDERS)]

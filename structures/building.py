@@ -14,7 +14,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import (
     fit_available,
     fit_marginals,
-    listed_arcs,
+    list_arcs,
     read_as_declared,
     structure_of,
 )
@@ -175,7 +175,7 @@ class Build:
             return cls(_find_builder(build, what))
         if callable(build) and not isinstance(build, nx.Graph):
             return cls(build)
-        arcs = build if isinstance(build, nx.Graph) else listed_arcs(build)
+        arcs = build if isinstance(build, nx.Graph) else list_arcs(build)
         if arcs is None:
             raise NetworkError(
                 f"{what} must be a builder such as hybridbn.structures.tan (the function, a partial of it or its name), a "

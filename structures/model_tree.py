@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.trees.growth import Node, leaves
-from hybridbn.fitting.trees.regression_splits import Growth, NodeRegression, Rows, grow_regressions, predict_by_depth
+from hybridbn.fitting.trees.growth import TreeNode, leaves
+from hybridbn.fitting.trees.regression_splits import (
+    Growth,
+    NodeRegression,
+    RegressionRows,
+    grow_regressions,
+    predict_by_depth,
+)
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
@@ -165,7 +171,7 @@ class _TunedForest(NamedTuple):
 
     ridge: float
     depth: int
-    trees: list[Node[NodeRegression]]
+    trees: list[TreeNode[NodeRegression]]
     means: Values
     variances: Values
 
@@ -210,11 +216,11 @@ class _Forest:
     def _choose_growth(self, ridge: float) -> Growth:
         return Growth(ridge, depth=self.depth, share=SHARE if self.several else 1.0)
 
-    def _choose_tests(self) -> Rows:
+    def _choose_tests(self) -> RegressionRows:
         """Keep the tests of the columns that lower the squared error most."""
         codes = np.stack([test.codes for test in self.tests], axis=1)
         sizes = tuple(test.size for test in self.tests)
-        rows = Rows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
+        rows = RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
         gains = np.zeros(len(self.tests))
         for weights in self.samples[:FOLDS]:
             _add_gains(grow_regressions(rows, weights, self._choose_growth(RIDGES[0]), self.rng), gains)
@@ -228,7 +234,7 @@ class _Forest:
         self.tests = [self.tests[i] for i in kept]
         return rows.take(kept)
 
-    def _tune(self, rows: Rows) -> _TunedForest:
+    def _tune(self, rows: RegressionRows) -> _TunedForest:
         """Return the trees, and the depth at which to cut them, that predict held-out rows best."""
         held_out = self.samples == 0
         seen = held_out.any(axis=0)
@@ -246,7 +252,7 @@ class _Forest:
         return best
 
     def _join_leaves(
-        self, trees: Sequence[Node[NodeRegression]], depth: int, noise: ResidualMixture, name: str
+        self, trees: Sequence[TreeNode[NodeRegression]], depth: int, noise: ResidualMixture, name: str
     ) -> Network:
         """Put the leaves of all trees into one node."""
         joined = [(number, node) for number, tree in enumerate(trees) for node in leaves(tree, depth)]
@@ -282,7 +288,7 @@ def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     return _ColumnTest(name, variable, (), order, places[np.argmax(filled, axis=1)], holes)
 
 
-def _add_gains(node: Node[NodeRegression], gains: Values) -> None:
+def _add_gains(node: TreeNode[NodeRegression], gains: Values) -> None:
     """Add to each test by how much it lowers the squared error in a tree."""
     pending = [node]
     while pending:

@@ -21,7 +21,7 @@ from hybridbn.fitting.trees.column_splits import (
     grow_by_tests,
     mass_of,
 )
-from hybridbn.fitting.trees.growth import Node, leaves
+from hybridbn.fitting.trees.growth import TreeNode, leaves
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -197,7 +197,7 @@ class _TreeNetwork:
         name: str,
         tests: Mapping[str, Discrete],
         view: CodedColumns,
-        root: Node[Values],
+        root: TreeNode[Values],
     ) -> None:
         self.data, self.target, self.tests, self.view = data, target, tests, view
         self.columns = list(tests)
@@ -252,7 +252,7 @@ class _TreeNetwork:
                 table[number] = _confine(table[number], box)
         return table
 
-    def _describe_path(self, leaf: Node[Values]) -> str:
+    def _describe_path(self, leaf: TreeNode[Values]) -> str:
         parts = []
         for place, box in leaf.boxes.items():
             variable = self.tests[self.columns[place]]
@@ -269,7 +269,7 @@ class _TreeNetwork:
             parts.append(f"{variable.name}: {told}")
         return "; ".join(parts) or "all"
 
-    def _fit_attribute(self, leaf: Node[Values], place: int) -> Case:
+    def _fit_attribute(self, leaf: TreeNode[Values], place: int) -> Case:
         """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was tested."""
         column, box = self.columns[place], leaf.boxes.get(place)
         if box is None:
@@ -286,9 +286,9 @@ class _TreeNetwork:
         found = self._fit_in_leaf(leaf, column, parents)
         return Case(found.potential, low, high)
 
-    def _fit_in_leaf(self, leaf: Node[Values], column: str, parents: tuple[str, ...]) -> Case:
+    def _fit_in_leaf(self, leaf: TreeNode[Values], column: str, parents: tuple[str, ...]) -> Case:
         """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
-        node: Node[Values] | None = leaf
+        node: TreeNode[Values] | None = leaf
         failure: TableError | None = None
         while node is not None:
             if mass_of(node) > 0:
@@ -300,13 +300,13 @@ class _TreeNetwork:
         assert failure is not None
         raise failure
 
-    def _fit_in_node(self, node: Node[Values], column: str, parents: tuple[str, ...]) -> Potential:
+    def _fit_in_node(self, node: TreeNode[Values], column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
         rows = self.data.table.select(names).take(node.sample.rows).with_weights(node.sample.weights)
         return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
 
-    def _join_leaves(self, column: str, make: Callable[[Node[Values]], Case]) -> Potential:
+    def _join_leaves(self, column: str, make: Callable[[TreeNode[Values]], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
         cases = [make(leaf) for leaf in self.leaves]
         variable = self.data.variable(column)
@@ -347,7 +347,7 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _collect_counts(found: list[Node[Values]], view: CodedColumns) -> Values:
+def _collect_counts(found: list[TreeNode[Values]], view: CodedColumns) -> Values:
     """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `CodedColumns.counts`.
 
     They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
@@ -394,7 +394,7 @@ def _confine(table: Values, box: NDArray[np.intp]) -> Values:
     return np.asarray(inside / inside.sum(axis=-1, keepdims=True))
 
 
-def _estimate_mass(leaf: Node[Values]) -> float:
+def _estimate_mass(leaf: TreeNode[Values]) -> float:
     """Return the probability of a leaf.
 
     Every branch can be reached: as if two more rows were spread as the branches are, halfway to evenly.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
-from hybridbn.fitting.ridge import Ridge, sparse_ridge
+from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -194,7 +194,7 @@ def learn_regressors(data: TrainingData) -> Regressors:
         blocks.append(centered)
         used.append(name)
     columns = np.concatenate([np.empty((len(target), 0)), *blocks], axis=1)
-    whole = sparse_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
+    whole = fit_sparse_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
     return _standardize_columns(data, potentials, filled, tuple(used), whole, float(unit))
 
 

@@ -8,7 +8,7 @@ import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.estimation import completion as completion_module
 from hybridbn.estimation.completion import Completion, alternate, draw_levels, fill_table, find_holes
-from hybridbn.estimation.row_uniforms import given_keys, levels_of
+from hybridbn.estimation.row_uniforms import hash_identifiers, levels_of
 from hybridbn.options import Options
 
 C, X, Y = hb.Discrete("c", ("a", "b")), hb.Continuous("x"), hb.Continuous("y")
@@ -34,7 +34,7 @@ def holes(rows: int = 60) -> hb.Table:
 
 
 def levels(network: hb.Network, rows: int = 60):
-    return levels_of(given_keys(range(rows), rows), list(network), 0)
+    return levels_of(hash_identifiers(range(rows), rows), list(network), 0)
 
 
 def fills(network: hb.Network, **options):

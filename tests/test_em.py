@@ -11,7 +11,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.estimation.em import expectation_maximization
-from hybridbn.estimation.expected_statistics import expectations
+from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.fitting import Dirichlet, MaximumLikelihood, MultinomialFitter, fit
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.options import Options
@@ -104,7 +104,7 @@ def test_expected_statistics_of_a_mixed_network(rate: float) -> None:
     network = mixed_network()
     table = with_holes(network, 40, rate)
     weights = np.random.default_rng(5).random(40)
-    found = expectations(network, EvidenceReader(network, table).evidence(), weights, Options())
+    found = expect_statistics(network, EvidenceReader(network, table).evidence(), weights, Options())
     counts, y_weights = np.zeros((3, 2)), np.zeros(2)
     first, second = np.zeros((2, 2)), np.zeros((2, 2, 2))
     for i, cells in enumerate(table.to_pandas().astype(object).to_dict("records")):
@@ -265,9 +265,9 @@ def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.Mon
 
     def counted(network: hb.Network, evidence: Any, weights: np.ndarray, options: Options) -> Any:
         sizes.append(len(weights))
-        return expectations(network, evidence, weights, options)
+        return expect_statistics(network, evidence, weights, options)
 
-    monkeypatch.setattr("hybridbn.estimation.em.expectations", counted)
+    monkeypatch.setattr("hybridbn.estimation.em.expect_statistics", counted)
     network = discrete_network()
     table = with_holes(network, 50_000, 0.3)
     learned = expectation_maximization(network, table)

@@ -12,11 +12,11 @@ from hybridbn.fitting.kernel_bandwidths import (
     PAPER,
     constants,
     effective_size,
+    has_many_repeats,
     leave_one_out,
-    nearest_log_sums,
-    pair_sums,
-    repeated,
     search_constants,
+    sum_logs_of_nearest,
+    sum_pairs,
 )
 from hybridbn.potentials.kernel import Kernel, evaluation, lattice
 from hybridbn.potentials.kernel.lattice import sum_on_lattice
@@ -90,7 +90,7 @@ def test_pair_sums_leave_out_only_what_is_far():
     rng = np.random.default_rng(1)
     points, weights = rng.uniform(size=(300, 3)), rng.uniform(size=300)
     widths = [np.array([0.01]), np.array([0.1, 0.2]), np.array([0.3])]
-    for rows, sums in pair_sums(points, weights, widths, 9.0):
+    for rows, sums in sum_pairs(points, weights, widths, 9.0):
         for b, h in enumerate(widths[1]):
             z = (points[rows, None] - points) / [0.01, h, 0.3]
             np.testing.assert_allclose(sums[:, 0, b, 0], np.exp(-0.5 * (z**2).sum(axis=2)) @ weights, rtol=1e-12)
@@ -100,7 +100,7 @@ def test_nearest_sums_need_as_many_points_as_count():
     """A lonely point far from a crowd of 3000 needs far more of it than its 64 nearest."""
     rng = np.random.default_rng(2)
     points = np.vstack([[[30.0, 0.0]], rng.normal(size=(3000, 2)) * 0.1])
-    yielded = list(nearest_log_sums(points, np.ones(3001), [np.array([1.0, 2.0])] * 2, np.array([0])))
+    yielded = list(sum_logs_of_nearest(points, np.ones(3001), [np.array([1.0, 2.0])] * 2, np.array([0])))
     assert len(yielded) > 1
     sums = np.concatenate([sums for _, sums in yielded])
     squares = (points[0] - points[1:]) ** 2
@@ -167,8 +167,8 @@ def test_grid_goes_down_for_distinct_values_but_not_for_repeated_ones():
     assert search_constants(clusters, np.ones(200), 200, extend=False)[0] == 0.4
     twice = np.repeat(rng.normal(size=(100, 2)), 2, axis=0)
     assert search_constants(twice, np.ones(200), 200) == (0.4, 0.4)
-    assert repeated(np.array([1.0, 1.0, 2.0]))
-    assert not repeated(np.arange(20.0))
+    assert has_many_repeats(np.array([1.0, 1.0, 2.0]))
+    assert not has_many_repeats(np.arange(20.0))
 
 
 def test_two_points_have_a_bandwidth_of_their_distance():

@@ -62,12 +62,12 @@ def test_a_regression_finds_the_slopes():
 
 
 def test_rows_left_out_by_formula_are_rows_left_out():
-    from hybridbn.fitting.ridge import _leave_one_out, sparse_ridge
+    from hybridbn.fitting.ridge import _fit_leaving_one_out, fit_sparse_ridge
 
     rng = np.random.default_rng(1)
     x = rng.normal(size=(30, 4))
     y, weights = x @ [1.0, 0.0, -1.0, 0.5] + rng.normal(size=30), rng.uniform(0.5, 2, 30)
-    found = _leave_one_out(x, y, weights, np.ones(4))
+    found = _fit_leaving_one_out(x, y, weights, np.ones(4))
     for row in range(0, 30, 7):
         kept = np.arange(30) != row
         total = weights[kept].sum()
@@ -77,7 +77,7 @@ def test_rows_left_out_by_formula_are_rows_left_out():
         slopes = np.linalg.solve(stiff, (centered * weights[kept, None]).T @ (y[kept] - mean))
         predicted = mean + (x[row] - weights[kept] @ x[kept] / total) @ slopes
         assert y[row] - predicted == pytest.approx(found.residuals[row], rel=1e-9)
-    assert np.mean(sparse_ridge(x, y, weights, np.arange(4)).residuals ** 2) <= np.mean(found.residuals**2) * 1.2
+    assert np.mean(fit_sparse_ridge(x, y, weights, np.arange(4)).residuals ** 2) <= np.mean(found.residuals**2) * 1.2
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.15])

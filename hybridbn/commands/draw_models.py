@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.estimation.row_uniforms import given_keys, seed_of
+from hybridbn.estimation.row_uniforms import hash_identifiers, seed_of
 from hybridbn.formats.tables.typed_columns import Wish
 from hybridbn.learning.imputation.columns import Bounds
 from hybridbn.learning.imputation.data_augmentation import Fitted, Settings, fit_imputation, use_network
@@ -62,7 +62,9 @@ class Filling:
             # what there is to say was said of the whole table
             warnings.simplefilter("ignore")
             rows = rows_of(open_frame(table.take(open_rows)), model, "missing")
-            found = model.fill(rows, self.strategy, given_keys(open_rows + start, len(open_rows)), self.seed + draw)
+            found = model.fill(
+                rows, self.strategy, hash_identifiers(open_rows + start, len(open_rows)), self.seed + draw
+            )
         return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in found.items()}
 
 

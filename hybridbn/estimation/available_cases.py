@@ -9,14 +9,14 @@ from typing import Any
 import networkx as nx
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_name, fitter_of, roles
+from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Variable, shorten
 
-__all__ = ["fit_available", "fit_marginals", "listed_arcs", "read_as_declared", "structure_of"]
+__all__ = ["fit_available", "fit_marginals", "list_arcs", "read_as_declared", "structure_of"]
 
 
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
@@ -56,7 +56,7 @@ def structure_of(structure: Any) -> Network:
     if isinstance(structure, nx.Graph):
         graph = Network(structure)
     else:
-        arcs = listed_arcs(structure)
+        arcs = list_arcs(structure)
         if arcs is None:
             raise NetworkError(
                 f"a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not {structure!r:.80}"
@@ -67,12 +67,12 @@ def structure_of(structure: Any) -> Network:
     return graph
 
 
-def listed_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
+def list_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
     """Return arcs as a list of pairs, None if they aren't any.
 
     Examples
     --------
-    >>> listed_arcs([["y", "x"], ("y", "z")]), listed_arcs("tan"), listed_arcs([("x", "y", "z")])
+    >>> list_arcs([["y", "x"], ("y", "z")]), list_arcs("tan"), list_arcs([("x", "y", "z")])
     ([('y', 'x'), ('y', 'z')], None, None)
     """
     if not isinstance(structure, Iterable) or isinstance(structure, str | Mapping):
@@ -132,7 +132,7 @@ def _with_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]
         potential = attributes.get("potential")
         if not isinstance(potential, Potential) or kept[name].fitter != "auto":
             continue
-        fitter = fitter_name(potential.family)
+        fitter = find_fitter_name(potential.family)
         if fitter is None:
             raise NetworkError(
                 f"{name!r} has a {type(potential).__name__}, which can't be learned from data; say what to put in its "

@@ -36,13 +36,13 @@ __all__ = [
     "Cells",
     "Completion",
     "alternate",
+    "collect_observed_numbers",
     "draw_alone",
     "draw_levels",
     "fill_at_random",
     "fill_table",
     "find_holes",
     "log_likelihood",
-    "observed_numbers",
 ]
 
 Cells: TypeAlias = dict[str, NDArray[Any]]
@@ -66,7 +66,7 @@ _OWN_NUMBER, _MATCHED = -1, -2
 class Matcher(Protocol):
     """Replaces drawn numbers by observed ones, as predictive mean matching does."""
 
-    def matched(
+    def match(
         self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
     ) -> Mapping[str, Values]:
         """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
@@ -89,7 +89,7 @@ def find_holes(table: Table) -> dict[str, NDArray[np.bool_]]:
     return holes
 
 
-def observed_numbers(table: Table, network: Network | None = None) -> dict[str, Values]:
+def collect_observed_numbers(table: Table, network: Network | None = None) -> dict[str, Values]:
     """Return the observed numbers of each number column, sorted; with a network, of those that it sees in intervals."""
     names = [name for name in table.names if not table.is_discrete(name)]
     if network is not None:
@@ -183,7 +183,7 @@ class Completion:
     @classmethod
     def of(cls, network: Network, table: Table, options: Options) -> Self:
         """Return what completes rows with the observed numbers of a table, where the network sees these in intervals."""
-        return cls(network, options, observed_numbers(table, network))
+        return cls(network, options, collect_observed_numbers(table, network))
 
     @cached_property
     def closed(self) -> ConditionalGaussian | None:
@@ -284,7 +284,7 @@ class Completion:
             cells[name] = np.where(missing, own, cells[name])
         if self.matcher is not None and holes:
             everywhere = {name: holes.get(name, np.zeros(len(table), dtype=bool)) for name in table.names}
-            matched = self.matcher.matched(cells, everywhere, levels(_MATCHED, rows).__getitem__)
+            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__)
             for name, numbers in matched.items():
                 low, high = self.bounds.get(name, (-np.inf, np.inf))
                 within = everywhere[name] & (numbers >= low) & (numbers <= high)

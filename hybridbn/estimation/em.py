@@ -21,9 +21,9 @@ from hybridbn.estimation.completion import (
     find_holes,
     log_likelihood,
 )
-from hybridbn.estimation.expected_statistics import expectations
+from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.fitting.base import Fitter, Statistics
-from hybridbn.fitting.fitter_choice import Potentials, fitter_name, fitter_of
+from hybridbn.fitting.fitter_choice import Potentials, find_fitter_name, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
@@ -249,7 +249,7 @@ def _exact_expectation(
 
     def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
         try:
-            found = expectations(network, evidence, weights, options)
+            found = expect_statistics(network, evidence, weights, options)
         except ImpossibleEvidence as problem:
             raise problem.renumber(rows, lambda rows: str(impossible_evidence(rows, False))) from None
         likelihood = float(weights @ found.log_likelihood)
@@ -329,7 +329,7 @@ def _families(start: Network, structure: Network, potentials: Potentials) -> dic
         if isinstance(spec, str) and spec == "auto":
             own = structure.nodes[name].get("potential") if name in structure else None
             family = (own if isinstance(own, Potential) else potential).family
-            spec = fitter_name(family) or family
+            spec = find_fitter_name(family) or family
         families[name] = _Family(
             potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.fitting.base import Statistics
-from hybridbn.fitting.counting import configurations, sum_by_group
+from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.elimination.program import order_of
@@ -27,7 +27,7 @@ from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["Expected", "expectations"]
+__all__ = ["Expected", "expect_statistics"]
 
 _NUMBERS = 1 << 22
 """Numbers in the posteriors of a block of rows, about."""
@@ -48,7 +48,7 @@ class Expected:
     log_likelihood: Values
 
 
-def expectations(network: Network, evidence: Evidence, weights: Values, options: Options) -> Expected:
+def expect_statistics(network: Network, evidence: Evidence, weights: Values, options: Options) -> Expected:
     r"""Return the expected statistics of all families of a conditional linear Gaussian network.
 
     Parameters
@@ -75,7 +75,7 @@ def expectations(network: Network, evidence: Evidence, weights: Values, options:
     ...     hb.Multinomial(a, table=[0.8, 0.2]), hb.Multinomial(b, parents=(a,), table=[[0.9, 0.1], [0.4, 0.6]])
     ... ])
     >>> known = EvidenceReader(net, hb.Table({"a": [None, "y"], "b": ["y", None]}, variables=(a, b))).evidence()
-    >>> found = expectations(net, known, np.ones(2), Options())
+    >>> found = expect_statistics(net, known, np.ones(2), Options())
     >>> found.statistics["b"].counts, found.log_likelihood.round(3)
     (array([[0. , 0.4],
            [0.4, 1.2]]), array([-1.609, -1.609]))
@@ -232,7 +232,7 @@ class _KnownCells:
         self.weights = weights
         self.count = math.prod(len(v) for v in known)
         observed = [found.evidence.findings[variable.name].values for variable in known]
-        self.cells = configurations(observed, [len(variable) for variable in known], len(weights))
+        self.cells = encode_configurations(observed, [len(variable) for variable in known], len(weights))
 
     def sum(self, table: Values) -> Values:
         """Return the weighted sums of an array (cells, rows) in each configuration (configurations, cells)."""

@@ -18,7 +18,7 @@ from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Keys", "Levels", "given_keys", "levels_of", "row_keys", "seed_of", "uniforms"]
+__all__ = ["Keys", "Levels", "draw_uniforms", "hash_identifiers", "hash_rows", "levels_of", "seed_of"]
 
 Keys: TypeAlias = NDArray[np.uint64]
 
@@ -29,7 +29,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _HOLE = np.uint64(0x5851F42D4C957F2D)
 
 
-def row_keys(table: Table) -> Keys:
+def hash_rows(table: Table) -> Keys:
     """Return a key for each row, made of its observed cells.
 
     Neither the order of the columns nor other rows matter, except that of rows with the same cells the first,
@@ -38,8 +38,8 @@ def row_keys(table: Table) -> Keys:
     Examples
     --------
     >>> table = Table({"x": [1.5, None, 2.5, None], "c": ["a", "b", "a", "b"]})
-    >>> keys = row_keys(table)
-    >>> bool(keys[2] == row_keys(table.take([2]))[0]), bool(keys[1] == keys[3])
+    >>> keys = hash_rows(table)
+    >>> bool(keys[2] == hash_rows(table.take([2]))[0]), bool(keys[1] == keys[3])
     (True, False)
     """
     total = np.zeros(len(table), dtype=np.uint64)
@@ -57,12 +57,12 @@ def row_keys(table: Table) -> Keys:
     return _distinct(_mixed(total))
 
 
-def given_keys(values: Any, rows: int) -> Keys:
+def hash_identifiers(values: Any, rows: int) -> Keys:
     """Return keys made of the user's identifiers, one a row: whole numbers or text.
 
     Examples
     --------
-    >>> bool((given_keys(np.arange(3), 3) == given_keys([0, 1, 2], 3)).all())
+    >>> bool((hash_identifiers(np.arange(3), 3) == hash_identifiers([0, 1, 2], 3)).all())
     True
     """
     if isinstance(values, range):
@@ -104,13 +104,13 @@ def seed_of(random_state: Any) -> int:
         ) from None
 
 
-def uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0) -> Values:
+def draw_uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0) -> Values:
     """Return uniform numbers strictly between 0 and 1 for each name and row: (names, rows).
 
     Examples
     --------
-    >>> keys = given_keys(range(100_000), 100_000)
-    >>> levels = uniforms(keys, ["x", "y"], 0)
+    >>> keys = hash_identifiers(range(100_000), 100_000)
+    >>> levels = draw_uniforms(keys, ["x", "y"], 0)
     >>> levels.shape, bool(abs(levels.mean() - 0.5) < 0.002), bool(abs(np.corrcoef(levels)[0, 1]) < 0.01)
     ((2, 100000), True, True)
     """
@@ -126,7 +126,7 @@ def uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0) -> V
 
 def levels_of(keys: Keys, names: Sequence[str], seed: int) -> Levels:
     """Return the numbers of some rows as draws ask for them."""
-    return lambda attempt, rows: dict(zip(names, uniforms(keys[rows], names, seed, attempt), strict=True))
+    return lambda attempt, rows: dict(zip(names, draw_uniforms(keys[rows], names, seed, attempt), strict=True))
 
 
 def _distinct(keys: Keys) -> Keys:

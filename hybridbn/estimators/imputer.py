@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.row_uniforms import given_keys, row_keys
+from hybridbn.estimation.row_uniforms import hash_identifiers, hash_rows
 from hybridbn.estimators.inputs import check_features, open_features, read_features
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
@@ -162,7 +162,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         frame = leave_out(open_features(features), self.skip)
         unknown = "error" if self.handle_unknown == "error" else "missing"
         rows = rows_of(frame, self.model_, unknown)
-        keys = row_keys(rows.working) if rows.working.names else given_keys(range(frame.rows), frame.rows)
+        keys = hash_rows(rows.working) if rows.working.names else hash_identifiers(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)
         nowhere = np.zeros(frame.rows, dtype=bool)
         added = {f"{n}_imputed": rows.holes.get(n, nowhere) for n in self._indicated} if self.indicators else {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.counting import complete_rows
+from hybridbn.fitting.counting import select_complete_rows
 from hybridbn.potentials.base import Potential, check_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -163,7 +163,7 @@ def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) 
     Observed(columns=(array([1.5, 3. ]), array([1, 0])), weights=array([2., 1.]), total=3.0)
     """
     checked = check_parents(child, parents)
-    columns, weights = complete_rows(
+    columns, weights = select_complete_rows(
         [table.coded(variable) for variable in (child, *checked)], table.weights if table.weighted else None
     )
     total = float(len(columns[0])) if weights is None else float(weights.sum())
@@ -203,13 +203,13 @@ def has_numbers(child: Variable, parents: tuple[Variable, ...]) -> bool:
     return any(isinstance(variable, Continuous) for variable in (child, *parents))
 
 
-def discrete_and_continuous(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], tuple[Continuous, ...]]:
+def split_by_kind(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], tuple[Continuous, ...]]:
     """Return the discrete and the continuous parents, each in the parents' order.
 
     Examples
     --------
     >>> c, x = Discrete("c", states=("a", "b")), Continuous("x")
-    >>> [[v.name for v in kind] for kind in discrete_and_continuous((x, c))]
+    >>> [[v.name for v in kind] for kind in split_by_kind((x, c))]
     [['c'], ['x']]
     """
     return (

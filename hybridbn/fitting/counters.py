@@ -21,14 +21,14 @@ from hybridbn.fitting.counting import (
     Moments,
     Names,
     central_moments,
-    complete_rows,
-    configurations,
+    count_occurring,
+    encode_configurations,
     joint_counts,
-    occurring_counts,
     pair_counts,
+    select_complete_rows,
     single_counts,
 )
-from hybridbn.jobs import in_threads
+from hybridbn.jobs import run_in_threads
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["CachedCounter", "CrossedColumns", "NumpyCounter", "counter_of"]
@@ -137,13 +137,13 @@ class NumpyCounter(Counter):
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Sort the rows by their configuration where the table would be far larger than they are many."""
         (columns, weights), sizes = self._complete(names), self.shape(names)
-        return occurring_counts(configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
+        return count_occurring(encode_configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         """Return means and products about them, in two passes."""
         columns, weights = self._complete((*numbers, *given))
         values, sizes = columns[: len(numbers)], self.shape(given)
-        cells = configurations(columns[len(numbers) :], sizes, len(values[0]))
+        cells = encode_configurations(columns[len(numbers) :], sizes, len(values[0]))
         total = float(len(values[0])) if weights is None else float(weights.sum())
         return Moments(total, *central_moments(values, cells, math.prod(sizes), weights))
 
@@ -174,7 +174,7 @@ class NumpyCounter(Counter):
             else max(_PICKED // max(len(families), 1), 4 * groups.size * max(sizes, default=1))
         )
         totals = [np.zeros(groups.size * size) for size in sizes]
-        for tables in in_threads(count, range(0, rows, block), self._jobs):
+        for tables in run_in_threads(count, range(0, rows, block), self._jobs):
             for total, table in zip(totals, tables, strict=True):
                 total += table
         return [total.reshape(groups.size, -1) for total in totals]
@@ -187,7 +187,7 @@ class NumpyCounter(Counter):
         columns = [self.columns[name] for name in names]
         if self.weights is None and self.incomplete.isdisjoint(names):
             return columns, None
-        return complete_rows(columns, self.weights)
+        return select_complete_rows(columns, self.weights)
 
     def _count_one(self, names: Names) -> Values:
         columns, weights = self._complete(names)
@@ -207,7 +207,7 @@ class NumpyCounter(Counter):
         if len(names) == 1:
             return self.columns[names[0]]
         codes = [self.columns[name].astype(np.intp, copy=False) for name in names]
-        mixed = configurations(codes, self.shape(names), self._rows)
+        mixed = encode_configurations(codes, self.shape(names), self._rows)
         for name, column in zip(names, codes, strict=True):
             if name in self.incomplete:
                 mixed[column < 0] = -1
@@ -223,7 +223,7 @@ class NumpyCounter(Counter):
         rows = np.flatnonzero(np.all(holes, axis=0)) if holes else None
         codes = [self.columns[name] if rows is None else self.columns[name][rows] for name in target]
         sizes = self.shape(target)
-        configuration = configurations(
+        configuration = encode_configurations(
             [column.astype(np.intp, copy=False) for column in codes], sizes, self._rows if rows is None else len(rows)
         )
         table = crossed.tables(configuration, math.prod(sizes), rows)
@@ -242,7 +242,7 @@ class NumpyCounter(Counter):
             part = slice(start, start + _BLOCK)
             columns = [self.columns[name][part].astype(np.intp, copy=False) for name in names]
             codes = [np.where(own < 0, size - 1, own) for own, size in zip(columns, shape, strict=True)]
-            joint[part] = configurations(codes, shape, len(joint[part]))
+            joint[part] = encode_configurations(codes, shape, len(joint[part]))
         if self._persistent:
             self._joined[names] = joint
         return joint

@@ -32,12 +32,12 @@ __all__ = [
     "Names",
     "Part",
     "central_moments",
-    "complete_rows",
-    "configurations",
+    "count_occurring",
+    "encode_configurations",
     "joint_counts",
-    "occurring_counts",
     "pair_counts",
     "refuse_too_wide",
+    "select_complete_rows",
     "single_counts",
     "sum_by_group",
 ]
@@ -279,12 +279,12 @@ def joint_counts(codes: Sequence[_Column], sizes: Sequence[int], weights: Values
     return _without_padding(counts.reshape(padded), sizes)
 
 
-def configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
+def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
     """Return each row's joint configuration as one number, the last column running fastest; zeros without columns.
 
     Examples
     --------
-    >>> configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
+    >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
     array([2, 3, 4])
     """
     return _mixed(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
@@ -379,12 +379,12 @@ def pair_counts(
     return dict(sorted(pairs.items()))
 
 
-def occurring_counts(configuration: Codes, weights: Values | None, size: int) -> tuple[Codes, Values]:
+def count_occurring(configuration: Codes, weights: Values | None, size: int) -> tuple[Codes, Values]:
     """Return which of `size` configurations occur, in ascending order, and the weight of each.
 
     Examples
     --------
-    >>> occurring_counts(np.array([7, 2, 7]), None, 10)
+    >>> count_occurring(np.array([7, 2, 7]), None, 10)
     (array([2, 7]), array([1., 2.]))
     """
     if size > _SPARSE * max(len(configuration), 256):
@@ -395,14 +395,14 @@ def occurring_counts(configuration: Codes, weights: Values | None, size: int) ->
     return keys, counts[keys]
 
 
-def complete_rows(columns: Sequence[_Column], weights: Values | None) -> tuple[list[_Column], Values | None]:
+def select_complete_rows(columns: Sequence[_Column], weights: Values | None) -> tuple[list[_Column], Values | None]:
     """Return columns of codes or numbers, and weights, without the rows where a cell is missing or the weight zero.
 
     The arrays are those given, not copies, where all rows stay.
 
     Examples
     --------
-    >>> complete_rows([np.array([0, -1, 1]), np.array([1.0, 2.0, np.nan])], None)
+    >>> select_complete_rows([np.array([0, -1, 1]), np.array([1.0, 2.0, np.nan])], None)
     ([array([0]), array([1.])], None)
     """
     kept = np.ones(len(columns[0]), dtype=bool) if weights is None else weights > 0

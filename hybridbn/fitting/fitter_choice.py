@@ -58,7 +58,7 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     >>> [fitter_of("gaussian", *family).name for family in ((c, (x,)), (c, ()))]
     ['softmax', 'multinomial']
     """
-    name = checked_spec(spec, child.name)
+    name = check_spec(spec, child.name)
     asked = type(spec) if isinstance(spec, Fitter) else None if spec == "auto" else _named(spec)
     # tables of probabilities are right for any discrete variables, and don't need what else there is to be imported
     candidates = _AUTO if asked is None else asked.fallbacks
@@ -71,24 +71,24 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     raise NetworkError(_unfit(name, child, parents))
 
 
-def fitter_name(family: str) -> str | None:
+def find_fitter_name(family: str) -> str | None:
     """Return the name of the fitter that learns a family of potentials, None where there is none.
 
     Examples
     --------
-    >>> fitter_name("kernel"), fitter_name("cases")
+    >>> find_fitter_name("kernel"), find_fitter_name("cases")
     ('kernel', None)
     """
     _find(family)
     return next((name for name, fitter in Fitter.fitters.items() if fitter.family == family), None)
 
 
-def fitter_names() -> list[str]:
+def list_fitter_names() -> list[str]:
     """Return the names that potentials are asked for by, "auto" first.
 
     Examples
     --------
-    >>> fitter_names()[:3]
+    >>> list_fitter_names()[:3]
     ['auto', 'gaussian', 'kernel']
     """
     import_modules("hybridbn.fitting")
@@ -118,12 +118,12 @@ def _unfit(name: str, child: Variable, parents: tuple[Variable, ...]) -> str:
     )
 
 
-def checked_spec(spec: Any, column: str) -> str:
+def check_spec(spec: Any, column: str) -> str:
     """Return the name of a choice, refusing what is none.
 
     Examples
     --------
-    >>> checked_spec("gausian", "x")
+    >>> check_spec("gausian", "x")
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: 'x': potentials='gausian' is not known; did you mean 'gaussian'?
@@ -132,7 +132,7 @@ def checked_spec(spec: Any, column: str) -> str:
         return spec.name
     if isinstance(spec, str) and (spec == "auto" or _find(spec) is not None):
         return spec
-    names = fitter_names()
+    names = list_fitter_names()
     near = difflib.get_close_matches(spec, names, n=1) if isinstance(spec, str) else []
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {shorten(names)}, or give a fitter"
     if isinstance(spec, type) and issubclass(spec, Fitter):
@@ -178,7 +178,7 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     # the target first: where it is discretized itself, its intervals guide the others
     for name in sorted(table.names, key=lambda name: name != target):
         variable, spec = table.variable(name), wanted[name]
-        if isinstance(variable, Continuous) and checked_spec(spec, name) == "multinomial":
+        if isinstance(variable, Continuous) and check_spec(spec, name) == "multinomial":
             chosen = spec.discretizer if isinstance(spec, MultinomialFitter) else None
             discretizer = chosen or (equal_frequency if codes is None else mdl)
             weights = table.weights if table.weighted else None
@@ -191,12 +191,12 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
 
 def _wanted(table: Table, potentials: Any) -> dict[str, Spec]:
     if not isinstance(potentials, Mapping):
-        checked_spec(potentials, "all columns")
+        check_spec(potentials, "all columns")
         return dict.fromkeys(table.names, potentials)
     for name, spec in potentials.items():
         if name not in table:
             raise TableError(f"potentials: there is no column {name!r}; the columns are {shorten(table.names)}")
-        checked_spec(spec, name)
+        check_spec(spec, name)
     return {name: potentials.get(name, "auto") for name in table.names}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, refuse_empty, split_by_kind
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Moments, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
@@ -57,7 +57,7 @@ class GaussianStatistics(Statistics):
     def _moments(self) -> Moments:
         return Moments(self.total, self.weights, self.means, self.products)
 
-    def pooled(self) -> tuple[Values, Values]:
+    def pool(self) -> tuple[Values, Values]:
         """Return means and products of all configurations together."""
         mean = self.weights @ self.means / self.total
         apart = self.means - mean
@@ -119,7 +119,7 @@ class GaussianFitter(Fitter):
                 f"{child.name!r} is discrete, and the child of a linear Gaussian is continuous; use SoftmaxFitter, or "
                 "MultinomialFitter where all parents are discrete"
             )
-        discrete, continuous = discrete_and_continuous(parents)
+        discrete, continuous = split_by_kind(parents)
         sizes = [len(parent) for parent in discrete]
         numbers = 1 + len(continuous)
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
@@ -132,8 +132,8 @@ class GaussianFitter(Fitter):
     def potential(self, statistics: Any) -> LinearGaussian:
         """Return the regressions."""
         refuse_empty(statistics)
-        child, (discrete, continuous) = statistics.child, discrete_and_continuous(statistics.parents)
-        mean, products = statistics.pooled()
+        child, (discrete, continuous) = statistics.child, split_by_kind(statistics.parents)
+        mean, products = statistics.pool()
         scales = np.sqrt(np.diag(products) / statistics.total)
         least = self._least_variance(child.name, float(mean[0]), float(scales[0]))
         # a constant parent tells nothing; a constant child only gets here with a floor

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
 from hybridbn.fitting.counting import refuse_too_wide
 from hybridbn.fitting.kernel_bandwidths import effective_size, search_constants
 from hybridbn.potentials.base import freeze
@@ -149,7 +149,7 @@ class KernelFitter(Fitter):
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> KernelStatistics:
         """Collect the points where child and parents are observed."""
-        if isinstance(child, Discrete) and not discrete_and_continuous(parents)[1]:
+        if isinstance(child, Discrete) and not split_by_kind(parents)[1]:
             raise NetworkError(
                 f"{child.name!r}: kernels need a continuous variable; a MultinomialFitter learns discrete ones alone"
             )
@@ -241,7 +241,7 @@ def _numbers_and_states(
     child: Variable, parents: tuple[Variable, ...]
 ) -> tuple[tuple[Continuous, ...], tuple[Discrete, ...]]:
     """Return the continuous variables, the child first, and the discrete ones, the child last."""
-    discrete, continuous = discrete_and_continuous(parents)
+    discrete, continuous = split_by_kind(parents)
     return ((child, *continuous), discrete) if isinstance(child, Continuous) else (continuous, (*discrete, child))
 
 

@@ -21,11 +21,11 @@ __all__ = [
     "PAPER",
     "constants",
     "effective_size",
+    "has_many_repeats",
     "leave_one_out",
-    "nearest_log_sums",
-    "pair_sums",
-    "repeated",
     "search_constants",
+    "sum_logs_of_nearest",
+    "sum_pairs",
 ]
 
 PAPER = (0.4, 0.5, 0.6, 0.7, 0.8)
@@ -65,7 +65,7 @@ def effective_size(weights: Values) -> float:
     return float(shares.sum() ** 2 / (shares @ shares))
 
 
-def repeated(values: Values) -> bool:
+def has_many_repeats(values: Values) -> bool:
     """Tell whether more than a tenth of the values occur more than once.
 
     The cross-entropy then rewards ever narrower kernels, which bet on the same values coming up again.
@@ -102,7 +102,7 @@ def search_constants(points: Values, weights: Values, size: float, extend: bool 
     >>> search_constants(points, np.ones(1000), 1000, extend=False)
     (0.8,)
     """
-    lowest = [0 if not extend or repeated(column) else -OCTAVES for column in points.T]
+    lowest = [0 if not extend or has_many_repeats(column) else -OCTAVES for column in points.T]
     highest = OCTAVES if extend else 0
     root = np.sqrt(size)
     if points.shape[1] <= 2:
@@ -207,13 +207,13 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     total = np.zeros(tuple(map(len, widths)))
     lonely = np.ones(len(points), dtype=bool)
     crowd = len(points) > FEW and len(widths) <= 2
-    for rows, sums in (sum_on_lattice if crowd else pair_sums)(points, weights, widths, REACH):
+    for rows, sums in (sum_on_lattice if crowd else sum_pairs)(points, weights, widths, REACH):
         others = sums - weights[rows].reshape(-1, *(1,) * len(widths))
         fine = others.reshape(len(rows), -1).min(axis=1) >= least[rows]
         kept = rows[fine]
         total += np.tensordot(weights[kept], np.log(others[fine]), 1)
         lonely[kept] = False
-    for rows, logs in nearest_log_sums(points, weights, widths, np.flatnonzero(lonely)):
+    for rows, logs in sum_logs_of_nearest(points, weights, widths, np.flatnonzero(lonely)):
         total += np.tensordot(weights[rows], logs, 1)
     entropy = (float(weights @ np.log(rest)) - total) / len(points) + len(widths) * math.log(2 * math.pi) / 2
     for j, h in enumerate(widths):
@@ -221,7 +221,7 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     return np.asarray(entropy)
 
 
-def pair_sums(
+def sum_pairs(
     points: Values, weights: Values, widths: Sequence[Values], reach: float
 ) -> Iterator[tuple[Codes, Values]]:
     """Yield rows and the sum of all kernels at each of them, its own included, over the pairs of points.
@@ -258,7 +258,7 @@ def _window(ordered: Values, start: int, stop: int, reach: float) -> tuple[int, 
     return low, high
 
 
-def nearest_log_sums(
+def sum_logs_of_nearest(
     points: Values, weights: Values, widths: Sequence[Values], rows: Codes
 ) -> Iterator[tuple[Codes, Values]]:
     """Yield rows and the logarithms of the sums of the others' kernels there, over so many nearest points as it takes."""

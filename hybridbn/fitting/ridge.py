@@ -1,7 +1,7 @@
 """Ridge regressions: in closed form from moments, many at once, the penalty given or chosen by a criterion.
 
 `Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one; a `PenaltyCriterion` says
-which penalty is best. Where rows are to be left out exactly (`sparse_ridge`), the rows themselves are decomposed, as squaring them
+which penalty is best. Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are decomposed, as squaring them
 first would lose digits. Thousands of regressions with a penalty for each column (`regress_towards`) are solved directly.
 """
 
@@ -21,10 +21,10 @@ __all__ = [
     "PenaltyCriterion",
     "Ridge",
     "Spectrum",
+    "fit_sparse_ridge",
     "moments_of",
     "regress_directions",
     "regress_towards",
-    "sparse_ridge",
 ]
 
 PENALTIES = 10.0 ** np.arange(-3, 5.25, 0.5)
@@ -193,7 +193,7 @@ class Ridge(NamedTuple):
     residuals: Values
 
 
-def sparse_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> Ridge:
+def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> Ridge:
     r"""Return a ridge regression whose penalty leaves rows out best, sparser where that is clearly better.
 
     .. math:: \sum_i w_i (y_i - a - x_i b)^2 + \lambda \sum_j p_j b_j^2
@@ -212,7 +212,7 @@ def sparse_ridge(columns: Values, target: Values, weights: Values, groups: NDArr
     --------
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(60, 4))
-    >>> ridge = sparse_ridge(x, 3 * x[:, 0] + 0.1 * rng.normal(size=60), np.ones(60), np.arange(4))
+    >>> ridge = fit_sparse_ridge(x, 3 * x[:, 0] + 0.1 * rng.normal(size=60), np.ones(60), np.arange(4))
     >>> np.abs(ridge.slopes).round(1)
     array([3., 0., 0., 0.])
     """
@@ -220,14 +220,14 @@ def sparse_ridge(columns: Values, target: Values, weights: Values, groups: NDArr
     spread = weights @ (columns - weights @ columns / total) ** 2 / total
     members = np.bincount(groups)
     penalties = np.ones(columns.shape[1])
-    best = _leave_one_out(columns, target, weights, penalties)
+    best = _fit_leaving_one_out(columns, target, weights, penalties)
     for _ in range(MOST_STEPS if columns.shape[1] else 0):
         contributed = np.bincount(groups, best.slopes**2 * spread) / members
         if not contributed.max() > 0:
             break
         penalties = 1 / (contributed + LEAST_SHARE * contributed.max())[groups]
         penalties /= np.exp(np.log(penalties).mean())
-        sparser = _leave_one_out(columns, target, weights, penalties)
+        sparser = _fit_leaving_one_out(columns, target, weights, penalties)
         if not _clearly_better(best.residuals**2 - sparser.residuals**2, weights / total):
             break
         best = sparser
@@ -239,7 +239,7 @@ def _clearly_better(differences: Values, shares: Values) -> bool:
     return mean > CLEAR * float(np.sqrt(shares**2 @ (differences - mean) ** 2))
 
 
-def _leave_one_out(columns: Values, target: Values, weights: Values, shape: Values) -> Ridge:
+def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, shape: Values) -> Ridge:
     """Return the regression with the multiple of these penalties that has the least loss on rows left out."""
     total = float(weights.sum())
     intercept = float(weights @ target / total)

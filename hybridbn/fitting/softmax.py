@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, discrete_and_continuous, has_numbers, observed, refuse_empty
-from hybridbn.fitting.counting import configurations, refuse_too_wide
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
+from hybridbn.fitting.counting import encode_configurations, refuse_too_wide
 from hybridbn.potentials.base import freeze
 from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Codes, Discrete, Values, Variable
@@ -127,7 +127,7 @@ class SoftmaxFitter(Fitter):
             raise NetworkError(
                 f"{child.name!r} is continuous, and the child of a logistic regression is discrete; use GaussianFitter"
             )
-        discrete, continuous = discrete_and_continuous(parents)
+        discrete, continuous = split_by_kind(parents)
         sizes = [len(parent) for parent in discrete]
         cells = math.prod(sizes) * len(child) * (1 + len(continuous))
         refuse_too_wide(child, parents, cells, self.max_bytes, "array of coefficients")
@@ -138,7 +138,7 @@ class SoftmaxFitter(Fitter):
             child=child,
             parents=parents,
             total=total,
-            cells=configurations([column[parent] for parent in discrete], sizes, len(own)),
+            cells=encode_configurations([column[parent] for parent in discrete], sizes, len(own)),
             codes=own,
             values=np.stack(numbers, axis=1) if numbers else np.zeros((len(own), 0)),
             weights=np.ones(len(own)) if weights is None else weights,
@@ -147,7 +147,7 @@ class SoftmaxFitter(Fitter):
     def potential(self, statistics: Any) -> Softmax:
         """Return the regressions."""
         refuse_empty(statistics)
-        discrete, continuous = discrete_and_continuous(statistics.parents)
+        discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
         mean = statistics.weights @ statistics.values / statistics.total
         # the second pass removes what rounding left in the first

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.jobs import checked_jobs, in_processes
+from hybridbn.jobs import check_jobs, run_in_processes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
 
@@ -129,10 +129,10 @@ def bias_variance(
         )
     classes, truth = np.unique(labels, return_inverse=True)
     rng = np.random.default_rng(random_state)
-    jobs = checked_jobs(n_jobs)
+    jobs = check_jobs(n_jobs)
     parts = [part for _ in range(repeats) for part in _folds(truth, folds, stratified, rng)]
     predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
-    found = in_processes(_predicted, (classifier, X, y), parts, jobs, "the classifier and its data")
+    found = run_in_processes(_predicted, (classifier, X, y), parts, jobs, "the classifier and its data")
     for place, ((_, test), own) in enumerate(zip(parts, found, strict=True)):
         predicted[place // folds, test] = classes[_codes(own, classes)]
     return BiasVariance.of(labels, predicted)

@@ -18,7 +18,7 @@ from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.queries import posterior
-from hybridbn.jobs import checked_jobs, in_threads
+from hybridbn.jobs import check_jobs, run_in_threads
 from hybridbn.learning.collapse import collapsed, network_of
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
@@ -195,7 +195,7 @@ class Ensemble:
         asked, real = Asked(self.target, evidence, options), self.algorithm == "real"
         total: Values | None = None
         possible: Any = False
-        answers = in_threads(asked.log_joint, self.networks, checked_jobs(n_jobs))
+        answers = run_in_threads(asked.log_joint, self.networks, check_jobs(n_jobs))
         for found, vote in zip(answers, self.votes, strict=True):
             possible = possible | ~np.isnan(found[0])
             own = scores(found, float(vote), real)

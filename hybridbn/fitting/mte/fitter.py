@@ -26,7 +26,7 @@ from hybridbn.fitting.mte.univariate import (
     refined,
     tried,
 )
-from hybridbn.fitting.trees.likelihood_splits import Cell, class_judges, cuts_of, grow_cells, value_judges
+from hybridbn.fitting.trees.likelihood_splits import Cell, choose_cuts, class_judges, grow_cells, value_judges
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Table
@@ -207,7 +207,7 @@ class MTEFitter(Fitter):
                 sizes.append(len(parent))
                 cuts.append(None)
                 continue
-            ends = cuts_of(column, weights, self.max_cells)
+            ends = choose_cuts(column, weights, self.max_cells)
             coded.append(np.searchsorted(ends, column, side="right"))
             sizes.append(len(ends) + 1)
             cuts.append(ends)

@@ -17,10 +17,19 @@ from scipy.special import xlogy
 
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.trees.growth import Levels, Node, Sample, Split, grow
+from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["CodedColumns", "ColumnCriterion", "GainRatio", "Tests", "Utility", "Variance", "grow_by_tests", "mass_of"]
+__all__ = [
+    "CandidateTests",
+    "CodedColumns",
+    "ColumnCriterion",
+    "GainRatio",
+    "Utility",
+    "Variance",
+    "grow_by_tests",
+    "mass_of",
+]
 
 FOLDS = 5
 LEAST_GAIN = 0.05
@@ -94,7 +103,7 @@ class CodedColumns:
         return [table[:, : sizes[number]] for number, table in zip(columns, tables, strict=True)]
 
 
-class Tests:
+class CandidateTests:
     """All tests that there are: the states of a column, each a branch, or an ordered column cut in two.
 
     Parameters
@@ -149,7 +158,7 @@ class Tests:
         """Return the sums over the branches of each test (..., tests)."""
         return np.add.reduceat(values, self.starts[:-1], axis=-1)
 
-    def worthy(self, masses: Values, nodes: Sequence[Node[Values]]) -> NDArray[np.bool_]:
+    def worthy(self, masses: Values, nodes: Sequence[TreeNode[Values]]) -> NDArray[np.bool_]:
         """Tell which tests put weight on at least two branches, and so much on both sides of a cut (nodes, tests).
 
         Parameters
@@ -181,13 +190,13 @@ class Tests:
 class ColumnCriterion(Protocol):
     """How tests are judged."""
 
-    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the number of the best test of each node, None where none is worth while."""
 
 
 def grow_by_tests(
     view: CodedColumns, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
-) -> Node[Values]:
+) -> TreeNode[Values]:
     """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `CodedColumns.counts`.
 
     Parameters
@@ -197,7 +206,7 @@ def grow_by_tests(
     branch : at least two branches of a test have so much weight
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
-    tests = Tests(view, binary, branch, max(branch, LEAST_SHARE * least))
+    tests = CandidateTests(view, binary, branch, max(branch, LEAST_SHARE * least))
     return grow(view.codes, view.weights.astype(float), _Stopped(view, tests, criterion, depth, least), Levels())[0]
 
 
@@ -206,7 +215,7 @@ class _Stopped:
     """The best tests by a criterion, within the bounds of depth and weight; see `grow_by_tests`."""
 
     view: CodedColumns
-    tests: Tests
+    tests: CandidateTests
     criterion: ColumnCriterion
     depth: int | None
     least: float
@@ -215,7 +224,7 @@ class _Stopped:
         """Count the rows of all samples in one pass."""
         return list(self.view.counts(samples))
 
-    def best(self, nodes: Sequence[Node[Values]]) -> list[Split[Values] | None]:
+    def best(self, nodes: Sequence[TreeNode[Values]]) -> list[Split[Values] | None]:
         """Return the best test of each node."""
         splits: list[Split[Values] | None] = [None] * len(nodes)
         able = [number for number, node in enumerate(nodes) if self._may_be_split(node)]
@@ -227,18 +236,18 @@ class _Stopped:
                     splits[number] = self.tests.split(test, masses)
         return splits
 
-    def _may_be_split(self, node: Node[Values]) -> bool:
+    def _may_be_split(self, node: TreeNode[Values]) -> bool:
         if not len(self.tests.columns) or (self.depth is not None and node.level >= self.depth):
             return False
         return bool(len(node.sample.rows)) and mass_of(node) >= self.least and not _pure(self.view, node)
 
 
-def mass_of(node: Node[Values]) -> float:
+def mass_of(node: TreeNode[Values]) -> float:
     """Return the weight of the rows that reach a node."""
     return float(node.statistics[:, -1].sum())
 
 
-def _pure(view: CodedColumns, node: Node[Values]) -> bool:
+def _pure(view: CodedColumns, node: TreeNode[Values]) -> bool:
     if view.classes:
         return bool(np.count_nonzero(node.statistics[:, -1]) < 2)
     seen = view.target[node.sample.rows]
@@ -252,7 +261,7 @@ def _pure(view: CodedColumns, node: Node[Values]) -> bool:
 class GainRatio:
     """C4.5's gain ratio, among the tests whose gain is not below the average (Ting & Zheng 2003, section 3.2)."""
 
-    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the greatest ratio of each node."""
         counts = np.stack([node.statistics for node in nodes])
         branches = tests.branches(counts)
@@ -281,11 +290,11 @@ class Utility:
 
     prior: float = 2.0
 
-    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of each node with the fewest errors."""
         return [self._best(view, node, tests) for node in nodes]
 
-    def _best(self, view: CodedColumns, node: Node[Values], tests: Tests) -> int | None:
+    def _best(self, view: CodedColumns, node: TreeNode[Values], tests: CandidateTests) -> int | None:
         rng = np.random.default_rng(0)
         folds = rng.permutation(len(node.sample.rows)) % FOLDS
         whole = self._errors(view, node, np.zeros(len(node.sample.rows), dtype=np.intp), 1, folds, None)
@@ -298,7 +307,7 @@ class Utility:
         return best
 
     def _errors(
-        self, view: CodedColumns, node: Node[Values], branches: Codes, count: int, folds: Codes, without: int | None
+        self, view: CodedColumns, node: TreeNode[Values], branches: Codes, count: int, folds: Codes, without: int | None
     ) -> float:
         """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong."""
         columns = [c for c in range(len(view.sizes)) if c != without and len(node.boxes.get(c, (0, 1))) > 1]
@@ -332,7 +341,7 @@ class Utility:
 class Variance:
     """For a target that is a number: the test that leaves the least variance, if it takes away 5 %."""
 
-    def best(self, view: CodedColumns, nodes: Sequence[Node[Values]], tests: Tests) -> list[int | None]:
+    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the least variance of each node, from sums of the target and its square in each state."""
         linear, squares = [], []
         for node in nodes:
@@ -353,7 +362,7 @@ class Variance:
         ]
 
 
-def _branchings(node: Node[Values], tests: Tests) -> Iterator[tuple[int, int, Codes]]:
+def _branchings(node: TreeNode[Values], tests: CandidateTests) -> Iterator[tuple[int, int, Codes]]:
     """Yield the worthy tests of a node with their number of branches, and the branch of each row, -1 where the cell is missing."""
     masses = tests.branches(node.statistics.sum(axis=0))[None]
     for test in np.flatnonzero(tests.worthy(masses, [node])[0]).tolist():

@@ -2,7 +2,7 @@
 
 Rows are known by coded columns: states, or intervals of numbers. What differs between trees is the `Criterion`: which statistics a node has (sums
 over its rows, so that those of several batches of rows add up), and which split gains most by them, if one is worth its price.
-Which node is split next is up to an `Order`: whole levels, whose nodes are counted in one pass, one after the other, or the best first.
+Which node is split next is up to an `GrowthOrder`: whole levels, whose nodes are counted in one pass, one after the other, or the best first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ import numpy as np
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["BestFirst", "Criterion", "DepthFirst", "Levels", "Node", "Order", "Sample", "Split", "grow", "leaves"]
+__all__ = [
+    "BestFirst",
+    "Criterion",
+    "DepthFirst",
+    "GrowthOrder",
+    "Levels",
+    "Sample",
+    "Split",
+    "TreeNode",
+    "grow",
+    "leaves",
+]
 
 S = TypeVar("S")
 
@@ -88,7 +99,7 @@ class Split(Generic[S]):
 
 
 @dataclass(eq=False)
-class Node(Generic[S]):
+class TreeNode(Generic[S]):
     """A node of a tree.
 
     Attributes
@@ -109,12 +120,12 @@ class Node(Generic[S]):
 
     sample: Sample
     statistics: S
-    parent: Node[S] | None = None
+    parent: TreeNode[S] | None = None
     branch: int = 0
     level: int = 0
     boxes: dict[int, Codes] = field(default_factory=dict)
     split: Split[S] | None = None
-    children: list[Node[S]] = field(default_factory=list)
+    children: list[TreeNode[S]] = field(default_factory=list)
 
 
 class Criterion(Protocol[S]):
@@ -123,39 +134,39 @@ class Criterion(Protocol[S]):
     def measure(self, samples: Sequence[Sample]) -> Sequence[S]:
         """Return the statistics of new nodes, of many in one pass over the rows."""
 
-    def best(self, nodes: Sequence[Node[S]]) -> Sequence[Split[S] | None]:
+    def best(self, nodes: Sequence[TreeNode[S]]) -> Sequence[Split[S] | None]:
         """Return the best split of each node, None where a stopping rule holds or no split is worth its price."""
 
 
-class Order(ABC, Generic[S]):
+class GrowthOrder(ABC, Generic[S]):
     """Which nodes are split next."""
 
     def __init__(self) -> None:
-        self.waiting: list[Node[S]] = []
+        self.waiting: list[TreeNode[S]] = []
 
-    def add(self, nodes: Sequence[Node[S]], criterion: Criterion[S]) -> None:
+    def add(self, nodes: Sequence[TreeNode[S]], criterion: Criterion[S]) -> None:
         """Take in new leaves."""
         self.waiting += nodes
 
     @abstractmethod
-    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
         """Return some nodes with their splits; none when the tree is finished."""
 
 
-class Levels(Order[S]):
+class Levels(GrowthOrder[S]):
     """All nodes of a level at once."""
 
-    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
         """Return the nodes of the next level that are worth splitting."""
         nodes, self.waiting = self.waiting, []
         splits = criterion.best(nodes)
         return [(node, split) for node, split in zip(nodes, splits, strict=True) if split is not None]
 
 
-class DepthFirst(Order[S]):
+class DepthFirst(GrowthOrder[S]):
     """The newest node first, so that few nodes wait."""
 
-    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
         """Return the newest node that is worth splitting."""
         while self.waiting:
             node = self.waiting.pop()
@@ -165,7 +176,7 @@ class DepthFirst(Order[S]):
         return []
 
 
-class BestFirst(Order[S]):
+class BestFirst(GrowthOrder[S]):
     """The node first whose split gains most, until there are too many leaves.
 
     Parameters
@@ -180,17 +191,17 @@ class BestFirst(Order[S]):
         super().__init__()
         self.most, self.permits = most, permits
         self.leaves = 1
-        self.queue: list[tuple[float, int, Node[S], Split[S]]] = []
+        self.queue: list[tuple[float, int, TreeNode[S], Split[S]]] = []
         self.number = itertools.count()
 
-    def add(self, nodes: Sequence[Node[S]], criterion: Criterion[S]) -> None:
+    def add(self, nodes: Sequence[TreeNode[S]], criterion: Criterion[S]) -> None:
         """Take in new leaves."""
         self.leaves += len(nodes) - 1
         for node, split in zip(nodes, criterion.best(nodes), strict=True):
             if split is not None:
                 heapq.heappush(self.queue, (-split.gain, next(self.number), node, split))
 
-    def take(self, criterion: Criterion[S]) -> list[tuple[Node[S], Split[S]]]:
+    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
         """Return the node with the best split that is permitted."""
         while self.queue and self.leaves < self.most:
             _, _, node, split = heapq.heappop(self.queue)
@@ -199,7 +210,9 @@ class BestFirst(Order[S]):
         return []
 
 
-def grow(columns: Sequence[Codes], weights: Values, criterion: Criterion[S], order: Order[S]) -> list[Node[S]]:
+def grow(
+    columns: Sequence[Codes], weights: Values, criterion: Criterion[S], order: GrowthOrder[S]
+) -> list[TreeNode[S]]:
     """Grow a tree from all rows; return its nodes, every one after its parent.
 
     Parameters
@@ -209,7 +222,7 @@ def grow(columns: Sequence[Codes], weights: Values, criterion: Criterion[S], ord
     weights : ndarray (rows,)
     """
     everything = Sample(np.arange(len(weights)), weights)
-    nodes = [Node(everything, criterion.measure([everything])[0])]
+    nodes = [TreeNode(everything, criterion.measure([everything])[0])]
     order.add(nodes, criterion)
     while batch := order.take(criterion):
         samples = [sample for node, split in batch for sample in split.divide(columns[split.column], node.sample)]
@@ -221,7 +234,7 @@ def grow(columns: Sequence[Codes], weights: Values, criterion: Criterion[S], ord
     return nodes
 
 
-def _attach(node: Node[S], split: Split[S], measured: Iterator[tuple[Sample, S]]) -> list[Node[S]]:
+def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Sample, S]]) -> list[TreeNode[S]]:
     """Make the children of a node."""
     node.split = split
     column, size = split.column, len(split.branches) - 1
@@ -229,11 +242,11 @@ def _attach(node: Node[S], split: Split[S], measured: Iterator[tuple[Sample, S]]
     branches = split.branches[allowed]
     for number, (sample, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
         boxes = {**node.boxes, column: allowed[branches == number]}
-        node.children.append(Node(sample, statistics, node, number, node.level + 1, boxes))
+        node.children.append(TreeNode(sample, statistics, node, number, node.level + 1, boxes))
     return node.children
 
 
-def leaves(root: Node[S], depth: int | None = None) -> list[Node[S]]:
+def leaves(root: TreeNode[S], depth: int | None = None) -> list[TreeNode[S]]:
     """Return the leaves from left to right, of the tree cut off at a depth."""
     if root.split is None or root.level == depth:
         return [root]

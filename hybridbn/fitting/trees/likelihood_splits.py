@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.trees.growth import BestFirst, Node, Sample, Split, grow
+from hybridbn.fitting.trees.growth import BestFirst, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Cell", "Judge", "class_judges", "cuts_of", "grow_cells", "value_judges"]
+__all__ = ["Cell", "Judge", "choose_cuts", "class_judges", "grow_cells", "value_judges"]
 
 _MOST_CELLS = 256
 _MOST_GRID = 200_000
@@ -99,7 +99,7 @@ def _histogram_gain(part: Values, whole: Values) -> Values:
     return np.asarray((counts * np.log(np.maximum(counts, 1e-300) / total)).sum(axis=-1))
 
 
-def cuts_of(values: Values, weights: Values, most: int) -> Values:
+def choose_cuts(values: Values, weights: Values, most: int) -> Values:
     """Return cuts half-way between values that make at most so many cells of about the same weight."""
     distinct, place = np.unique(values, return_inverse=True)
     if len(distinct) < 2:
@@ -144,7 +144,7 @@ def grow_cells(
     return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
 
 
-def _allowed(node: Node[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
+def _allowed(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
     masks = []
     for parent, size in enumerate(sizes):
         mask = np.full(size, parent not in node.boxes)
@@ -185,12 +185,12 @@ class LikelihoodGain:
         """Return nothing: the sums are taken for one node and parent at a time."""
         return [None] * len(samples)
 
-    def best(self, nodes: Sequence[Node[None]]) -> list[Split[None] | None]:
+    def best(self, nodes: Sequence[TreeNode[None]]) -> list[Split[None] | None]:
         """Return the best split of each node."""
         price = 0.5 * math.log(max(float(self.weights.sum()), math.e))
         return [self._best(node, price) for node in nodes]
 
-    def _best(self, node: Node[None], price: float) -> Split[None] | None:
+    def _best(self, node: TreeNode[None], price: float) -> Split[None] | None:
         rows, here = node.sample
         if here.sum() < 2.0 * self.least:
             return None
@@ -216,7 +216,7 @@ class LikelihoodGain:
                     best = float(gains[cut]), parent, order[: cut + 1], np.array([left[cut, 0], right[cut, 0]])
         return None if best is None else self._split(node, *best)
 
-    def _split(self, node: Node[None], gain: float, parent: int, left: Codes, masses: Values) -> Split[None]:
+    def _split(self, node: TreeNode[None], gain: float, parent: int, left: Codes, masses: Values) -> Split[None]:
         size = self.sizes[parent]
         branches = np.ones(size + 1, dtype=np.intp)
         branches[left] = 0

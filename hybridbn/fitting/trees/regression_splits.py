@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import DepthFirst, Node, Sample, Split, grow
+from hybridbn.fitting.trees.growth import DepthFirst, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Growth", "NodeRegression", "Rows", "grow_regressions", "predict_by_depth"]
+__all__ = ["Growth", "NodeRegression", "RegressionRows", "grow_regressions", "predict_by_depth"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RegressionRows:
     """What trees are grown from.
 
     Attributes
@@ -36,10 +36,10 @@ class Rows:
     sizes: tuple[int, ...]
     ridge: Values
 
-    def take(self, tests: Sequence[int]) -> Rows:
+    def take(self, tests: Sequence[int]) -> RegressionRows:
         """Return the same with some of the tests."""
         sizes = tuple(self.sizes[test] for test in tests)
-        return Rows(self.numbers, self.target, self.codes[:, list(tests)], sizes, self.ridge)
+        return RegressionRows(self.numbers, self.target, self.codes[:, list(tests)], sizes, self.ridge)
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,15 @@ class NodeRegression:
     moments: Values
 
 
-def grow_regressions(rows: Rows, weights: Values, growth: Growth, rng: np.random.Generator) -> Node[NodeRegression]:
+def grow_regressions(
+    rows: RegressionRows, weights: Values, growth: Growth, rng: np.random.Generator
+) -> TreeNode[NodeRegression]:
     """Grow a tree from weighted rows; those of weight zero have no say.
 
     Examples
     --------
     >>> x = np.linspace(-1, 1, 80)
-    >>> rows = Rows(x[:, None], np.abs(x), (x > 0).astype(int)[:, None], (2,), np.zeros(1))
+    >>> rows = RegressionRows(x[:, None], np.abs(x), (x > 0).astype(int)[:, None], (2,), np.zeros(1))
     >>> tree = grow_regressions(rows, np.ones(80), Growth(ridge=0.01, depth=1), np.random.default_rng(0))
     >>> [node.statistics.coefficients.round(1).tolist() for node in tree.children]
     [[0.0, -1.0], [0.0, 1.0]]
@@ -145,11 +147,11 @@ class PenalizedSquares:
         mass = float(sample.weights.sum())
         return NodeRegression(coefficients, float(residual) / max(mass - 1, 1e-9), mass, float(residual), moments)
 
-    def best(self, nodes: Sequence[Node[NodeRegression]]) -> list[Split[NodeRegression] | None]:
+    def best(self, nodes: Sequence[TreeNode[NodeRegression]]) -> list[Split[NodeRegression] | None]:
         """Return the best cut of each node."""
         return [self._best(node) for node in nodes]
 
-    def _best(self, node: Node[NodeRegression]) -> Split[NodeRegression] | None:
+    def _best(self, node: TreeNode[NodeRegression]) -> Split[NodeRegression] | None:
         growth, own = self.growth, node.statistics
         moments, own.moments = own.moments, np.empty(0)
         if node.level >= growth.depth or own.mass < 2 * growth.least:
@@ -204,7 +206,7 @@ def _cuts(
     return cuts, np.array(below)
 
 
-def predict_by_depth(root: Node[NodeRegression], rows: Rows, depth: int) -> tuple[Values, Values]:
+def predict_by_depth(root: TreeNode[NodeRegression], rows: RegressionRows, depth: int) -> tuple[Values, Values]:
     """Return predictions and variances of the tree cut off at each depth, (depth + 1, rows) both."""
     means, variances = np.empty((2, depth + 1, len(rows.numbers)))
     full = np.column_stack((np.ones(len(rows.numbers)), rows.numbers))

@@ -14,7 +14,7 @@ from hybridbn.errors import TableError
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
-from hybridbn.jobs import checked_jobs
+from hybridbn.jobs import check_jobs
 from hybridbn.learning.boosting.counts import Columns, boost_counts
 from hybridbn.learning.boosting.rounds import (
     HALF,
@@ -141,7 +141,7 @@ def boost(
     """
     rng = np.random.default_rng(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
-    jobs = checked_jobs(n_jobs)
+    jobs = check_jobs(n_jobs)
     asked = Build.of(build)
     table = asked.read(data, weights)
     variable = _target_of(table, target, algorithm)

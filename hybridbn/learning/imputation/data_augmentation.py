@@ -18,10 +18,17 @@ import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available
-from hybridbn.estimation.completion import Cells, Completion, alternate, fill_table, find_holes, observed_numbers
+from hybridbn.estimation.completion import (
+    Cells,
+    Completion,
+    alternate,
+    collect_observed_numbers,
+    fill_table,
+    find_holes,
+)
 from hybridbn.estimation.row_uniforms import levels_of, seed_of
 from hybridbn.fitting.base import Fitter
-from hybridbn.fitting.fitter_choice import Potentials, checked_spec
+from hybridbn.fitting.fitter_choice import Potentials, check_spec
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.learning.imputation.columns import Bounds, draw_bounds, integer_ranges, sorted_out
 from hybridbn.learning.imputation.default_network import Regression, best_target, conditional_gaussian_arcs
@@ -161,7 +168,7 @@ class Chain:
         self._holes = find_holes(self.table)
         counted = self.table.weights > 0
         self._missing = max((float(mask[counted].mean()) for mask in self._holes.values()), default=0.0)
-        self.observed = observed_numbers(self.table)
+        self.observed = collect_observed_numbers(self.table)
         self._completed = self.table
         if not self._holes:
             self.network = self.recipe.again(self.recipe.first(self.table, self.table), self.table, settled=False)
@@ -386,9 +393,9 @@ def _choose_recipe(structure: Any, target: str | None, potentials: Potentials, t
     if isinstance(potentials, Mapping):
         potentials = {name: spec for name, spec in potentials.items() if name in table}
         for name, spec in potentials.items():
-            checked_spec(spec, name)
+            check_spec(spec, name)
     else:
-        checked_spec(potentials, "all columns")
+        check_spec(potentials, "all columns")
     automatic = isinstance(potentials, str) and potentials == "auto"
     if target is not None and target not in table:
         raise TableError(f"target={target!r} is no column that can be modeled; these are {shorten(table.names)}")

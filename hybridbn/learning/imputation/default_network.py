@@ -378,7 +378,7 @@ def _additive(statistics: GaussianStatistics, found: LinearGaussian) -> list[_Fo
     effects = np.concatenate([np.zeros((n.size, 0)), *(np.eye(k)[c] for k, c in zip(sizes, codes, strict=True))], 1)
     shares = n @ effects / total
     effects -= shares
-    center, products = statistics.pooled()
+    center, products = statistics.pool()
     scales = np.sqrt(np.diag(products) / total)
     scales = np.where(scales > 0, scales, 1.0)
     products = products / np.outer(scales, scales)

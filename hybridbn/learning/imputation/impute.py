@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.row_uniforms import Keys, given_keys, row_keys
+from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, hash_rows
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
@@ -219,12 +219,12 @@ def _refuse_learning(structure: Any, target: Any, rounds: Any) -> None:
 
 def _keys(rows: Rows, whole: Frame, keys: Any, column: str | None) -> Keys:
     if keys is None:
-        return row_keys(rows.working) if rows.working.names else given_keys(range(whole.rows), whole.rows)
+        return hash_rows(rows.working) if rows.working.names else hash_identifiers(range(whole.rows), whole.rows)
     if column is not None:
         if column not in whole.columns:
             raise TableError(f"keys={column!r}: there is no such column; the columns are {shorten(whole.columns)}")
         keys = Table(whole.select([column])).raw(column)
-    return given_keys(keys, whole.rows)
+    return hash_identifiers(keys, whole.rows)
 
 
 def _indicators(rows: Rows, whole: Frame) -> dict[str, NDArray[np.bool_]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError
 from hybridbn.estimation.completion import Cells, Completion
-from hybridbn.estimation.row_uniforms import Keys, levels_of, uniforms
+from hybridbn.estimation.row_uniforms import Keys, draw_uniforms, levels_of
 from hybridbn.learning.imputation.columns import (
     Bounds,
     Columns,
@@ -112,7 +112,7 @@ class Model:
                 numeric = isinstance(variable, Continuous)
                 values: NDArray[Any] = np.full(holes.sum(), self.columns.constants[name] if numeric else 0)
             elif name in self.columns.alone:
-                values = np.floor(uniforms(keys[holes], [name], seed)[0] * len(states)).astype(np.intp)
+                values = np.floor(draw_uniforms(keys[holes], [name], seed)[0] * len(states)).astype(np.intp)
             else:
                 values = cells[name][holes]
             if (values < 0).any() if isinstance(variable, Discrete) else np.isnan(values).any():

@@ -98,7 +98,7 @@ class Matching:
     columns: Sequence[tuple[str, int]]
     donors: Mapping[str, Donors]
 
-    def matched(
+    def match(
         self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
     ) -> dict[str, Values]:
         """Return the columns of these numbers with the holes of complete rows filled anew.
