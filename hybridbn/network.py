@@ -35,30 +35,30 @@ if TYPE_CHECKING:
 __all__ = ["Network"]
 
 Frame = TypeVar("Frame")
-"""A table of evidence: what comes back is of the same kind."""
+"""A table of evidence; methods return a frame of the same kind."""
 
 _MOST_FAULTS = 1000
-"""A message of megabytes helps nobody; what comes after so many faults is only counted."""
+"""`check` lists this many faults and counts the others, so that its message stays readable."""
 
 
 class Network(nx.DiGraph):  # type: ignore[misc]
     """A Bayesian network: a `networkx.DiGraph` whose nodes carry `variable` and `potential`.
 
-    These two node attributes are all there is, so `copy`, `subgraph`, `networkx.compose`, pickling and every
-    algorithm of networkx keep them. Nodes are the variables' names. Changes made with networkx's own methods
-    are not checked at once; `check` tells whether the graph still is a Bayesian network.
+    A network has no state besides these two node attributes, so `copy`, `subgraph`, `networkx.compose`, pickling and
+    every algorithm of networkx keep it whole. Nodes are the variables' names. Changes made with networkx's own methods
+    are not checked at once; `check` raises an error where the graph is no Bayesian network any more.
 
-    Evidence is a mapping (one case) or a table (a case a row: DataFrame, `Table`, mapping of columns made a Table). A
-    value is a state or a number, an `Interval`, a set of states, a likelihood (mapping of states to numbers, or a function
-    of a continuous variable), or None and NaN for unknown. How exact answers are and how large tables may get is said
-    by `options=`, see `Options`, or by its attributes as keywords.
+    Evidence is a mapping (one case) or a table with one case per row (a DataFrame or a `Table`). A value is a state or
+    a number, an `Interval`, a set of states, a likelihood (mapping of states to numbers, or a function of a continuous
+    variable), or None or NaN for unknown. `options=` sets the accuracy of answers and the memory that they may use, see
+    `Options`; its attributes are keywords as well.
 
     Parameters
     ----------
     incoming_graph_data : iterable of Potential, directed graph or iterable of arcs, optional
         Potentials may come in any order; the arcs follow from their parents. A directed graph of networkx keeps its
         attributes, so one that carries `variable` and `potential` becomes a network again. Arcs ``(from, to)``
-        make a plain structure without potentials.
+        make a structure without potentials.
     **attr
         Attributes of the graph, as in networkx.
 
@@ -91,7 +91,12 @@ class Network(nx.DiGraph):  # type: ignore[misc]
             super().__init__(data, **attr)
             return
         super().__init__(**attr)
-        items = _list_items(data)
+        if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
+            kind = type(data).__name__
+            raise NetworkError(
+                f"a network is made of potentials, arcs or a directed graph of networkx, not of type {kind}"
+            )
+        items = list(data)
         if items and all(isinstance(item, tuple) for item in items):
             try:
                 self.add_edges_from(items)
@@ -107,10 +112,11 @@ class Network(nx.DiGraph):  # type: ignore[misc]
     # -- building -------------------------------------------------------------------------------------------------
 
     def add(self, potential: Potential) -> None:
-        """Add a potential and its arcs; replaces the node's potential and incoming arcs if it is there.
+        """Add a potential and its arcs; a node that exists gets this potential and these incoming arcs instead of its
+        own.
 
-        Parents that are not nodes yet become nodes without a potential. Refused, and the network left as it was: an arc
-        that closes a cycle, and variables that differ from those the other potentials were built with.
+        Parents that are not nodes yet become nodes without a potential. An arc that closes a cycle and variables that
+        differ from those of the other potentials raise `NetworkError`, and the network stays as it was.
 
         Examples
         --------
@@ -130,9 +136,11 @@ class Network(nx.DiGraph):  # type: ignore[misc]
             if present is not None and differ(present, parent):
                 raise NetworkError(describe_disagreement(child.name, parent, present))
         if child.name in self:
-            for other in self._children(child.name):
-                if differ(other.variable(child.name), child):
-                    raise NetworkError(describe_disagreement(other.child.name, other.variable(child.name), child))
+            for dependent in self._child_potentials(child.name):
+                if differ(dependent.variable(child.name), child):
+                    raise NetworkError(
+                        describe_disagreement(dependent.child.name, dependent.variable(child.name), child)
+                    )
             self._refuse_cycle(potential)
             self.remove_edges_from(list(self.in_edges(child.name)))
         for parent in potential.parents:
@@ -142,34 +150,34 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         self.add_edges_from((parent.name, child.name) for parent in potential.parents)
 
     def _add_all(self, potentials: list[Any]) -> None:
-        own: dict[str, Potential] = {}
+        by_name: dict[str, Potential] = {}
         for potential in potentials:
             name = _check_potential(potential).child.name
-            if name in own:
-                raise NetworkError(f"two potentials for {name!r}: {own[name]!r} and {potential!r}; give one a node")
-            own[name] = potential
-        variables: dict[str, Variable] = {name: potential.child for name, potential in own.items()}
-        for name, potential in own.items():
+            if name in by_name:
+                raise NetworkError(f"two potentials for {name!r}: {by_name[name]!r} and {potential!r}; give one a node")
+            by_name[name] = potential
+        variables: dict[str, Variable] = {name: potential.child for name, potential in by_name.items()}
+        for name, potential in by_name.items():
             for parent in potential.parents:
                 present = variables.setdefault(parent.name, parent)
                 if differ(present, parent):
                     raise NetworkError(describe_disagreement(name, parent, present))
         self.add_nodes_from((name, {"variable": variable}) for name, variable in variables.items())
-        for name, potential in own.items():
+        for name, potential in by_name.items():
             self.nodes[name]["potential"] = potential
-        self.add_edges_from((parent.name, name) for name, potential in own.items() for parent in potential.parents)
+        self.add_edges_from((parent.name, name) for name, potential in by_name.items() for parent in potential.parents)
         for fault in describe_cycles(self):
             raise NetworkError(fault)
 
-    def _children(self, name: str) -> Iterator[Potential]:
-        """Yield the potentials of the node's children, as far as they have one that mentions it."""
+    def _child_potentials(self, name: str) -> Iterator[Potential]:
+        """Yield the potentials of the node's children that mention the node."""
         for child in self.successors(name):
             potential = self.nodes[child].get("potential")
             if isinstance(potential, Potential) and name in potential.scope:
                 yield potential
 
     def _refuse_cycle(self, potential: Potential) -> None:
-        """Refuse a parent that descends from the child; both ends are searched at once, so it is cheap."""
+        """Raise `NetworkError` where a parent descends from the child; a search from both ends keeps this cheap."""
         name = potential.child.name
         for parent in potential.scope[:-1]:
             if parent in self:
@@ -198,14 +206,14 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         clashes = [name for name, count in Counter(names.get(node, node) for node in self).items() if count > 1]
         if clashes:
             raise NetworkError(f"renaming would give several nodes the name {shorten(clashes)}; names must differ")
-        fresh: Network = nx.relabel_nodes(self, dict(names), copy=True)
-        for attributes in fresh.nodes.values():
+        renamed: Network = nx.relabel_nodes(self, dict(names), copy=True)
+        for attributes in renamed.nodes.values():
             variable, potential = attributes.get("variable"), attributes.get("potential")
             if variable is not None:
                 attributes["variable"] = replace(variable, name=names.get(variable.name, variable.name))
             if potential is not None and not names.keys().isdisjoint(potential.scope):
                 attributes["potential"] = potential.renamed(names)
-        return fresh
+        return renamed
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -267,7 +275,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
     # -- checking -------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuse what is not a Bayesian network, naming every fault at once.
+        """Raise `NetworkError` where the graph is no Bayesian network, naming every fault at once.
 
         Faults are cycles, nodes without variable or potential, potentials whose variables are not the node and its
         parents, and variables that differ between a node and the potentials that mention it.
@@ -282,19 +290,19 @@ class Network(nx.DiGraph):  # type: ignore[misc]
             ...
         hybridbn.errors.NetworkError: node 'x' has no variable and no potential; add one with net.add
         """
-        found = find_faults(self)
-        if len(found) == 1:
-            raise NetworkError(found[0])
-        if found:
-            more = f"\n... and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
-            raise NetworkError("\n- ".join([f"the network has {len(found)} faults:", *found[:_MOST_FAULTS]]) + more)
+        faults = find_faults(self)
+        if len(faults) == 1:
+            raise NetworkError(faults[0])
+        if faults:
+            more = f"\n... and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+            raise NetworkError("\n- ".join([f"the network has {len(faults)} faults:", *faults[:_MOST_FAULTS]]) + more)
 
     # -- structure ------------------------------------------------------------------------------------------------
 
     def markov_blanket(self, name: str) -> set[str]:
         """Return a node's parents, children and the other parents of its children.
 
-        Given their values, nothing else tells anything about the node.
+        Given their values, the node is independent of all other nodes.
 
         Examples
         --------
@@ -306,7 +314,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         return children.union(self.predecessors(name), *map(self.predecessors, children)) - {name}
 
     def d_separated(self, x: str | Iterable[str], y: str | Iterable[str], given: str | Iterable[str] = ()) -> bool:
-        """Tell whether the structure alone makes `x` and `y` independent, given what is known.
+        """Return whether the structure alone makes `x` and `y` independent given the nodes of `given`.
 
         Examples
         --------
@@ -330,13 +338,13 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         >>> sorted(map(sorted, Network([("rain", "wet"), ("sprinkler", "wet")]).moral_graph().edges))
         [['rain', 'sprinkler'], ['rain', 'wet'], ['sprinkler', 'wet']]
         """
-        # networkx copies all attributes deeply, which would duplicate every table for nothing.
+        # networkx makes deep copies of all attributes, and would duplicate every table.
         skeleton = nx.DiGraph()
         skeleton.add_nodes_from(self)
         skeleton.add_edges_from(self.edges)
         return nx.moral_graph(skeleton)
 
-    # -- asking ---------------------------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------------------------
 
     @overload
     def posterior(  # type: ignore[overload-overlap]  # a name is a sequence of letters
@@ -403,7 +411,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> dict[str, DiscretePosterior | ContinuousPosterior]:
-        """Return the posteriors of several variables in one pass; by default of all that some row does not observe."""
+        """Return the posteriors of several variables in one pass; by default of all that are hidden in some row."""
         from hybridbn.inference.queries import posteriors
 
         return posteriors(self, evidence, targets, resolve_options("posteriors", options, keywords))
@@ -458,9 +466,10 @@ class Network(nx.DiGraph):  # type: ignore[misc]
     ) -> Any:
         """Return the most probable values of all hidden variables together, or of some with the others summed out.
 
-        A dict for a mapping of evidence, for a table the same kind of frame (pandas, polars, arrow, `Table`). Exact for
-        discrete and linear Gaussian networks; where other continuous variables are hidden it is a search around the
-        posterior's mass. A row of probability zero raises `ImpossibleEvidence`.
+        A mapping of evidence gives a dict, a table gives a frame of the same kind (pandas, polars, arrow, `Table`). The
+        answer is exact for discrete and linear Gaussian networks; where other continuous variables are hidden it is the
+        result of a mode search that begins at the posterior's mass. A row of probability zero raises
+        `ImpossibleEvidence`.
 
         Examples
         --------
@@ -511,9 +520,9 @@ class Network(nx.DiGraph):  # type: ignore[misc]
     ) -> Any:
         """Draw rows from the network, exactly conditional on the evidence.
 
-        `n` rows for a mapping of evidence, as a DataFrame; `n` for each row of a table, as the same kind of frame. Row by
-        row the random numbers are its own, so the first rows of a larger sample are the smaller sample. A row of
-        probability zero raises `ImpossibleEvidence`.
+        A mapping of evidence gives a DataFrame of `n` rows, a table gives `n` rows for each of its own, in a frame of
+        the same kind. Each row has random numbers of its own, so a larger sample begins with the rows of a smaller one.
+        A row of evidence of probability zero raises `ImpossibleEvidence`.
         """
         from hybridbn.inference.sampling import sample
 
@@ -521,7 +530,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         return sample(self, n, random_state, evidence, chosen)
 
     def explain(self, target: str, evidence: Mapping[str, Any], state: Any = None) -> Explanation:
-        """Return what each finding says about a state (the most probable one by default): weights of evidence.
+        """Return the weight of evidence of each finding for a state, by default for the most probable one.
 
         Examples
         --------
@@ -574,7 +583,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
 
         return to_pgmpy(self, bins=bins)
 
-    # -- showing --------------------------------------------------------------------------------------------------
+    # -- texts ----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<{as_line(self)}>"
@@ -584,14 +593,6 @@ class Network(nx.DiGraph):  # type: ignore[misc]
 
     def _repr_html_(self) -> str:
         return as_html(self)
-
-
-def _list_items(data: Any) -> list[Any]:
-    if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
-        raise NetworkError(
-            f"a network is made of potentials, arcs or a directed graph of networkx, not of type {type(data).__name__}"
-        )
-    return list(data)
 
 
 def _check_potential(potential: Any) -> Potential:

@@ -1,4 +1,6 @@
-"""What makes a graph with potentials no Bayesian network, in words that name the place and the remedy."""
+"""Faults of a graph with potentials that keep it from being a Bayesian network, each described with its node and
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def _find_parent_faults(network: nx.DiGraph, node: Any, potential: Potential) ->
 
 
 def differ(a: Variable, b: Variable) -> bool:
-    """Tell whether variables differ; the types of states count, as 1 == True == 1.0 in Python.
+    """Return whether variables differ; states of different types do, although 1 == True == 1.0 in Python.
 
     Examples
     --------
@@ -83,7 +85,7 @@ def differ(a: Variable, b: Variable) -> bool:
 
 
 def describe_disagreement(child: str, parent: Variable, present: Variable) -> str:
-    """Say that a child's potential was built with another variable than the network has under that name.
+    """Return the message for a potential that was built with another variable than the network has under that name.
 
     Examples
     --------
@@ -97,7 +99,7 @@ def describe_disagreement(child: str, parent: Variable, present: Variable) -> st
 
 
 def _describe_both(a: Variable, b: Variable) -> str:
-    """Describe two variables that differ, down to the first state that does."""
+    """Describe two variables that differ, with the first differing state where their descriptions are the same."""
     first, second = describe_variable(a), describe_variable(b)
     if first == second and isinstance(a, Discrete) and isinstance(b, Discrete):
         for i, (s, t) in enumerate(zip(a.states, b.states, strict=False)):
@@ -115,24 +117,24 @@ def describe_cycles(graph: nx.DiGraph) -> list[str]:
     >>> describe_cycles(nx.DiGraph([("a", "b"), ("b", "c"), ("c", "b")]))
     ["the arcs form a cycle: 'b' -> 'c' -> 'b'"]
     """
-    found = [f"node {node!r} has an arc to itself; remove it" for node in nx.nodes_with_selfloops(graph)]
+    descriptions = [f"node {node!r} has an arc to itself; remove it" for node in nx.nodes_with_selfloops(graph)]
     if nx.is_directed_acyclic_graph(graph):
-        return found
+        return descriptions
     order = {node: i for i, node in enumerate(graph)}
     for component in nx.strongly_connected_components(graph):
         if len(component) > 1:
-            # Each of these nodes has a successor among them, so walking on must come back to a node seen before.
+            # Each node of the component has a successor in it, so a walk must return to a node seen before.
             path = [min(component, key=order.__getitem__)]
             seen: dict[Any, int] = {}
             while path[-1] not in seen:
                 seen[path[-1]] = len(path) - 1
                 path.append(next(n for n in graph.successors(path[-1]) if n in component and n != path[-1]))
-            found.append(f"the arcs form {format_cycle(path[seen[path[-1]] : -1])}")
-    return found
+            descriptions.append(f"the arcs form {format_cycle(path[seen[path[-1]] : -1])}")
+    return descriptions
 
 
 def format_cycle(nodes: list[Any]) -> str:
-    """List the nodes of a cycle in the order of the arcs, the middle of long ones left out.
+    """Return the nodes of a cycle in the order of the arcs as text; long ones lose their middle.
 
     Examples
     --------
@@ -145,7 +147,9 @@ def format_cycle(nodes: list[Any]) -> str:
 
 
 def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
-    """Return names that look like a mistyped one; large networks are not searched, as that takes seconds."""
+    """Return the names that resemble a mistyped one; networks of more than `most` nodes would take seconds and get
+    none.
+    """
     names = [node for node in nodes if isinstance(node, str)]
     if not isinstance(name, str) or len(names) > most:
         return []

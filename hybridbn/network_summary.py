@@ -1,4 +1,4 @@
-"""How a network is shown: one line, a short listing, and a table for notebooks."""
+"""Summaries of a network: one line, a short text, and an HTML table for notebooks."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ if TYPE_CHECKING:
 __all__ = ["as_html", "as_line", "as_text", "describe_variable"]
 
 _ROWS = 50
-"""Longer tables help nobody, and 10,000 rows stall a notebook."""
+"""The HTML table has at most this many rows: 10,000 of them stall a notebook."""
 
 _LINES = 20
+"""The text lists at most this many nodes, which fit on one screen."""
+
 _LONGEST = 120
+"""Longer cells are cut off, so that each node keeps to one line of text."""
+
 _CELL = "text-align:left;vertical-align:top;white-space:pre-wrap"
 
 
 def describe_variable(variable: Variable, most: int = 8) -> str:
-    """Say in words what kind of variable it is and which values it takes.
+    """Return the kind of a variable and its states or domain as text.
 
     Examples
     --------
-    >>> describe_variable(Discrete("c", states=("a", "b"))), describe_variable(Continuous("x")), describe_variable(Continuous("x", domain=(0, 1)))
-    ("discrete with states 'a', 'b'", 'continuous', 'continuous on [0.0, 1.0]')
+    >>> describe_variable(Discrete("c", states=("a", "b"))), describe_variable(Continuous("x", domain=(0, 1)))
+    ("discrete with states 'a', 'b'", 'continuous on [0.0, 1.0]')
     """
     if isinstance(variable, Continuous):
         low, high = variable.domain
@@ -39,7 +43,7 @@ def describe_variable(variable: Variable, most: int = 8) -> str:
 
 
 def as_line(network: Network) -> str:
-    """Return the number of nodes of each kind and of arcs.
+    """Return a line with the number of arcs and of nodes of each kind.
 
     Examples
     --------
@@ -60,7 +64,7 @@ def as_line(network: Network) -> str:
 
 
 def as_text(network: Network) -> str:
-    """Return the summary and one line a node, the first few of them.
+    """Return the line of `as_line` and one line for each of the first nodes.
 
     Examples
     --------
@@ -72,15 +76,15 @@ def as_text(network: Network) -> str:
     """
     lines = [as_line(network)]
     for name, values, parents, family in _describe_nodes(network, _LINES):
-        given = f"; from {parents}" if parents else ""
-        lines.append(f"  {name}: {values}; {family}{given}")
+        arcs = f"; from {parents}" if parents else ""
+        lines.append(f"  {name}: {values}; {family}{arcs}")
     if len(network) > _LINES:
         lines.append(f"  ... ({len(network)} nodes in all)")
     return "\n".join(lines)
 
 
 def as_html(network: Network) -> str:
-    """Return a table of the nodes for notebooks; everything that comes from the user is escaped.
+    """Return an HTML table of the nodes; all text that comes from the user is escaped.
 
     Examples
     --------
