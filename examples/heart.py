@@ -53,7 +53,8 @@ def main() -> None:
     cholesterol = posteriors["cholesterol"][patient]
     low, high = cholesterol.interval(0.9)
     print(
-        f"\npatient {patient}: cholesterol is {cholesterol.mean():.0f} on average, {low:.0f} to {high:.0f} with 90 % probability\n"
+        f"\npatient {patient}: cholesterol is {cholesterol.mean():.0f} on average, {low:.0f} to {high:.0f} with 90 % "
+        f"probability\n"
     )
     print(network.explain("disease", {"sex": "male", "age": 54.0, "depression": 2.0, "rate": 120.0}, state="yes"))
 

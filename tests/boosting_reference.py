@@ -1,4 +1,6 @@
-"""AdaBoost.M1 over naive Bayes written down once more from the paper, as plainly as it can be: what the tests compare with."""
+"""AdaBoost.M1 over naive Bayes written down once more from the paper, as plainly as it can be: what the tests compare
+with.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def decide(model, x: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def adaboost_m1(x, y, sizes, k, rounds, rng=None, most=10**9):
-    """Return models, votes, errors and the weights after each round; starts anew by `rng` where it must, so many times at most."""
+    """Return models, votes, errors and the weights after each round; starts anew by `rng` where it must, so many times
+    at most.
+    """
     n = len(y)
     w = np.ones(n)
     models, votes, errors, weights = [], [], [], []

@@ -1,7 +1,7 @@
 """What every potential promises, as checks that take an `Example`: a new family gets all of them by adding one.
 
-The checks rely on nothing but `on` and this file's own quadrature: composite Gauss-Legendre on cells between the declared
-support, the declared breaks and the example's own landmarks.
+The checks rely on nothing but `on` and this file's own quadrature: composite Gauss-Legendre on cells between the
+declared support, the declared breaks and the example's own landmarks.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ UNIFORMS = np.concatenate(([1e-12, 1e-9, 1e-6], np.linspace(0.001, 0.999, 333), 
 
 @dataclass(frozen=True)
 class Example:
-    """A potential, parents' values (codes or numbers, one for each row) and what the checks can't know by themselves."""
+    """A potential, parents' values (codes or numbers, one for each row) and what the
+    checks can't know by themselves.
+    """
 
     name: str
     potential: Potential
     given: Mapping[str, Any] = field(default_factory=dict)
     landmarks: Callable[[Mapping[str, float]], list[float]] | None = None
-    """For a family that declares neither support nor breaks: points for one row, the first and last bounding the mass."""
+    """For a family that declares neither support nor breaks: points for one row, the
+    first and last bounding the mass.
+    """
     rescaled: Callable[[float, float], Potential] | None = None
     """Makes the potential of ``a * child + b``."""
     anywhere: bool = True
@@ -200,7 +204,9 @@ def check_masses(example: Example) -> None:
 
 
 def check_support(example: Example) -> None:
-    """No more than the tail lies outside, also where the parents are known only to lie in ranges, as arrays over rows."""
+    """No more than the tail lies outside, also where the parents are known only to lie in
+    ranges, as arrays over rows.
+    """
     potential = example.potential
     if not example.continuous or example.landmarks is not None:
         return
@@ -221,7 +227,9 @@ def check_support(example: Example) -> None:
 
 
 def check_landmarks(example: Example) -> None:
-    """Breaks are finite, sorted and inside the domain; scales are not negative; cellwise potentials are constant in cells."""
+    """Breaks are finite, sorted and inside the domain; scales are not negative; cellwise potentials are constant in
+    cells.
+    """
     potential = example.potential
     for variable in potential.variables:
         if isinstance(variable, Discrete):

@@ -1,7 +1,8 @@
-"""The library as it was at an earlier commit, beside the one that is tested: both run in one environment, and their answers are compared.
+"""The library as it was at an earlier commit, beside the one that is tested: both run in one environment, and their
+answers are compared.
 
-A test file that compares holds functions `record_<section>()`, which give trees of plain values. `recorded` calls one in a
-process of its own, with the library of either tree, and `differences` compares the two trees.
+A test file that compares holds functions `record_<section>()`, which give trees of plain values. `recorded` calls one
+in a process of its own, with the library of either tree, and `differences` compares the two trees.
 
 `HYBRIDBN_EARLIER` names another commit, or a folder with another checkout.
 """
@@ -100,7 +101,7 @@ def recorded(script: str, section: str, tree: Path, folder: Path) -> Any:
     return json.loads(path.read_text())
 
 
-# -- trees of plain values ------------------------------------------------------------------------------------------------
+# -- trees of plain values ---------------------------------------------------------------------------------------------
 
 
 def encode(value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Helpers of the inference tests: shared cases as networks, random hybrid networks, and quadrature that knows nothing of the engine.
+"""Helpers of the inference tests: shared cases as networks, random hybrid networks, and quadrature that knows nothing
+of the engine.
 
 A `Spec` holds a node twice: as a potential of the library, and as a plain function of values. The reference answers use
 the plain functions alone.
@@ -280,7 +281,10 @@ class Maker:
 
         def function(v: Any, **given: Any) -> Any:
             at = self._code(above, given)
-            logits = [a[(*at, k)] + sum(b[(*at, k, i)] * given[s.name] for i, s in enumerate(numbers)) for k in range(len(child))]  # fmt: skip
+            logits = [
+                a[(*at, k)] + sum(b[(*at, k, i)] * given[s.name] for i, s in enumerate(numbers))
+                for k in range(len(child))
+            ]
             mine = logits[child.states.index(v)]
             return 1 / sum(np.exp(np.clip(other - mine, -700, 700)) for other in logits)
 
@@ -475,7 +479,9 @@ class Maker:
         return Spec(name, parents, potential, function, "mte", reach=(-3.0, 3.0), cuts=edges)
 
     def _mte_slope(self, name: str, above: list[Spec], numbers: list[Spec]) -> Spec:
-        """Not cellwise: mass moves between two pieces as an exponential of the one continuous parent, itself bounded."""
+        """Not cellwise: mass moves between two pieces as an exponential of the one
+        continuous parent, itself bounded.
+        """
         assert not above
         (parent,) = numbers
         low, high = parent.reach

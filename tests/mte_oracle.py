@@ -38,8 +38,12 @@ def expanded(piece: Piece) -> list[tuple[Any, dict[str, Any]]]:
 
 
 def exact(
-    factors: Sequence[Sequence[Piece]], variables: Sequence[Variable], evidence: Mapping[str, Any] = {}, moment: str = "", order: int = 0
-) -> Any:  # fmt: skip
+    factors: Sequence[Sequence[Piece]],
+    variables: Sequence[Variable],
+    evidence: Mapping[str, Any] = {},
+    moment: str = "",
+    order: int = 0,
+) -> Any:
     """Integrate the product of sums of pieces over all variables that are not in the evidence.
 
     Evidence is a state, a number strictly inside pieces, or a pair (low, high).
@@ -82,8 +86,13 @@ def exact(
 
 
 def random_mte(
-    rng: np.random.Generator, child: Variable, parents: Sequence[Variable], cuts: int = 2, terms: int = 2, steep: float = 3.0
-) -> MTE:  # fmt: skip
+    rng: np.random.Generator,
+    child: Variable,
+    parents: Sequence[Variable],
+    cuts: int = 2,
+    terms: int = 2,
+    steep: float = 3.0,
+) -> MTE:
     """Make a positive function with joint exponents in all continuous variables; not a density."""
     variables = (*parents, child)
     discrete = [v for v in variables if isinstance(v, Discrete)]

@@ -1,7 +1,7 @@
 """Answers, networks and completed tables are those of an earlier version; both are run here, in one environment.
 
-``pytest -m slow tests/test_answers_unchanged.py -k gaussian`` runs a section, and ``python tests/test_answers_unchanged.py
-gaussian`` prints its summary, with every path where the two differ.
+``pytest -m slow tests/test_answers_unchanged.py -k gaussian`` runs a section, and ``python
+tests/test_answers_unchanged.py gaussian`` prints its summary, with every path where the two differ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def attempt(question: Callable[[], Any]) -> Any:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-# -- networks and evidence ------------------------------------------------------------------------------------------------
+# -- networks and evidence ---------------------------------------------------------------------------------------------
 
 
 def linear_gaussian(rng: np.random.Generator, nodes: int, discrete: int = 0) -> hb.Network:
@@ -77,7 +77,9 @@ def linear_gaussian(rng: np.random.Generator, nodes: int, discrete: int = 0) -> 
 
 
 def leaves(rng: np.random.Generator) -> hb.Network:
-    """Make a tree's network: boxes of two numbers and a state choose a leaf, the leaf chooses the family of a number."""
+    """Make a tree's network: boxes of two numbers and a state choose a leaf, the leaf
+    chooses the family of a number.
+    """
     d = hb.Discrete("d", ("u", "v"))
     x, z, y = hb.Continuous("x"), hb.Continuous("z"), hb.Continuous("y")
     leaf = hb.Discrete("leaf", ("one", "two", "three"))
@@ -318,7 +320,7 @@ def record_samples() -> Any:
     return answers
 
 
-# -- what is learned ------------------------------------------------------------------------------------------------------
+# -- what is learned ---------------------------------------------------------------------------------------------------
 
 
 def contents(network: hb.Network) -> dict[str, Any]:

@@ -167,7 +167,9 @@ def test_rows_come_in_any_order(order):
         "table 0.1, 0.2, 0.3, 0.6,\n 0.2, 0.3, 0.3, 0.4,\n 0.7, 0.5, 0.4, 0.0 ;",
         "default 0.3 0.3 0.4; (no, lo) 0.1 0.2 0.7; (yes hi) .6 .4 0.; (no,hi)2e-1,3E-1,+.5;",
         "(no, lo) 0.1 0.2 0.7; (no, hi) 0.2 0.3 0.5; property note = (no; default 0.3 0.3 0.4; (yes, hi) 0.6 0.4 0;",
-        '( no,lo )0.1,0.2,0.7,; ("no" "hi") .2 .3 .5; ("yes", lo) .3 .3 .4; // (yes, hi) 1 0 0;\n (yes /* or no */, hi) .6 .4 0;',
+        '( no,lo )0.1,0.2,0.7,; ("no" "hi") .2 .3 .5; ("yes", lo) .3 .3 .4; // (yes, hi) 1 0 0;\n (yes /* or no */, '
+        "hi) .6 .4 "
+        "0;",
     ],
 )
 def test_forms_of_rows(rows):

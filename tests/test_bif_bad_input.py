@@ -1,4 +1,6 @@
-"""BIF files that are broken or hostile: a `FormatError` that names the file, the line and the reason, quickly and within little memory."""
+"""BIF files that are broken or hostile: a `FormatError` that names the file, the line and the reason, quickly and
+within little memory.
+"""
 
 import gzip
 import os
@@ -216,7 +218,11 @@ def hostile(many):
         "long number": A + "probability ( a ) { table " + "1" * many + ", 0; }",
         "long integer state": A.replace("no, yes };", "no, " + "9" * many + "}; property hybridbn_states = int ;"),
         "many parents": "".join(f"variable p{i} {{ type discrete [2] {{ x, y }}; }}\n" for i in range(300))
-        + f"variable a {{ type discrete [2] {{ x, y }}; }} probability ( a | {NAMES} ) {{ ({NAMES.replace('p', 'x')}) 0 1; }}",
+        + (
+            f"variable a {{ type discrete [2] {{ x, y }}; }} probability ( a | {NAMES} ) {{ "
+            f"({NAMES.replace('p', 'x')}) 0 1; "
+            f"}}"
+        ),
         "many parents by default": "".join(f"variable p{i} {{ type discrete [2] {{ x, y }}; }}\n" for i in range(300))
         + f"variable a {{ type discrete [2] {{ x, y }}; }} probability ( a | {NAMES} ) {{ default 0 1; }}",
         "many large defaults": "".join(f"variable p{i} {{ type discrete [2] {{ x, y }}; }}\n" for i in range(40))

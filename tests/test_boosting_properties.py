@@ -1,4 +1,6 @@
-"""Boosting on random data: the reference step by step, the bound on the training error, and the same result however the work is shared."""
+"""Boosting on random data: the reference step by step, the bound on the training error, and the same result however the
+work is shared.
+"""
 
 from __future__ import annotations
 

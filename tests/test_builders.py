@@ -1,4 +1,6 @@
-"""Every registered builder, and every way to say `build=`: each works everywhere, or refuses with an error that says why."""
+"""Every registered builder, and every way to say `build=`: each works everywhere, or refuses with an error that says
+why.
+"""
 
 from __future__ import annotations
 

@@ -128,7 +128,11 @@ def test_only_holes_change_in_json_lines_and_arff() -> None:
     assert out[2].endswith(', "x": 2e0}')
     assert set(json.loads(out[4])) == {"x", "c"}
     assert out[5] == '{"x":7.0,"c":"b"}'
-    arff = "% note\n@relation r\n@attribute x numeric\n@attribute c {a,'b b',z}\n@data\n1.50,a\n?, 'b b'\n% within\n{0 3,1 ?}\n2.0,?\n"
+    arff = (
+        "% note\n@relation r\n@attribute x numeric\n@attribute c {a,'b b',z}\n@data\n1.50,a\n?, 'b b'\n% within\n{0 "
+        "3,1 "
+        "?}\n2.0,?\n"
+    )
     Path("t.arff").write_text(arff)
     assert run(["impute", "t.arff", "out.arff", "--quiet"]) == 0
     text = Path("out.arff").read_text()

@@ -1,4 +1,6 @@
-"""What ``hybridbn impute`` does with input that can't be right: one clear line, exit code 2, no traceback, no debris."""
+"""What ``hybridbn impute`` does with input that can't be right: one clear line, exit code
+2, no traceback, no debris.
+"""
 
 from __future__ import annotations
 

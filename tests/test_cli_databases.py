@@ -286,7 +286,10 @@ def test_types_of_postgresql_stay(server: str, capsys: pytest.CaptureFixture[str
     executed(server, *EMPTY, "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')", domain, RICH, FILLED)
     keep = "when,day,at,j,arr,u,ip,raw,span"
     assert run(["impute", fetch, f"{server}?table=out", "--keep", keep, "--bounds", "p=0:100"]) == 0
-    kinds = "SELECT column_name, data_type, udt_name, domain_name, numeric_precision, numeric_scale, character_maximum_length"
+    kinds = (
+        "SELECT column_name, data_type, udt_name, domain_name, numeric_precision, numeric_scale, "
+        "character_maximum_length"
+    )
     kinds += " FROM information_schema.columns WHERE table_name = '{}' ORDER BY ordinal_position"
     assert fetched(server, kinds.format("out")) == fetched(server, kinds.format("rich"))
     names = list(types(server, "rich"))
@@ -377,7 +380,10 @@ def test_killed_while_it_writes_nothing_stays_and_parts_are_taken_up(server: str
     assert process.communicate()[1] == ""
     assert process.returncode == 0
     assert not list(tmp_path.iterdir())
-    both = "(SELECT * FROM out EXCEPT ALL SELECT * FROM clean) UNION ALL (SELECT * FROM clean EXCEPT ALL SELECT * FROM out)"
+    both = (
+        "(SELECT * FROM out EXCEPT ALL SELECT * FROM clean) UNION ALL (SELECT * FROM clean EXCEPT ALL SELECT * FROM "
+        "out)"
+    )
     assert fetched(server, f"SELECT count(*) FROM ({both}) d") == [(0,)]
     assert fetched(server, "SELECT count(*), count(x), count(c), count(k) FROM out") == [(30_000,) * 4]
 
@@ -396,7 +402,10 @@ def test_a_server_that_ends_while_it_is_written_to_is_told(server: str) -> None:
     source, goal = larger(server), f"{server}?table=out"
     process = started(source, goal, "--sample", "2000", "--quiet")
     waiting(server, process, "INSERT INTO out")
-    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO out%' AND pid <> pg_backend_pid()"
+    ended = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO out%' AND pid <> "
+        "pg_backend_pid()"
+    )
     fetched(server, ended)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 74, said

@@ -61,7 +61,7 @@ class Case:
     cells: bool = True
 
 
-# -- inputs, made without the library -------------------------------------------------------------------------------------
+# -- inputs, made without the library ----------------------------------------------------------------------------------
 
 
 def frame(rows: int = 60) -> pd.DataFrame:
@@ -137,7 +137,8 @@ ODD = b'x,"c, d",n\r\n1.50,"a ""q""",007\r\n,b,010\r\n\r\n3e0,"b\r\nb",\r\n-0.0,
 GOOD = ("x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))).encode()
 SIGNS = "größe;art\n1.5;ä\n-99;ö\n2.5;\n3.5;ö\n"
 DBC = (
-    b"data-base d {\nnumber-of-cases = 3;\nnode x(finite-states) {\nkind-of-node = chance;\ntype-of-variable = finite-states;\n"
+    b"data-base d {\nnumber-of-cases = 3;\nnode x(finite-states) {\nkind-of-node = chance;\ntype-of-variable = "
+    b"finite-states;\n"
     b'num-states = 2;\nstates = ("a" "b");\n}\nrelation {\nmemory = true;\ncases = (\n[a]\n[?]\n[b]\n);\n}\n}\n'
 )
 BIF = (
@@ -147,7 +148,7 @@ BIF = (
 )
 
 
-# -- the corpus -----------------------------------------------------------------------------------------------------------
+# -- the corpus --------------------------------------------------------------------------------------------------------
 
 
 def impute(name: str, data: bytes, *options: str, source: str = "t.csv", goal: str = "out.csv", **given: Any) -> Case:
@@ -208,8 +209,19 @@ def text_cases() -> Iterator[Case]:
     yield impute("truth", b"b,x\ntrue,1\nFalse,2\n,3\nTRUE,\n")
     yield impute("no holes", b"x,c\n1,a\n2,b\n3,a\n")
     yield impute("large and small", b"x,y\n1e300,1e-300\n2e300,\n,3e-300\n1.5e300,2e-300\n")
-    yield impute("jsonl", '{"x": 1.50, "c": "é"}\n\n{"c": null,  "x": 2e0}\n{"x": null, "c": "b"}\n{"c": "b"}\n'.encode(), source="t.jsonl", goal="out.jsonl")  # fmt: skip
-    yield impute("arff", b"% n\n@relation r\n@attribute x numeric\n@attribute c {a,'b b',z}\n@data\n1.50,a\n?, 'b b'\n% w\n{0 3,1 ?}\n2.0,?\n", source="t.arff", goal="out.arff")  # fmt: skip
+    yield impute(
+        "jsonl",
+        '{"x": 1.50, "c": "é"}\n\n{"c": null,  "x": 2e0}\n{"x": null, "c": "b"}\n{"c": "b"}\n'.encode(),
+        source="t.jsonl",
+        goal="out.jsonl",
+    )
+    yield impute(
+        "arff",
+        b"% n\n@relation r\n@attribute x numeric\n@attribute c {a,'b b',z}\n@data\n1.50,a\n?, 'b b'\n% w\n{0 3,1 "
+        b"?}\n2.0,?\n",
+        source="t.arff",
+        goal="out.arff",
+    )
     yield Case("pipe", (("impute", "-", "-", "--format", "csv"),), {}, standard_input=text())
     yield Case("pipe to jsonl", (("impute", "-", "-", "--from", "csv", "--to", "jsonl"),), {}, standard_input=text())
     yield Case("pipe to nothing", (("impute", "-", "out.csv"),), {}, standard_input=text())
@@ -240,10 +252,18 @@ def option_cases() -> Iterator[Case]:
         again = ("impute", f"{name.strip()}.csv", "new.csv", "--model", "m.hbn", *options)
         yield Case(f"a model of another table {name}{options}", (learned, again), other)
     for options in ("--no-clobber", "", "--restart"):
-        yield Case(f"there is an output {options}", (("impute", "t.csv", "o.csv", *options.split()),), {"t.csv": GOOD, "o.csv": b"old"})  # fmt: skip
+        yield Case(
+            f"there is an output {options}",
+            (("impute", "t.csv", "o.csv", *options.split()),),
+            {"t.csv": GOOD, "o.csv": b"old"},
+        )
     database = ("impute", "t.csv", "sqlite:///o.db?table=t")
     yield Case("there is a table", (database, database), {"t.csv": GOOD})
-    yield Case("a query", (("impute", "sqlite:///t.db?query=SELECT x, c FROM t WHERE k > 2", "o.csv"),), {"t.db": table_files()["sqlite"][1]})  # fmt: skip
+    yield Case(
+        "a query",
+        (("impute", "sqlite:///t.db?query=SELECT x, c FROM t WHERE k > 2", "o.csv"),),
+        {"t.db": table_files()["sqlite"][1]},
+    )
 
 
 WRONG = {
@@ -316,7 +336,11 @@ def network_cases() -> Iterator[Case]:
     """Networks from each format to the next."""
     suffixes = ("hbn", "xdsl", "elv", "net", "uai", "xmlbif", "bif.gz", "bif", "hbn")
     for suffix in dict.fromkeys(suffixes):
-        back = (("convert", "n.bif", f"m.{suffix}"), ("convert", f"m.{suffix}", "back.hbn"), ("convert", f"m.{suffix}", "back.xdsl"))  # fmt: skip
+        back = (
+            ("convert", "n.bif", f"m.{suffix}"),
+            ("convert", f"m.{suffix}", "back.hbn"),
+            ("convert", f"m.{suffix}", "back.xdsl"),
+        )
         yield Case(f"bif to {suffix}", back, {"n.bif": BIF})
     learned = (
         "impute",
@@ -372,7 +396,7 @@ def resume_cases() -> Iterator[Case]:
     yield Case("other options, then anew", (killed, other, (*other, "--restart")), files)
 
 
-# -- running --------------------------------------------------------------------------------------------------------------
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 def _descriptors(folder: Path, standard_input: bytes) -> contextlib.ExitStack:
@@ -507,7 +531,8 @@ OTHER_CELLS: frozenset[str] = frozenset()
 CHANGED: frozenset[str] = frozenset(
     {
         "in utf-16",  # each part had a mark of byte order of its own, in the middle of the file
-        "hybridbn impute --help",  # it names the families that are registered; tests/test_public_face.py knows the options
+        # it names the families that are registered; tests/test_public_face.py knows the options
+        "hybridbn impute --help",
     }
 )
 """The names of the cases whose output was meant to change, each with its reason; they are not compared."""

@@ -1,4 +1,6 @@
-"""A user's own family that is learned by name: one class for the potential, one for the fitter, nothing else anywhere."""
+"""A user's own family that is learned by name: one class for the potential, one for the
+fitter, nothing else anywhere.
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar

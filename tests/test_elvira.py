@@ -192,7 +192,11 @@ def test_signs_hyphens_and_links_with_properties_are_read():
 
 
 def test_an_exponent_without_coefficient_is_asked_about():
-    text = "bnet b { node x(continuous) { min = 0; max = 1; } relation x { values = continuous-tree (case x(0, 1) { 0 = exp(x); }); } }"
+    text = (
+        "bnet b { node x(continuous) { min = 0; max = 1; } relation x { values = continuous-tree (case x(0, 1) { 0 = "
+        "exp(x); }); } "
+        "}"
+    )
     with pytest.warns(
         UserWarning, match=r"exponents without a coefficient, such as exp\(x\), .* Elvira takes 2 \(bare_rate"
     ):
@@ -265,7 +269,9 @@ def test_round_trips_are_exact(name, tmp_path):
 
 
 def odd_network():
-    """Endless densities, discretized numbers, states of all types, names that are no words, a domain beyond the density."""
+    """Endless densities, discretized numbers, states of all types, names that are no words, a domain beyond the
+    density.
+    """
     c = hb.Discrete("my class", states=(1, 2, 30))
     b = hb.Discrete("case", states=(True, False))
     t = hb.Discrete("t", states=("no way", "no_way", "1", "", "données", "exp"))

@@ -1,4 +1,6 @@
-"""Elvira files that are broken or hostile: a `FormatError` with file, line and reason, quickly and within little memory."""
+"""Elvira files that are broken or hostile: a `FormatError` with file, line and reason, quickly and within little
+memory.
+"""
 
 import math
 import tracemalloc
@@ -35,7 +37,11 @@ BAD = [
     ("bnet", "<?xml", r"line 1: expected `bnet`, found '<\?xml'; is this a file of Elvira\?"),
     ("node E", "nodes E", r"line 10: expected `=` after 'nodes E', found '\('"),
     ("node E(finite-states)", "node X(finite-states)", "line 10: a second node named 'X'"),
-    ("node E(finite-states)", "node E(infinite)", "line 10: a variable is continuous or finite-states here, not 'infinite'"),
+    (
+        "node E(finite-states)",
+        "node E(infinite)",
+        "line 10: a variable is continuous or finite-states here, not 'infinite'",
+    ),
     ("states = (u v w);", "", "line 10: 'E' has no states"),
     ("states = (u v w);", "states = ();", "line 10: 'E' has no states"),
     ("(u v w)", "(u v v)", "line 10: 'E': .*equal"),
@@ -50,10 +56,18 @@ BAD = [
     ("relation E D", "relation E D D", "line 12: the relation of 'E' mentions a variable twice"),
     ("relation E D", "relation", "line 12: a relation without a variable"),
     ("relation E D", "relation D E", "line 12: a second relation for 'D'"),
-    ("link D E;\nrelation E D", "link X E;\nrelation E X", "line 12: the relation of 'E' is a table, but 'X' is continuous"),
+    (
+        "link D E;\nrelation E D",
+        "link X E;\nrelation E X",
+        "line 12: the relation of 'E' is a table, but 'X' is continuous",
+    ),
     ("values = table (0.1", "deterministic = (0.1", "line 12: the relation of 'E' has no `values`"),
     ("table (0.1", "function (0.1", "line 12: values of the form 'function'; only table, tree"),
-    ("{ values = table (0.1", "{ kind-of-relation = utility; values = table (0.1", "line 12: a relation of the kind 'utility'"),
+    (
+        "{ values = table (0.1",
+        "{ kind-of-relation = utility; values = table (0.1",
+        "line 12: a relation of the kind 'utility'",
+    ),
     ("0.3 0.4 0.6", "0.3 0.6", "line 12: 5 numbers where 6 are wanted for 'E'"),
     ("0.3 0.4 0.6", "0.3 0.4 0.4 0.6", "line 12: 7 numbers where 6 are wanted for 'E'"),
     ("0.3 0.4 0.6", "0.3 o.4 0.6", r"line 13: 'o\.4' is not a number"),
@@ -69,10 +83,18 @@ BAD = [
     ("case X(0, 1, 2) { 0 = 0.25;", "case X(0, one, 2) { 0 = 0.25;", "line 6: expected a cut point, found 'one'"),
     ("case X(0, 1, 2) { 0 = 0.25;", "case X { 0 = 0.25;", "line 6: the case over 'X' needs two cut points"),
     ("case X(0, 1, 2) { 0 = 0.25;", "case X(0) { 0 = 0.25;", "line 6: the case over 'X' needs two cut points"),
-    ("case X(0, 1, 2) { 0 = 0.25;", "case E(0, 1, 2) { 0 = 0.25;", "line 6: a case over 'E', which the relation of 'X' does not"),
+    (
+        "case X(0, 1, 2) { 0 = 0.25;",
+        "case E(0, 1, 2) { 0 = 0.25;",
+        "line 6: a case over 'E', which the relation of 'X' does not",
+    ),
     ("case D { lo = 0.25", "case D(0, 1, 2) { lo = 0.25", "line 8: cut points for 'D', which has states"),
     ("lo = 0.25; hi = 0.75;", "lo = 0.25;", "line 8: the case over 'D' has no branch 'hi'"),
-    ("lo = 0.25; hi = 0.75;", "lo = 0.25; hi = 0.5; mid = 0.25;", "line 8: the case over 'D' has a branch 'mid'; its branches are lo, hi"),
+    (
+        "lo = 0.25; hi = 0.75;",
+        "lo = 0.25; hi = 0.5; mid = 0.25;",
+        "line 8: the case over 'D' has a branch 'mid'; its branches are lo, hi",
+    ),
     ("0.25*exp(0.0*X)", "0.25*exp(0.0*Y)", "line 6: 'Y' in an exponent is no continuous variable of this relation"),
     ("0.25*exp(0.0*X)", "0.25*exp(1.0)", "line 6: expected a variable after the number in an exponent"),
     ("0.25*exp(0.0*X)", "0.25*exp()", "line 6: expected a variable in an exponent"),
@@ -90,17 +112,25 @@ BAD = [
     ("0.5 + 0.25*exp(0.0*X);", "0.5", "line 6: expected `\\+` or `-` or `;` in a density, found '}'"),
     ("0.3 0.4 0.6 0.4); }\n}", "0.3 0.4 0.6 0.4); }\n", "line 14|line 13: .*truncated"),
     ("0.3 0.4 0.6 0.4); }\n}", "0.3 0.4 0.6 0.4); }\n} }", "line 14: expected the end of the file after the network"),
-    ("node E", '/* node E', "line 10: the comment that starts here is not closed"),
+    ("node E", "/* node E", "line 10: the comment that starts here is not closed"),
     ("node E", 'node "E', "line 10: the quoted text that starts here is not closed"),
     ("node E", "node \0", "line 10: there is a NUL character"),
     ("node E", 'node ""', "line 10: expected a node's name, found an empty text"),
     ("node X(continuous) {", 'node X(continuous) { comment = "hybridbn domain=5,1"; ', "line 2: .*'X': the domain"),
     ("node X(continuous) {", 'node X(continuous) { comment = "hybridbn domain=nan"; ', "line 2: 'X': "),
-    ("node E(finite-states) {", 'node E(finite-states) { comment = "hybridbn states=%5B1%5D"; ', "line 10: 'E': its states .* are not 3 texts or numbers"),
+    (
+        "node E(finite-states) {",
+        'node E(finite-states) { comment = "hybridbn states=%5B1%5D"; ',
+        "line 10: 'E': its states .* are not 3 texts or numbers",
+    ),
     ("node E(finite-states) {", 'node E(finite-states) { comment = "hybridbn states=oops"; ', "line 10: 'E': "),
-    ("node E(finite-states) {", 'node E(finite-states) { comment = "hybridbn states=%5B%5B1%5D,2,%7B%7D%5D"; ', "line 10: 'E': "),
+    (
+        "node E(finite-states) {",
+        'node E(finite-states) { comment = "hybridbn states=%5B%5B1%5D,2,%7B%7D%5D"; ',
+        "line 10: 'E': ",
+    ),
     ("node E(finite-states) {", 'node E(finite-states) { comment = "hybridbn cuts=1,2,3"; ', "line 10: 'E': "),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "reason"), BAD)
@@ -169,18 +199,37 @@ def hostile(many):
         "name": "bnet " + "b" * many * 5,
         "digits": HEAD + "1" * many * 5 + "; ); } }",
         "numbers": "bnet b { node D { states = (a b); } relation D { values = table (" + "1 " * many * 5 + "); } }",
-        "parents": "bnet b {" + "".join(f"node X{i} {{ states = (a b c); }} " for i in range(60))
-        + "relation " + " ".join(f"X{i}" for i in range(60)) + " { values = table (1); }"
-        + "".join(f"relation X{i} {{ values = table (.5 .25 .25); }}" for i in range(1, 60)) + "}",
-        "tree of many": "bnet b {" + "".join(f"node X{i} {{ states = (a b c); }} " for i in range(60))
-        + "relation " + " ".join(f"X{i}" for i in range(60)) + " { values = tree (0.5;); }"
-        + "".join(f"relation X{i} {{ values = table (.5 .25 .25); }}" for i in range(1, 60)) + "}",
-        "grid": "bnet b {" + "".join(f"node X{i}(continuous) {{ min = 0; max = 1000; }} " for i in range(9))
-        + "relation " + " ".join(f"X{i}" for i in range(9)) + " { values = continuous-tree (" + "".join(
-            f"case X{i}({','.join(map(str, range(9)))}) {{" + "".join(f"{j} = 1;" for j in range(7)) + "7=" for i in range(9)
-        ) + "1;" + "}" * 9 + "); }" + "".join(
-            f"relation X{i} {{ values = continuous-tree (case X{i}(0,1000) {{0=0.001;}}); }}" for i in range(1, 9)) + "}",
-    }  # fmt: skip
+        "parents": "bnet b {"
+        + "".join(f"node X{i} {{ states = (a b c); }} " for i in range(60))
+        + "relation "
+        + " ".join(f"X{i}" for i in range(60))
+        + " { values = table (1); }"
+        + "".join(f"relation X{i} {{ values = table (.5 .25 .25); }}" for i in range(1, 60))
+        + "}",
+        "tree of many": "bnet b {"
+        + "".join(f"node X{i} {{ states = (a b c); }} " for i in range(60))
+        + "relation "
+        + " ".join(f"X{i}" for i in range(60))
+        + " { values = tree (0.5;); }"
+        + "".join(f"relation X{i} {{ values = table (.5 .25 .25); }}" for i in range(1, 60))
+        + "}",
+        "grid": "bnet b {"
+        + "".join(f"node X{i}(continuous) {{ min = 0; max = 1000; }} " for i in range(9))
+        + "relation "
+        + " ".join(f"X{i}" for i in range(9))
+        + " { values = continuous-tree ("
+        + "".join(
+            f"case X{i}({','.join(map(str, range(9)))}) {{" + "".join(f"{j} = 1;" for j in range(7)) + "7="
+            for i in range(9)
+        )
+        + "1;"
+        + "}" * 9
+        + "); }"
+        + "".join(
+            f"relation X{i} {{ values = continuous-tree (case X{i}(0,1000) {{0=0.001;}}); }}" for i in range(1, 9)
+        )
+        + "}",
+    }
 
 
 HOSTILE = hostile(MANY)

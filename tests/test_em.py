@@ -62,7 +62,8 @@ def same(first: hb.Network, second: hb.Network, tolerance: float = 1e-12) -> Non
 
 
 def brute_force(network: hb.Network, cells: dict[str, Any]) -> tuple[float, list[Any]]:
-    """Return the log density of a row, and each discrete configuration's probability with the numbers' mean and covariance.
+    """Return the log density of a row, and each discrete configuration's probability with the numbers' mean and
+    covariance.
 
     The joint normal of all numbers is written down for each configuration, and conditioned on those observed.
     """

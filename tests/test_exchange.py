@@ -66,13 +66,18 @@ def gaussian_network():
             hb.Multinomial(c, table=[0.2, 0.3, 0.5]),
             hb.Multinomial(d, parents=(c,), table=[[0.1, 0.9], [0.5, 0.5], [1 / 3, 2 / 3]]),
             hb.LinearGaussian(x, intercept=1 / 3, variance=0.3),
-            hb.LinearGaussian(y, parents=(x, c), intercept=[1, -2, 3e-10], coefficients=[[1.5], [-0.1], [0]], variance=[0.7, 2, 1e6]),
             hb.LinearGaussian(
-                z, parents=(d, x, c, y), intercept=np.arange(6.0).reshape(2, 3) / 7,
-                coefficients=np.linspace(-1, 1, 12).reshape(2, 3, 2), variance=np.full((2, 3), 0.1),
+                y, parents=(x, c), intercept=[1, -2, 3e-10], coefficients=[[1.5], [-0.1], [0]], variance=[0.7, 2, 1e6]
+            ),
+            hb.LinearGaussian(
+                z,
+                parents=(d, x, c, y),
+                intercept=np.arange(6.0).reshape(2, 3) / 7,
+                coefficients=np.linspace(-1, 1, 12).reshape(2, 3, 2),
+                variance=np.full((2, 3), 0.1),
             ),
         ]
-    )  # fmt: skip
+    )
 
 
 def same(left, right, order=True):
@@ -360,11 +365,20 @@ def test_equations_of_genie():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x=1+2*3-4/2", 5.0), ("x=-2^2", -4.0), ("x=2^3^2", 512.0), ("x=(1+2)*-3", -9.0), ("x=Sqrt(16)+Exp(0)+Ln(1)+Abs(-2)", 7.0),
-        ("x=1-2-3", -4.0), ("x=8/4/2", 1.0), ("x=Choose(c,10,20,30)", 20.0), ('x=If(c<>"high",1,2)', 2.0),
-        ("x=If(c==1,1,2)", 1.0), ("x=Switch(c,0,5,1,6)", 6.0), ("x=1e-3+.5+2.", 2.501),
+        ("x=1+2*3-4/2", 5.0),
+        ("x=-2^2", -4.0),
+        ("x=2^3^2", 512.0),
+        ("x=(1+2)*-3", -9.0),
+        ("x=Sqrt(16)+Exp(0)+Ln(1)+Abs(-2)", 7.0),
+        ("x=1-2-3", -4.0),
+        ("x=8/4/2", 1.0),
+        ("x=Choose(c,10,20,30)", 20.0),
+        ('x=If(c<>"high",1,2)', 2.0),
+        ("x=If(c==1,1,2)", 1.0),
+        ("x=Switch(c,0,5,1,6)", 6.0),
+        ("x=1e-3+.5+2.", 2.501),
     ],
-)  # fmt: skip
+)
 def test_numbers_in_equations(text, expected):
     assert Rule(text)({"c": State(1, "high")}).constant == pytest.approx(expected, rel=1e-15)
 

@@ -1,4 +1,6 @@
-"""XMLBIF, XDSL, NET and UAI files that are broken or hostile: a `FormatError` with file, line and reason, at little cost."""
+"""XMLBIF, XDSL, NET and UAI files that are broken or hostile: a `FormatError` with file, line and reason, at little
+cost.
+"""
 
 import tracemalloc
 import warnings
@@ -63,7 +65,12 @@ BAD = [
     # -- XMLBIF
     (".xmlbif", None, "", "the file is empty"),
     (".xmlbif", "<BIF", "<SMILE", "line 9: this is not well-formed XML: mismatched tag"),
-    (".xmlbif", "</NETWORK></BIF>", "", r"line 10: this is not well-formed XML: no element found; is the file truncated"),
+    (
+        ".xmlbif",
+        "</NETWORK></BIF>",
+        "",
+        r"line 10: this is not well-formed XML: no element found; is the file truncated",
+    ),
     (".xmlbif", "<?xml version", "BAYES <?xml version", "line 1: this is not well-formed XML"),
     (".xmlbif", "NETWORK>", "NETZ>", r"line 2: expected <BIF> with a <NETWORK> inside, found <BIF>"),
     (".xmlbif", "<NAME>b</NAME>", "<NAME>a</NAME>", "line 4: a second variable named 'a'"),
@@ -79,7 +86,12 @@ BAD = [
     (".xmlbif", "<FOR>b</FOR><GIVEN>a</GIVEN>", "<FOR>a</FOR><GIVEN>b</GIVEN>", "line 6: a second definition for 'a'"),
     (".xmlbif", "<FOR>b</FOR>", "", "line 6: a definition for 0 variables; expected one <FOR>"),
     (".xmlbif", "<TABLE>0.5 0.5</TABLE>", "", "line 5: the definition of 'a' has no <TABLE>"),
-    (".xmlbif", "<DEFINITION><FOR>a</FOR><TABLE>0.5 0.5</TABLE></DEFINITION>", "", "no probabilities for 'a'; is the file complete"),
+    (
+        ".xmlbif",
+        "<DEFINITION><FOR>a</FOR><TABLE>0.5 0.5</TABLE></DEFINITION>",
+        "",
+        "no probabilities for 'a'; is the file complete",
+    ),
     (".xmlbif", "0.1 0.2 0.7", "0.1 0.9", "line 7: 5 numbers where 6 are wanted for 'b'|line 6: 5 numbers"),
     (".xmlbif", "0.3 0.5<", "0.3 o.5<", r"line 8: 'o\.5' is not a number"),
     (".xmlbif", "0.3 0.5<", "0.3 nan<", "line 8: 'nan' is not a number"),
@@ -87,18 +99,53 @@ BAD = [
     (".xmlbif", "0.3 0.5<", "-0.3 0.5<", r"line 8: '-0\.3' is not a probability"),
     (".xmlbif", "0.3 0.5<", "0.3 0.9<", r"line 6: the probabilities of 'b' sum to 1\.4, not 1, in row 2"),
     (".xmlbif", "<NAME>n</NAME>", "<NAME>&lol;</NAME>", "line 2: .*(undefined entity|does not declare)"),
-    (".xmlbif", '<?xml version="1.0"?>', '<?xml version="1.0" encoding="klingon"?>', r"line 1: .*unknown encoding: klingon"),
-    (".xmlbif", "<NAME>n</NAME>", "<PROPERTY>" * 80 + "</PROPERTY>" * 80, "line 2: more than 60 elements inside each other"),
-    (".xmlbif", "</VARIABLE>\n<VAR", "<PROPERTY>hybridbn_states = 7</PROPERTY></VARIABLE>\n<VAR", "line 3: 'a': its states '7' are not 2"),
-    (".xmlbif", "</VARIABLE>\n<VAR", "<PROPERTY>hybridbn_cuts = 1,2</PROPERTY></VARIABLE>\n<VAR", "line 3: 'a': 2 cuts make 3 states"),
+    (
+        ".xmlbif",
+        '<?xml version="1.0"?>',
+        '<?xml version="1.0" encoding="klingon"?>',
+        r"line 1: .*unknown encoding: klingon",
+    ),
+    (
+        ".xmlbif",
+        "<NAME>n</NAME>",
+        "<PROPERTY>" * 80 + "</PROPERTY>" * 80,
+        "line 2: more than 60 elements inside each other",
+    ),
+    (
+        ".xmlbif",
+        "</VARIABLE>\n<VAR",
+        "<PROPERTY>hybridbn_states = 7</PROPERTY></VARIABLE>\n<VAR",
+        "line 3: 'a': its states '7' are not 2",
+    ),
+    (
+        ".xmlbif",
+        "</VARIABLE>\n<VAR",
+        "<PROPERTY>hybridbn_cuts = 1,2</PROPERTY></VARIABLE>\n<VAR",
+        "line 3: 'a': 2 cuts make 3 states",
+    ),
     # -- XDSL
     (".xdsl", "<smile", "<BIF", "not well-formed XML: mismatched tag"),
     (".xdsl", "<nodes>\n", "<noodles>\n", "mismatched tag"),
     (".xdsl", '<cpt id="b">', "<cpt>", "line 4: a node without an id"),
     (".xdsl", '<cpt id="b">', '<cpt id="a">', "line 4: a second node with the id 'a'"),
-    (".xdsl", "<parents>a</parents><prob", "<parents>q</parents><prob", "line 4: 'b' has the parent 'q', which is no node"),
-    (".xdsl", "<parents>a</parents><prob", "<parents>b</parents><prob", "line 4: 'b' has a parent twice, or is its own"),
-    (".xdsl", "<parents>a</parents><prob", "<parents>X</parents><prob", "line 4: 'b' has states, but its parent 'X' is continuous"),
+    (
+        ".xdsl",
+        "<parents>a</parents><prob",
+        "<parents>q</parents><prob",
+        "line 4: 'b' has the parent 'q', which is no node",
+    ),
+    (
+        ".xdsl",
+        "<parents>a</parents><prob",
+        "<parents>b</parents><prob",
+        "line 4: 'b' has a parent twice, or is its own",
+    ),
+    (
+        ".xdsl",
+        "<parents>a</parents><prob",
+        "<parents>X</parents><prob",
+        "line 4: 'b' has states, but its parent 'X' is continuous",
+    ),
     (".xdsl", '<state id="y" />', '<state id="x" />', "line 4: 'b': .*equal"),
     (".xdsl", '<state id="y" />', "<state />", "line 4: 'b' has a state without an id"),
     (".xdsl", "<probabilities>0.5 0.5</probabilities>", "", "line 3: 'a' has no <probabilities>"),
@@ -108,7 +155,12 @@ BAD = [
     (".xdsl", "v u<", "v<", "line 8: 1 resulting states where 2 are wanted for 'd'"),
     (".xdsl", "v u<", "v w<", "line 8: 'd' has no state 'w'"),
     (".xdsl", "<deterministic", "<noisymax", "mismatched tag"),
-    (".xdsl", '<equation id="X"><definition>X=Normal(1,2)</definition></equation>', '<mau id="X" />', "line 6: 'X' is a node of the kind <mau>"),
+    (
+        ".xdsl",
+        '<equation id="X"><definition>X=Normal(1,2)</definition></equation>',
+        '<mau id="X" />',
+        "line 6: 'X' is a node of the kind <mau>",
+    ),
     (".xdsl", "X=Normal(1,2)", "", "line 6: 'X' has no <definition>"),
     (".xdsl", "X=Normal(1,2)", "Z=Normal(1,2)", "line 6: 'X': the equation defines 'Z'"),
     (".xdsl", "X=Normal(1,2)", "X=1", "line 6: 'X': the equation has no normal noise"),
@@ -141,8 +193,18 @@ BAD = [
     (".net", "(b | a)", "(a | b)", "line 7: a second potential for 'a'"),
     (".net", "(b | a)", "(b a)", "line 7: expected `|` or `\\)`; only conditional"),
     (".net", "(b | a)", "(b | X)", "line 7: 'b' is discrete, but has continuous parents"),
-    (".net", "(X) { data = (normal(0, 1))", "(X) { data = (0.5)", "line 9: 0 normal distributions where 1 are wanted for 'X'"),
-    (".net", "(a) { data = (0.5 0.5)", "(a) { data = (normal(0, 1))", "line 6: 'a' is discrete, but has normal distributions"),
+    (
+        ".net",
+        "(X) { data = (normal(0, 1))",
+        "(X) { data = (0.5)",
+        "line 9: 0 normal distributions where 1 are wanted for 'X'",
+    ),
+    (
+        ".net",
+        "(a) { data = (0.5 0.5)",
+        "(a) { data = (normal(0, 1))",
+        "line 6: 'a' is discrete, but has normal distributions",
+    ),
     (".net", "data = (0.5 0.5); ", "", "line 6: the potential of 'a' has no `data`"),
     (".net", "data = (0.5 0.5); ", "data = (0.5 0.5); data = (1 0); ", "line 6: a second `data`"),
     (".net", "0.3 0.5))", "0.3 0.5)", "line 7: the parentheses in the data of 'b' don't match"),
@@ -158,7 +220,12 @@ BAD = [
     (".net", "normal(0, 2)", "normal(0 2)", "line 10: expected `,` between mean and variance"),
     (".net", "normal(0, 2)", "normal(1e999, 2)", "line 10: .*finite"),
     (".net", "normal(0, 2)", "(" * 100 + ")" * 100, "line 10: more than 60 parentheses inside each other"),
-    (".net", "continuous node X { }", 'continuous node X { hybridbn_name = "Y"; }', "line 1: two nodes have the same name"),
+    (
+        ".net",
+        "continuous node X { }",
+        'continuous node X { hybridbn_name = "Y"; }',
+        "line 1: two nodes have the same name",
+    ),
     # -- UAI
     (".uai", None, "", "the file is empty"),
     (".uai", "BAYES", "MARKOV", "line 1: expected BAYES, found 'MARKOV'; only Bayesian networks"),
@@ -176,7 +243,7 @@ BAD = [
     (".uai", "0.3 0.5\n", "0.3 zero", "line 13: 'zero' is not a number"),
     (".uai", "0.3 0.5\n", "0.3 5", "line 13: '5' is not a probability"),
     (".uai", "0.3 0.5\n", "0.3 0.4", r"line 11: the probabilities of 'var_1' sum to 0\.9"),
-]  # fmt: skip
+]
 
 
 def read(suffix, text, tmp_path):
@@ -311,10 +378,20 @@ def hostile(many):
         (".xmlbif", "attributes", "<BIF " + " ".join(f'a{i}="{i}"' for i in range(many // 4)) + "/>"),
         (".xmlbif", "text", "<BIF>" + "x" * many * 10),
         (".xmlbif", "comments", "<BIF>" + "<!-- -->" * many + "</BIF>"),
-        (".xmlbif", "outcomes", "<BIF><NETWORK><VARIABLE><NAME>a</NAME>" + "<OUTCOME>b</OUTCOME>" * (many // 2) + "</VARIABLE></NETWORK></BIF>"),
+        (
+            ".xmlbif",
+            "outcomes",
+            "<BIF><NETWORK><VARIABLE><NAME>a</NAME>"
+            + "<OUTCOME>b</OUTCOME>" * (many // 2)
+            + "</VARIABLE></NETWORK></BIF>",
+        ),
         (".xmlbif", "numbers", XMLBIF.replace("0.1 0.2 0.7", "0.1 " * many * 3)),
         (".xmlbif", "digits", XMLBIF.replace("0.1 0.2 0.7", "1" * many * 5)),
-        (".xdsl", "submodels", "<smile><nodes>" + "<submodel><nodes>" * 29 + "</nodes></submodel>" * 29 + "</nodes></smile>"),
+        (
+            ".xdsl",
+            "submodels",
+            "<smile><nodes>" + "<submodel><nodes>" * 29 + "</nodes></submodel>" * 29 + "</nodes></smile>",
+        ),
         (".xdsl", "states", XDSL.replace('<state id="x" />', '<state id="x" />' * (many // 2))),
         (".xdsl", "equation", XDSL.replace("X=Normal(1,2)", "X=Normal(1,2)" + "+1" * many)),
         (".xdsl", "signs", XDSL.replace("X=Normal(1,2)", "X=" + "+-" * many)),
@@ -331,15 +408,23 @@ def hostile(many):
         (".net", "quotes", 'net { a = "' + 'b"c"' * many),
         (".net", "normals", NET.replace("normal(0, 2)", "normal(0, 2) " * (many // 8))),
         (".net", "terms", NET.replace("normal(0, 2)", "normal(0" + "+X" * (many // 4) + ", 2")),
-        (".net", "parents", "net {} " + VARIABLES + "potential (X0 | " + " ".join(f"X{i}" for i in range(1, 60)) + ") { data = (1); }"),
+        (
+            ".net",
+            "parents",
+            "net {} " + VARIABLES + "potential (X0 | " + " ".join(f"X{i}" for i in range(1, 60)) + ") { data = (1); }",
+        ),
         (".uai", "variables", f"BAYES {many // 8} " + "2 " * (many // 8) + "1 1 0 2 0.5 0.5"),
         (".uai", "one large variable", f"BAYES 1 {many} 1 1 0 {many} " + "0.5 " * many),
         (".uai", "scopes", f"BAYES 2 2 2 {many} " + "1 0 " * many),
-        (".uai", "scope", f"BAYES {many // 8} " + "2 " * (many // 8) + f"1 {many // 8} " + " ".join(map(str, range(many // 8)))),
+        (
+            ".uai",
+            "scope",
+            f"BAYES {many // 8} " + "2 " * (many // 8) + f"1 {many // 8} " + " ".join(map(str, range(many // 8))),
+        ),
         (".uai", "comments", "BAYES " + "#\n" * many),
         (".uai", "hashes", "BAYES " + "#" * many * 5),
         (".uai", "states beyond the file", "BAYES 3 90 90 90 3 1 0 1 1 1 2 90"),
-    ]  # fmt: skip
+    ]
 
 
 HOSTILE = hostile(MANY)

@@ -54,7 +54,11 @@ def test_tables_are_packed_and_unpacked(suffix, tmp_path):
 
 
 def test_a_data_base_of_elvira_may_be_packed(tmp_path):
-    text = "data-base d {\nnumber-of-cases = 2;\nnode c(finite-states) { states = (a b); }\nrelation {\nmemory = 2;\ncases = ( [a] [?] );\n}\n}\n"
+    text = (
+        "data-base d {\nnumber-of-cases = 2;\nnode c(finite-states) { states = (a b); }\nrelation {\nmemory = "
+        "2;\ncases = ( [a] [?] "
+        ");\n}\n}\n"
+    )
     (tmp_path / "t.dbc").write_text(text)
     (tmp_path / "t.dbc.gz").write_bytes(gzip.compress(text.encode()))
     try:

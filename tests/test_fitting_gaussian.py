@@ -72,7 +72,9 @@ def test_units_do_not_matter(seed, scale, shift, ridge):
 
 
 def test_a_far_offset_costs_no_digits():
-    """Moments of 1e9 + noise, merged from parts whose means have nine digits after the first: sums of squares would have none."""
+    """Moments of 1e9 + noise, merged from parts whose means have nine digits after the first: sums of squares would
+    have none.
+    """
     rng = np.random.default_rng(0)
     noise = np.round(rng.normal(size=3000), 3)
     table = table_of({"y": 1e9 + noise})

@@ -227,8 +227,16 @@ def test_what_floats_cannot_hold_is_refused():
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("max_pieces", 1), ("max_pieces", 2.5), ("max_cells", 0), ("max_cells", True), ("min_weight", 0), ("prior", -1), ("floor", 0)],
-)  # fmt: skip
+    [
+        ("max_pieces", 1),
+        ("max_pieces", 2.5),
+        ("max_cells", 0),
+        ("max_cells", True),
+        ("min_weight", 0),
+        ("prior", -1),
+        ("floor", 0),
+    ],
+)
 def test_bad_options_are_refused(option, value):
     with pytest.raises(TableError, match=option):
         MTEFitter(**{option: value})

@@ -1,4 +1,6 @@
-"""Growing trees: what holds for every order and criterion; counts by brute force; and ridge regressions against their definitions."""
+"""Growing trees: what holds for every order and criterion; counts by brute force; and ridge regressions against their
+definitions.
+"""
 
 import numpy as np
 import pytest

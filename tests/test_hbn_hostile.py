@@ -1,6 +1,7 @@
 """Damaged and hostile files: a `FormatError` naming the file and the reason, at little cost, and nothing else.
 
-The file cases of the shared catalogue of bad inputs stand here too, so that these tests need nothing but this repository.
+The file cases of the shared catalogue of bad inputs stand here too, so that these tests need nothing but this
+repository.
 """
 
 import hashlib

@@ -130,8 +130,14 @@ def test_types_of_polars_stay() -> None:
             "b": [True, None, False, True, False, True, None, False],
             "s": ["u", "v", "u", None, "u", "v", "v", "u"],
         },
-        schema={"n": polars.Int16, "f": polars.Float32, "e": polars.Enum(["a", "b", "c"]), "b": polars.Boolean, "s": polars.String},
-    )  # fmt: skip
+        schema={
+            "n": polars.Int16,
+            "f": polars.Float32,
+            "e": polars.Enum(["a", "b", "c"]),
+            "b": polars.Boolean,
+            "s": polars.String,
+        },
+    )
     filled = hb.impute(frame, random_state=0)
     assert filled.schema == frame.schema
     assert sum(filled.null_count().row(0)) == 0

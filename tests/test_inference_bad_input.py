@@ -103,7 +103,13 @@ def test_unknown_columns(net):
 
 
 def test_unknown_targets(net):
-    for ask in (lambda: net.posterior("z"), lambda: net.posteriors({}, ["x", "z"]), lambda: net.posterior(["x", "z"]), lambda: net.most_probable({}, ["z"]), lambda: net.explain("z", {})):  # fmt: skip
+    for ask in (
+        lambda: net.posterior("z"),
+        lambda: net.posteriors({}, ["x", "z"]),
+        lambda: net.posterior(["x", "z"]),
+        lambda: net.most_probable({}, ["z"]),
+        lambda: net.explain("z", {}),
+    ):
         with pytest.raises(NetworkError, match="'z'"):
             ask()
     with pytest.raises(TableError, match="twice"):
@@ -113,7 +119,12 @@ def test_unknown_targets(net):
 
 
 def test_targets_among_the_evidence(net):
-    for ask in (lambda e: net.posterior("x", e), lambda e: net.posteriors(e, ["y", "x"]), lambda e: net.posterior(["x", "c"], e), lambda e: net.most_probable(e, ["x"])):  # fmt: skip
+    for ask in (
+        lambda e: net.posterior("x", e),
+        lambda e: net.posteriors(e, ["y", "x"]),
+        lambda e: net.posterior(["x", "c"], e),
+        lambda e: net.most_probable(e, ["x"]),
+    ):
         with pytest.raises(TableError, match="'x'"):
             ask({"x": 1.0})
     # a column of a table is ignored
@@ -283,14 +294,21 @@ def test_too_many_numbers_at_once():
             hb.Softmax(c, numbers, intercept=[0, 0], coefficients=[[0.0] * 6, [1.0] * 6]),
         ]
     )
-    for ask in (lambda: net.posterior("x0", {"c": 1}), lambda: net.log_evidence({"c": 1}), lambda: net.posterior("c"), lambda: net.most_probable({"c": 1})):  # fmt: skip
+    for ask in (
+        lambda: net.posterior("x0", {"c": 1}),
+        lambda: net.log_evidence({"c": 1}),
+        lambda: net.posterior("c"),
+        lambda: net.most_probable({"c": 1}),
+    ):
         with pytest.raises(TooWide):
             ask()
 
 
 def test_numbers_and_states_of_a_discretized_number_in_one_column():
     size, seen = hb.Discrete("size", ("low", "high"), cuts=(1.5,)), hb.Discrete("seen", ("n", "y"))
-    net = hb.Network([hb.Multinomial(size, table=[0.4, 0.6]), hb.Multinomial(seen, (size,), table=[[0.9, 0.1], [0.2, 0.8]])])  # fmt: skip
+    net = hb.Network(
+        [hb.Multinomial(size, table=[0.4, 0.6]), hb.Multinomial(seen, (size,), table=[[0.9, 0.1], [0.2, 0.8]])]
+    )
     column = pd.Series([0.3, "high", None, 7, "low"], dtype=object)
     found = net.posterior("seen", pd.DataFrame({"size": column}))["y"]
     np.testing.assert_allclose(found, [0.1, 0.8, 0.52, 0.8, 0.1])

@@ -93,14 +93,22 @@ def test_the_incinerator_as_lauritzen_printed_it():
             hb.Multinomial(burn, table=[0.85, 0.15]),
             hb.Multinomial(filter_, table=[0.95, 0.05]),
             hb.Multinomial(waste, table=[2 / 7, 5 / 7]),
-            hb.LinearGaussian(e, (filter_, waste), intercept=[[-3.9, -3.2], [-0.4, -0.5]], variance=[[2e-5, 2e-5], [1e-4, 1e-4]]),
+            hb.LinearGaussian(
+                e, (filter_, waste), intercept=[[-3.9, -3.2], [-0.4, -0.5]], variance=[[2e-5, 2e-5], [1e-4, 1e-4]]
+            ),
             hb.LinearGaussian(c, (burn,), intercept=[-2, -1], variance=[0.1, 0.3]),
-            hb.LinearGaussian(d, (burn, waste, e), intercept=[[6.5, 6.0], [7.5, 7.0]], coefficients=np.ones((2, 2, 1)), variance=[[0.03, 0.04], [0.1, 0.1]]),
+            hb.LinearGaussian(
+                d,
+                (burn, waste, e),
+                intercept=[[6.5, 6.0], [7.5, 7.0]],
+                coefficients=np.ones((2, 2, 1)),
+                variance=[[0.03, 0.04], [0.1, 0.1]],
+            ),
             hb.LinearGaussian(m_in, (waste,), intercept=[0.5, -0.5], variance=[0.01, 0.005]),
             hb.LinearGaussian(m_out, (d, m_in), intercept=0, coefficients=[1, 1], variance=0.002),
             hb.LinearGaussian(light, (d,), intercept=3, coefficients=[-0.5], variance=0.25),
         ]
-    )  # fmt: skip
+    )
     prior = net.posteriors()
     means = {"E": -3.25, "D": 3.04, "C": -1.85, "L": 1.48, "Min": -0.214, "Mout": 2.83}
     spreads = {"E": 0.709, "D": 0.77, "C": 0.507, "L": 0.631, "Min": 0.459, "Mout": 0.86}
@@ -265,7 +273,9 @@ def test_cases_that_are_cut_and_have_other_parents():
 
 
 def test_a_cut_far_from_where_the_parent_puts_the_child():
-    """Masses inside the cut from 1 down to 1e-600 along one hidden parent; none of them may get lost beside the others."""
+    """Masses inside the cut from 1 down to 1e-600 along one hidden parent; none of them
+    may get lost beside the others.
+    """
     d, x, y = hb.Discrete("d", ("u", "v")), hb.Continuous("x"), hb.Continuous("y")
     line = hb.LinearGaussian(y, (x,), intercept=0, coefficients=[1.0], variance=0.01)
     net = hb.Network(

@@ -208,8 +208,11 @@ def test_log_evidence_of_tables(problem):
     names, full = joint_table(net)
     rows = [[rng.choice(len(net.variable(n))) if rng.random() < 0.6 else -1 for n in names] for _ in range(20)]
     frame = pd.DataFrame(
-        {n: pd.Series([None if r[k] < 0 else net.variable(n).states[r[k]] for r in rows], dtype=object) for k, n in enumerate(names)}
-    )  # fmt: skip
+        {
+            n: pd.Series([None if r[k] < 0 else net.variable(n).states[r[k]] for r in rows], dtype=object)
+            for k, n in enumerate(names)
+        }
+    )
     with np.errstate(divide="ignore"):
         expected = [np.log(full[tuple(slice(None) if c < 0 else c for c in row)].sum()) for row in rows]
     np.testing.assert_allclose(net.log_evidence(frame), expected, rtol=1e-12, atol=1e-12)
@@ -223,7 +226,10 @@ def test_an_evidence_table_of_many_equal_rows_is_one_of_few():
     frame = pd.DataFrame({n: [net.variable(n).states[i] for i in rng.integers(2, size=5000)] for n in names[1:]})
     together = net.posterior(names[0], frame)
     few = frame.drop_duplicates()
-    alone = {row: net.posterior(names[0], dict(zip(few.columns, row, strict=True))).probabilities for row in few.itertuples(index=False, name=None)}  # fmt: skip
+    alone = {
+        row: net.posterior(names[0], dict(zip(few.columns, row, strict=True))).probabilities
+        for row in few.itertuples(index=False, name=None)
+    }
     expected = np.array([alone[row] for row in frame.itertuples(index=False, name=None)])
     np.testing.assert_allclose(together.probabilities, expected, atol=1e-12)
 
@@ -285,7 +291,11 @@ def test_contradictions_are_found_whatever_is_asked(target):
     with pytest.raises(ImpossibleEvidence) as caught:
         net.posterior(target, table)
     assert caught.value.rows == (1,)
-    assert np.isnan(net.posterior(target, table, impossible="nan").probabilities).any(axis=1).tolist() == [False, True, False]  # fmt: skip
+    assert np.isnan(net.posterior(target, table, impossible="nan").probabilities).any(axis=1).tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("question", ["joint", "some", "explain"])

@@ -89,7 +89,12 @@ def test_a_chain_of_far_tails():
 
 def test_intervals_in_the_tails():
     """P(X > 30), its posterior mean by the asymptotics of Mills' ratio, and both ends far out."""
-    net = hb.Network([hb.LinearGaussian(X, intercept=0, variance=1), hb.LinearGaussian(Y, (X,), intercept=0, coefficients=[0.5], variance=1)])  # fmt: skip
+    net = hb.Network(
+        [
+            hb.LinearGaussian(X, intercept=0, variance=1),
+            hb.LinearGaussian(Y, (X,), intercept=0, coefficients=[0.5], variance=1),
+        ]
+    )
     assert net.log_evidence({"x": hb.Interval(30)}) == pytest.approx(stats.norm.logsf(30), rel=1e-12)
     assert net.log_evidence({"x": hb.Interval(-math.inf, -30)}) == pytest.approx(stats.norm.logsf(30), rel=1e-12)
     inverse_mills = math.exp(stats.norm.logpdf(30) - stats.norm.logsf(30))
@@ -155,7 +160,9 @@ MANY = 1500
 
 
 def many_attributes(rng, adversarial: bool):
-    """Return a naive Bayes and a row; adversarial: one half of the attributes favors the first class, then the other."""
+    """Return a naive Bayes and a row; adversarial: one half of the attributes favors the
+    first class, then the other.
+    """
     classes = hb.Discrete("class", ("a", "b", "c"))
     tables = rng.dirichlet(np.ones(4), size=(MANY, 3))
     if adversarial:
@@ -260,7 +267,9 @@ def test_contradictions_name_their_rows():
     post = net.posterior("b", table, impossible="nan")
     expected = [[1, 0], [np.nan] * 2, [1, 0], [np.nan] * 2, [0, 1]]
     np.testing.assert_array_equal(post.probabilities, expected)
-    np.testing.assert_array_equal(net.log_evidence(table), np.log([0.5, 0, 0.5, 0, 0.5], where=[1, 0, 1, 0, 1], out=np.full(5, -np.inf)))  # fmt: skip
+    np.testing.assert_array_equal(
+        net.log_evidence(table), np.log([0.5, 0, 0.5, 0, 0.5], where=[1, 0, 1, 0, 1], out=np.full(5, -np.inf))
+    )
     with pytest.raises(ImpossibleEvidence):
         net.posteriors(table)
     with pytest.raises(ImpossibleEvidence):
@@ -303,7 +312,12 @@ def test_impossible_rows_between_possible_ones_with_nodes():
     x, y = hb.Continuous("x"), hb.Continuous("y", (0, 2))
     unit = hb.MTE(x, pieces=[hb.Piece({"x": (0, 1)}, {}, 1.0, [])])
     near = hb.Density(y, (x,), function=lambda y, x: np.where((y > x) & (y < x + 1), 1.0, 0.0), check=False)
-    net = hb.Network([hb.MTE(hb.Continuous("x", (0, 1)), pieces=unit.pieces), hb.Density(y, (hb.Continuous("x", (0, 1)),), function=near.function, check=False)])  # fmt: skip
+    net = hb.Network(
+        [
+            hb.MTE(hb.Continuous("x", (0, 1)), pieces=unit.pieces),
+            hb.Density(y, (hb.Continuous("x", (0, 1)),), function=near.function, check=False),
+        ]
+    )
     table = pd.DataFrame({"y": [0.5, 1.5, 0.25]})
     post = net.posterior("x", table)
     np.testing.assert_allclose(post.mean(), [0.25, 0.75, 0.125], atol=1e-6)
@@ -350,7 +364,9 @@ def test_a_function_that_can_not_be_found_is_refused():
 
 
 def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
-    """If a row's own nodes find less of the evidence's probability than the shared ones, which are nearly fine, those count."""
+    """If a row's own nodes find less of the evidence's probability than the shared ones, which are nearly fine, those
+    count.
+    """
     rng = np.random.default_rng(0)
     x, y = hb.Continuous("x"), hb.Continuous("y")
     points = np.column_stack([rng.normal(size=8), rng.normal(size=8)])
@@ -389,14 +405,20 @@ def test_nodes_of_two_numbers_and_many_states_are_refused_before_they_take_the_m
     a, b, y = (hb.Continuous(name) for name in "aby")
     leaf = hb.Discrete("leaf", tuple(range(200)))
     sides = [[[low, low + 0.1] for low in rng.normal(size=200).tolist()] for _ in range(2)]
-    net = hb.Network([
-        hb.LinearGaussian(a, intercept=0.0, variance=1.0),
-        hb.LinearGaussian(b, parents=(a,), intercept=0.0, coefficients=[0.5], variance=1.0),
-        hb.Boxes(leaf, (a, b), sides),
-        hb.LinearGaussian(
-            y, parents=(leaf, a, b), intercept=np.zeros(200), coefficients=rng.normal(size=(200, 2)), variance=np.ones(200)
-        ),
-    ])  # fmt: skip
+    net = hb.Network(
+        [
+            hb.LinearGaussian(a, intercept=0.0, variance=1.0),
+            hb.LinearGaussian(b, parents=(a,), intercept=0.0, coefficients=[0.5], variance=1.0),
+            hb.Boxes(leaf, (a, b), sides),
+            hb.LinearGaussian(
+                y,
+                parents=(leaf, a, b),
+                intercept=np.zeros(200),
+                coefficients=rng.normal(size=(200, 2)),
+                variance=np.ones(200),
+            ),
+        ]
+    )
     with pytest.raises(hb.TooWide, match="'leaf', 'a', 'b'"):
         net.posterior("y", {})
     assert net.posterior("y", {"a": 0.3, "b": 0.1}).mean() == pytest.approx(

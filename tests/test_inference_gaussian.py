@@ -72,7 +72,12 @@ def check(net, evidence, joint, targets=None, close=CLOSE):
         assert post.std() == pytest.approx(spread[i], rel=close), name
         x = mean[i] + spread[i] * np.array([-2.0, 0.3, 1.5])
         np.testing.assert_allclose(post.cdf(x), stats.norm.cdf([-2.0, 0.3, 1.5]), atol=1e-9)
-        np.testing.assert_allclose(post.quantile([0.025, 0.5, 0.9]), mean[i] + spread[i] * stats.norm.ppf([0.025, 0.5, 0.9]), rtol=1e-8, atol=1e-8 * spread[i])  # fmt: skip
+        np.testing.assert_allclose(
+            post.quantile([0.025, 0.5, 0.9]),
+            mean[i] + spread[i] * stats.norm.ppf([0.025, 0.5, 0.9]),
+            rtol=1e-8,
+            atol=1e-8 * spread[i],
+        )
         assert post.error <= 1e-11
     assert net.log_evidence(evidence) == pytest.approx(log_evidence, rel=close, abs=close)
 
@@ -276,9 +281,15 @@ def enumerated(net: hb.Network, case: dict) -> tuple[float, list[tuple[float, di
                 continue
             cell = tuple(q.code(chosen[q.name]) for q in p.parents if q.name in given)
             above = [q for q in p.parents if q.name not in given]
-            plain.append(hb.LinearGaussian(
-                p.child, above, intercept=p.intercept[cell], coefficients=p.coefficients[cell], variance=p.variance[cell]
-            ))  # fmt: skip
+            plain.append(
+                hb.LinearGaussian(
+                    p.child,
+                    above,
+                    intercept=p.intercept[cell],
+                    coefficients=p.coefficients[cell],
+                    variance=p.variance[cell],
+                )
+            )
         names, mean, covariance, log_evidence = conditioned(*joint_normal(hb.Network(plain)), numbers)
         prior = sum(math.log(p(**{v.name: chosen[v.name] for v in p.variables})) for p in given.values())
         logs.append(prior + log_evidence)

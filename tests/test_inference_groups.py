@@ -1,4 +1,6 @@
-"""Rows of one table that differ in which numbers are observed: those alike share a grid, and get what they would get alone."""
+"""Rows of one table that differ in which numbers are observed: those alike share a grid, and get what they would get
+alone.
+"""
 
 from __future__ import annotations
 

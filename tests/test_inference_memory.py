@@ -1,4 +1,6 @@
-"""Large published networks within stated limits of memory, each in a process of its own; run with -s to see the figures."""
+"""Large published networks within stated limits of memory, each in a process of its own; run with -s to see the
+figures.
+"""
 
 from __future__ import annotations
 
@@ -249,7 +251,9 @@ def traced(work) -> float:
 
 
 def test_chunks_are_not_kept():
-    """Rows that share a grid: 8,000 densities of some 20 cells each would be 0.02 GB; everything beside it is one chunk."""
+    """Rows that share a grid: 8,000 densities of some 20 cells each would be 0.02 GB; everything beside it is one
+    chunk.
+    """
     rng = np.random.default_rng(0)
     net, frame = kernel_and_class(rng), rows_of_kernels(rng, 8000)
     net.posterior("x", {"c": "a"})

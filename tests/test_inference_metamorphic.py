@@ -17,8 +17,11 @@ import hybridbn as hb
 
 CLOSE = 1e-9
 SETTINGS = settings(
-    max_examples=examples(25), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)  # fmt: skip
+    max_examples=examples(25),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 
 
 @st.composite
@@ -72,7 +75,11 @@ def test_barren_nodes_change_nothing(problem):
     extra = hb.Discrete("extra", (0, 1))
     if numbers:
         wide.add(hb.Softmax(extra, numbers[:1], intercept=[0, 1], coefficients=[[1.0], [3.0]]))
-        wide.add(hb.LinearGaussian(hb.Continuous("leaf"), numbers[:2], intercept=0, coefficients=[1.0] * len(numbers[:2]), variance=1))  # fmt: skip
+        wide.add(
+            hb.LinearGaussian(
+                hb.Continuous("leaf"), numbers[:2], intercept=0, coefficients=[1.0] * len(numbers[:2]), variance=1
+            )
+        )
     else:
         wide.add(hb.Multinomial(extra, table=[0.5, 0.5]))
     same(net.posterior(target, evidence), wide.posterior(target, evidence), 1e-12)
@@ -103,7 +110,11 @@ def test_names_do_not_matter(problem):
     assume(len(potentials) == len(specs))  # a Density's function knows its variables by name
     renamed = hb.Network([p.renamed(names) for p in potentials])
     assert nx.is_isomorphic(net, renamed)
-    same(net.posterior(target, evidence), renamed.posterior(names[target], {names[n]: v for n, v in evidence.items()}), 1e-10)  # fmt: skip
+    same(
+        net.posterior(target, evidence),
+        renamed.posterior(names[target], {names[n]: v for n, v in evidence.items()}),
+        1e-10,
+    )
 
 
 def test_relabeled_states():
@@ -119,7 +130,12 @@ def test_relabeled_states():
             hb.Softmax(b, (p,), intercept=[0, 5], coefficients=[[0], [-1]]),
         ]
     )
-    for mine, theirs in (({}, {}), ({"B": False}, {"B": 0}), ({"B": True, "C": 4.0}, {"B": 1, "C": 4.0}), ({"S": True, "B": True}, {"S": "some", "B": 1})):  # fmt: skip
+    for mine, theirs in (
+        ({}, {}),
+        ({"B": False}, {"B": 0}),
+        ({"B": True, "C": 4.0}, {"B": 1, "C": 4.0}),
+        ({"S": True, "B": True}, {"S": "some", "B": 1}),
+    ):
         assert net.log_evidence(mine) == pytest.approx(other.log_evidence(theirs), abs=1e-11)
         one, two = net.posteriors(mine), other.posteriors(theirs)
         if "S" in one:
@@ -138,11 +154,15 @@ def test_affine_rescaling(scale, shift):
             hb.Multinomial(s, table=[0.3, 0.7]),
             hb.LinearGaussian(c, intercept=5, variance=1),
             hb.LinearGaussian(
-                p, (s, c), intercept=[10 * scale + shift, 20 * scale + shift], coefficients=[[-scale], [-scale]], variance=[scale**2] * 2
+                p,
+                (s, c),
+                intercept=[10 * scale + shift, 20 * scale + shift],
+                coefficients=[[-scale], [-scale]],
+                variance=[scale**2] * 2,
             ),
             hb.Softmax(b, (p,), intercept=[-5 - shift / scale, 0], coefficients=[[1 / scale], [0]]),
         ]
-    )  # fmt: skip
+    )
     # a shift costs the digits that the shifted numbers lack
     close = max(1e-9, 1e-13 * abs(shift / scale))
     for evidence in ({"B": False}, {"B": True, "C": 6.0}, {}):
@@ -156,7 +176,9 @@ def test_affine_rescaling(scale, shift):
         assert other.log_evidence(evidence) == pytest.approx(net.log_evidence(evidence), abs=close)
         same(net.posterior("S", evidence), other.posterior("S", evidence), close)
     price = 7.5
-    assert other.log_evidence({"P": scale * price + shift}) == pytest.approx(net.log_evidence({"P": price}) - math.log(abs(scale)), rel=close)  # fmt: skip
+    assert other.log_evidence({"P": scale * price + shift}) == pytest.approx(
+        net.log_evidence({"P": price}) - math.log(abs(scale)), rel=close
+    )
 
 
 @SETTINGS

@@ -125,8 +125,14 @@ def test_gaussian_networks(seed):
     for i, v in enumerate(variables):
         parents = [variables[j] for j in range(i) if rng.random() < 0.5]
         potentials.append(
-            hb.LinearGaussian(v, parents, intercept=rng.normal(), coefficients=rng.normal(size=len(parents)), variance=rng.uniform(0.1, 2))
-        )  # fmt: skip
+            hb.LinearGaussian(
+                v,
+                parents,
+                intercept=rng.normal(),
+                coefficients=rng.normal(size=len(parents)),
+                variance=rng.uniform(0.1, 2),
+            )
+        )
     net = hb.Network(potentials)
     evidence = {"x1": float(rng.normal()), "x5": float(rng.normal() * 2)}
     found = net.most_probable(evidence)
@@ -160,9 +166,17 @@ def best_by_optimizer(net, evidence, numbers, states, starts):
             return -value if math.isfinite(value) else 1e10
 
         for start in starts:
-            result = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-14, "maxiter": 2000, "maxfev": 2000})  # fmt: skip
+            result = optimize.minimize(
+                loss,
+                start,
+                method="Nelder-Mead",
+                options={"xatol": 1e-10, "fatol": 1e-14, "maxiter": 2000, "maxfev": 2000},
+            )
             if -result.fun > best[0]:
-                best = (-result.fun, {**dict(zip(states, combo, strict=True)), **dict(zip(numbers, result.x, strict=True))})  # fmt: skip
+                best = (
+                    -result.fun,
+                    {**dict(zip(states, combo, strict=True)), **dict(zip(numbers, result.x, strict=True))},
+                )
     return best
 
 
@@ -184,7 +198,9 @@ def test_map_of_one_number_is_its_mode(name, evidence):
     net = crops()
     post = net.posterior(name, evidence)
     found = net.most_probable(evidence, [name])[name]
-    exact = optimize.minimize_scalar(lambda v: -post.log_pdf(v), bounds=(found - 0.5, found + 0.5), method="bounded", options={"xatol": 1e-12})  # fmt: skip
+    exact = optimize.minimize_scalar(
+        lambda v: -post.log_pdf(v), bounds=(found - 0.5, found + 0.5), method="bounded", options={"xatol": 1e-12}
+    )
     assert post.pdf(found) >= post.pdf(exact.x) * (1 - 1e-13)
     assert post.pdf(found) >= post.pdf(np.linspace(-2, 25, 5001)).max() * (1 - 1e-13)
     assert found == pytest.approx(exact.x, abs=1e-6)

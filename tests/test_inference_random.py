@@ -1,4 +1,6 @@
-"""Random hybrid networks, every family under every other, evidence of every kind, against quadrature that knows no engine."""
+"""Random hybrid networks, every family under every other, evidence of every kind, against quadrature that knows no
+engine.
+"""
 
 from __future__ import annotations
 
@@ -254,7 +256,11 @@ def check_all(specs, evidence) -> None:
     """All posteriors in one pass, those of variables with soft evidence too."""
     net = network_of(specs)
     together = net.posteriors(evidence)
-    hidden = [n for n in specs if evidence.get(n) is None or isinstance(evidence[n], hb.Interval | set | dict) or callable(evidence[n])]  # fmt: skip
+    hidden = [
+        n
+        for n in specs
+        if evidence.get(n) is None or isinstance(evidence[n], hb.Interval | set | dict) or callable(evidence[n])
+    ]
     assert set(together) == set(hidden)
     for name in hidden:
         found = reference(specs, name, evidence)

@@ -1,4 +1,6 @@
-"""Draws from a network, against the distributions that they should have; fixed seeds, one in a million each by chance."""
+"""Draws from a network, against the distributions that they should have; fixed seeds, one
+in a million each by chance.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def test_pairs_of_states():
     )
     frame = net.sample(30_000, 3)
     joint = net.posterior(["a", "b", "c"]).probabilities
-    counts = [((frame["a"] == i) & (frame["b"] == s) & (frame["c"] == k)).sum() for i in (0, 1) for s in "xyz" for k in (0, 1)]  # fmt: skip
+    counts = [
+        ((frame["a"] == i) & (frame["b"] == s) & (frame["c"] == k)).sum() for i in (0, 1) for s in "xyz" for k in (0, 1)
+    ]
     frequencies(counts, joint.ravel())
     frame = net.sample(20_000, 4, {"c": 1})
     joint = net.posterior(["a", "b"], {"c": 1}).probabilities
@@ -111,7 +115,10 @@ def test_pairs_of_states():
     frequencies(counts, joint.ravel())
     frame = net.sample(20_000, 5, {"b": {"x", "y"}, "c": {0: 0.1, 1: 0.9}})
     assert set(frame["b"]) <= {"x", "y"}
-    frequencies([(frame["a"] == i).sum() for i in (0, 1)], net.posterior("a", {"b": {"x", "y"}, "c": {0: 0.1, 1: 0.9}}).probabilities)  # fmt: skip
+    frequencies(
+        [(frame["a"] == i).sum() for i in (0, 1)],
+        net.posterior("a", {"b": {"x", "y"}, "c": {0: 0.1, 1: 0.9}}).probabilities,
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4, 6, 13])

@@ -94,31 +94,81 @@ def test_text_of_other_forms():
 REFUSED: list[tuple[str, Any, str]] = [
     ("no pieces", lambda: MTE(X, pieces=[]), "at least one piece"),
     ("not a piece", lambda: MTE(X, pieces=[{"x": (0, 1)}]), "'x', piece 0: .* is not a Piece"),
-    ("stranger in box", lambda: MTE(X, pieces=[Piece({"q": (0, 1)}, constant=1)]), r"piece 0: box mentions 'q'.*are 'x'"),
+    (
+        "stranger in box",
+        lambda: MTE(X, pieces=[Piece({"q": (0, 1)}, constant=1)]),
+        r"piece 0: box mentions 'q'.*are 'x'",
+    ),
     ("stranger in given", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, {"q": 1}, 1)]), "given mentions 'q'"),
     ("stranger in terms", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, terms=[(1, {"q": 1})])]), "terms mentions 'q'"),
     ("number as state", lambda: MTE(X, (C,), [Piece({"x": (0, 1), "c": (0, 1)}, constant=1)]), "box mentions 'c'"),
     ("unknown state", lambda: MTE(X, (C,), [Piece({"x": (0, 1)}, {"c": "z"}, 1)]), "piece 0: 'c' has no state 'z'"),
     ("empty box", lambda: MTE(X, pieces=[Piece({"x": (1, 1)}, constant=1)]), r"box of 'x' is \[1.0, 1.0\)"),
     ("outside the domain", lambda: MTE(Continuous("x", (0, 1)), pieces=[Piece({"x": (0, 2)}, constant=0.5)]), "domain"),
-    ("gap", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=0.5), Piece({"x": (2, 3)}, constant=0.5)]), r"gap.*1 <= x < 2"),
-    ("overlap", lambda: MTE(X, pieces=[Piece({"x": (0, 2)}, constant=0.25), Piece({"x": (1, 3)}, constant=0.25)]), r"pieces 0 and 1 overlap at 1 <= x < 2"),
-    ("same state twice", lambda: MTE(X, (C,), [uniform(X, 0, 1), uniform(X, 0, 1, given={"c": "b"})]), r"overlap at c = 'b', 0 <= x < 1"),
+    (
+        "gap",
+        lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=0.5), Piece({"x": (2, 3)}, constant=0.5)]),
+        r"gap.*1 <= x < 2",
+    ),
+    (
+        "overlap",
+        lambda: MTE(X, pieces=[Piece({"x": (0, 2)}, constant=0.25), Piece({"x": (1, 3)}, constant=0.25)]),
+        r"pieces 0 and 1 overlap at 1 <= x < 2",
+    ),
+    (
+        "same state twice",
+        lambda: MTE(X, (C,), [uniform(X, 0, 1), uniform(X, 0, 1, given={"c": "b"})]),
+        r"overlap at c = 'b', 0 <= x < 1",
+    ),
     ("state forgotten", lambda: MTE(X, (C,), [uniform(X, 0, 1, given={"c": "a"})]), r"gap.*c = 'b'"),
-    ("gap in a parent", lambda: MTE(X, (Y,), [Piece({"x": (0, 1), "y": (a, a + 1)}, constant=1) for a in (0, 2)]), r"gap.*1 <= y < 2"),
+    (
+        "gap in a parent",
+        lambda: MTE(X, (Y,), [Piece({"x": (0, 1), "y": (a, a + 1)}, constant=1) for a in (0, 2)]),
+        r"gap.*1 <= y < 2",
+    ),
     ("state of the child forgotten", lambda: MTE(C, (X,), [Piece({"x": (0, 1)}, {"c": "a"}, 1)]), r"gap.*c = 'b'"),
-    ("negative", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=1, terms=[(-3, {"x": -2})])], normalize=True), r"negative: its minimum is -2 at x = 0"),
-    ("negative inside", lambda: MTE(X, pieces=[Piece({"x": (0, 2)}, constant=2.01 - 1e-1, terms=[(1, {"x": 1}, {"x": 1}), (1, {"x": -1}, {"x": 1}), (-3.92, {})])], normalize=None), r"its minimum is -0\.01 at x = 1"),
+    (
+        "negative",
+        lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=1, terms=[(-3, {"x": -2})])], normalize=True),
+        r"negative: its minimum is -2 at x = 0",
+    ),
+    (
+        "negative inside",
+        lambda: MTE(
+            X,
+            pieces=[
+                Piece(
+                    {"x": (0, 2)},
+                    constant=2.01 - 1e-1,
+                    terms=[(1, {"x": 1}, {"x": 1}), (1, {"x": -1}, {"x": 1}), (-3.92, {})],
+                )
+            ],
+            normalize=None,
+        ),
+        r"its minimum is -0\.01 at x = 1",
+    ),
     ("negative number", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=-1)], normalize=None), "negative"),
     ("endless constant", lambda: MTE(X, pieces=[Piece({"x": (0, INF)}, constant=1)]), "does not decay along x"),
     ("endless growth", lambda: MTE(X, pieces=[Piece({"x": (0, INF)}, terms=[(1, {"x": 1})])]), "does not decay"),
-    ("growth along a parent", lambda: MTE(X, (Y,), [Piece({"x": (0, 1)}, terms=[(1, {"y": -1})])]), "box of 'y' ends at -inf"),
+    (
+        "growth along a parent",
+        lambda: MTE(X, (Y,), [Piece({"x": (0, 1)}, terms=[(1, {"y": -1})])]),
+        "box of 'y' ends at -inf",
+    ),
     ("wrong mass", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=1.1)]), r"it is 1\.1; normalize=True"),
     ("mass slightly wrong", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, constant=1.00001)]), r"it is 1\+1e-05"),
     ("mass varies", lambda: MTE(X, (Y,), [Piece({"x": (0, 1), "y": (0, 1)}, terms=[(1, {"y": 1})])]), r"1 to 2\.718"),
-    ("can't be normalized", lambda: MTE(X, (Y,), [Piece({"x": (0, 1), "y": (0, 1)}, terms=[(1, {"y": 1})])], normalize=True), "varies with the parents"),
+    (
+        "can't be normalized",
+        lambda: MTE(X, (Y,), [Piece({"x": (0, 1), "y": (0, 1)}, terms=[(1, {"y": 1})])], normalize=True),
+        "varies with the parents",
+    ),
     ("no mass", lambda: MTE(X, pieces=[Piece({"x": (0, 1)})], normalize=True), "mass is 0"),
-    ("too large", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, terms=[("1e400", {"x": -1})])]), "beyond the range of floats"),
+    (
+        "too large",
+        lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, terms=[("1e400", {"x": -1})])]),
+        "beyond the range of floats",
+    ),
     ("nan", lambda: Piece({"x": (0, 1)}, constant=math.nan), "finite"),
     ("infinite rate", lambda: Piece({"x": (0, 1)}, terms=[(1, {"x": INF})]), "rate of 'x' must be finite"),
     ("text", lambda: Piece({"x": (0, 1)}, constant="one"), "must be a number, not 'one'"),
@@ -126,9 +176,13 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("not a pair", lambda: Piece({"x": 3}), r"\(low, high\)"),
     ("not a term", lambda: Piece({"x": (0, 1)}, terms=[(1,)]), "a term is"),
     ("box is no mapping", lambda: Piece((0, 1)), "mapping"),
-    ("anchor without rate", lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, terms=[(1, {}, {"x": 1})])]), "anchor for 'x', but no rate"),
+    (
+        "anchor without rate",
+        lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, terms=[(1, {}, {"x": 1})])]),
+        "anchor for 'x', but no rate",
+    ),
     ("parent is the child", lambda: MTE(X, (X,), [uniform(X, 0, 1)]), "more than once"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "message"), [pytest.param(m, t, id=i) for i, m, t in REFUSED])
@@ -344,9 +398,12 @@ DENSITIES = {
     "steep": [Piece({"x": (0, 20)}, terms=[("2.537979e-433", {"x": 50})])],
     "shifted": [Piece({"x": (1e6, 1e6 + 1)}, terms=[(1, {"x": -3}, {"x": 1e6})])],
     "tiny rate": [Piece({"x": (0, 1)}, terms=[(1, {"x": 1e-12})])],
-    "tails": [Piece({"x": (-INF, 0)}, terms=[(0.5, {"x": 1})]), Piece({"x": (0, INF)}, terms=[(0.2, {"x": -1}), (0.3, {"x": -5})])],
+    "tails": [
+        Piece({"x": (-INF, 0)}, terms=[(0.5, {"x": 1})]),
+        Piece({"x": (0, INF)}, terms=[(0.2, {"x": -1}), (0.3, {"x": -5})]),
+    ],
     "normal": MTE.from_gaussian(X, 0, 1).pieces,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DENSITIES)
@@ -440,10 +497,19 @@ def test_dictionaries_are_exact(seed):
 @pytest.mark.parametrize(
     "change",
     [
-        {"coefficient": [math.nan]}, {"coefficient": [1.0, 2.0]}, {"low": [[5.0]]}, {"codes": [[0]]}, {"counts": [7]}, {"blocks": [2]},
-        {"rates": [[math.inf]]}, {"extra": 1}, {"counts": ["x"]}, {"blocks": []}, {"high": [[math.inf]], "rates": [[1.0]]},
+        {"coefficient": [math.nan]},
+        {"coefficient": [1.0, 2.0]},
+        {"low": [[5.0]]},
+        {"codes": [[0]]},
+        {"counts": [7]},
+        {"blocks": [2]},
+        {"rates": [[math.inf]]},
+        {"extra": 1},
+        {"counts": ["x"]},
+        {"blocks": []},
+        {"high": [[math.inf]], "rates": [[1.0]]},
     ],
-)  # fmt: skip
+)
 def test_damaged_dictionaries_are_refused(change):
     state = MTE(X, pieces=[uniform(X, 0, 1)]).to_dict()
     with pytest.raises(NetworkError, match="'x'"):

@@ -64,7 +64,10 @@ def test_segments_of_an_exponential(seed):
     got = segment_integrals(*map(np.array, (rate, anchor, low, high)), 2, np.array(center))
     for k in range(3):
         wanted = mp.quad(lambda z, k=k: (z - center) ** k * mp.exp(mp.mpf(rate) * (z - anchor)), [low, high])
-        size = mp.quad(lambda z, k=k: abs(z - center) ** k * mp.exp(mp.mpf(rate) * (z - anchor)), [low, center, high] if low < center < high else [low, high])  # fmt: skip
+        size = mp.quad(
+            lambda z, k=k: abs(z - center) ** k * mp.exp(mp.mpf(rate) * (z - anchor)),
+            [low, center, high] if low < center < high else [low, high],
+        )
         assert abs(mp.mpf(float(got[k])) - wanted) <= 1e-13 * size
 
 
@@ -194,10 +197,14 @@ def test_products_of_cobb_shenoy_normals_keep_their_digits(count):
 
     def density(x: Any) -> Any:
         return mp.fprod(
-            sum(mp.mpf(p.constant) + sum(mp.mpf(c) * mp.exp(mp.mpf(b["x"]) * (x - mp.mpf(a["x"]))) for c, b, a in p.terms)
-                for p in ps if p.box["x"][0] <= x < p.box["x"][1])
+            sum(
+                mp.mpf(p.constant)
+                + sum(mp.mpf(c) * mp.exp(mp.mpf(b["x"]) * (x - mp.mpf(a["x"]))) for c, b, a in p.terms)
+                for p in ps
+                if p.box["x"][0] <= x < p.box["x"][1]
+            )
             for ps in pieces
-        )  # fmt: skip
+        )
 
     with mp.workdps(40):
         inner = [
@@ -229,9 +236,16 @@ def test_quadrature_keeps_exponents_in_other_variables():
 def test_quadrature_on_endless_pieces():
     x = Continuous("x")
     parts = [
-        MTE(x, pieces=[Piece({"x": (-INF, m)}, terms=[(1, {"x": b}, {"x": m})]), Piece({"x": (m, INF)}, terms=[(1, {"x": -b}, {"x": m})])], normalize=True)
+        MTE(
+            x,
+            pieces=[
+                Piece({"x": (-INF, m)}, terms=[(1, {"x": b}, {"x": m})]),
+                Piece({"x": (m, INF)}, terms=[(1, {"x": -b}, {"x": m})]),
+            ],
+            normalize=True,
+        )
         for m, b in ((0, 1), (1, 3), (0.5, 20))
-    ]  # fmt: skip
+    ]
     product = parts[0] * parts[1] * parts[2]
     by_nodes = algebra._integrate_numerically(product._blocks, 0).total()[0]
     assert by_nodes == pytest.approx(product._terms.total()[0], rel=1e-13)

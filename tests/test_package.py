@@ -82,7 +82,10 @@ def test_folders_are_linked_into_the_package() -> None:
 
 @pytest.mark.parametrize("name", ["structures", "inference"])
 def test_importing_a_folder_by_its_bare_name_fails_loudly(name: str) -> None:
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\ntry:\n    import {name}\nexcept ImportError as error:\n    print(error)"
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\ntry:\n    import {name}\nexcept ImportError as error:\n    "
+        f"print(error)"
+    )
     assert run(code).strip() == f"import hybridbn.{name}, not {name}"
 
 
@@ -227,7 +230,8 @@ def test_working_modules_stay_light() -> None:
 import json, sys
 import hybridbn as hb
 hb.Network, hb.Table, hb.MTE, hb.Kernel, hb.load
-print(json.dumps([n for n in ["sklearn", "pandas", "pgmpy", "matplotlib", "dask", "pyarrow", "polars"] if n in sys.modules]))
+heavy = ["sklearn", "pandas", "pgmpy", "matplotlib", "dask", "pyarrow", "polars"]
+print(json.dumps([name for name in heavy if name in sys.modules]))
 """
     assert json.loads(run(code)) == []
 

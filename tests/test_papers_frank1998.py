@@ -1,4 +1,6 @@
-"""The study of naive Bayes for regression: its functions on tiny tables, and two of its figures where the data are at hand."""
+"""The study of naive Bayes for regression: its functions on tiny tables, and two of its figures where the data are at
+hand.
+"""
 
 import importlib
 import math
@@ -22,7 +24,9 @@ def modules(monkeypatch):
 
 
 def _folder(path):
-    """Write a folder with a regression and two classifications: mixed attributes, holes, an identifier, a constant column."""
+    """Write a folder with a regression and two classifications: mixed attributes, holes, an identifier, a constant
+    column.
+    """
     rng = np.random.default_rng(0)
     kinds, y = np.array(["low", "mid", "high"]), rng.uniform(0, 3, 40)
     lines = ["id,x,kind,same,y"]

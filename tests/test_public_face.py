@@ -1,8 +1,8 @@
 """What users build on stays: names, keywords, members of results, the command's options and its exit codes.
 
-`data/public_face.json` says what was promised. Additions are welcome and need no entry; what vanished fails here. A name
-that goes works for one release longer with a DeprecationWarning. After a release, or for a removal that the CHANGELOG
-announces, ``python tests/test_public_face.py`` records the face anew.
+`data/public_face.json` says what was promised. Additions are welcome and need no entry; what vanished fails here. A
+name that goes works for one release longer with a DeprecationWarning. After a release, or for a removal that the
+CHANGELOG announces, ``python tests/test_public_face.py`` records the face anew.
 """
 
 from __future__ import annotations
@@ -156,8 +156,13 @@ def results() -> dict[str, type]:
     net = small_network()
     table = hb.Table({"u": [1.0, 2.0, None, 4.0, 5.0, 6.0], "v": ["a", "b", "a", "b", "a", "b"]})
     rounds: list[Any] = []
-    hb.boost(table.select(["v"]), "v", hb.Network([hb.Multinomial(hb.Discrete("v", states=("a", "b")), table=[0.5, 0.5])]),
-             rounds=1, progress=rounds.append)  # fmt: skip
+    hb.boost(
+        table.select(["v"]),
+        "v",
+        hb.Network([hb.Multinomial(hb.Discrete("v", states=("a", "b")), table=[0.5, 0.5])]),
+        rounds=1,
+        progress=rounds.append,
+    )
     given = {
         "posterior of a discrete variable": net.posterior("c"),
         "posterior of a linear Gaussian variable": net.posterior("x"),
@@ -165,9 +170,11 @@ def results() -> dict[str, type]:
         "posterior of a variable with an MTE": net.posterior("z"),
         "joint posterior": net.posterior(["c", "x"]),
         "explanation": net.explain("c", {"x": 1.0}),
-        "history of an augmentation": hb.augment(table, "u", potentials="gaussian", max_iterations=2, random_state=0).history,
+        "history of an augmentation": hb.augment(
+            table, "u", potentials="gaussian", max_iterations=2, random_state=0
+        ).history,
         "round of boosting": rounds[0],
-    }  # fmt: skip
+    }
     return {name: type(value) for name, value in given.items()}
 
 

@@ -1,4 +1,6 @@
-"""The search over graphs: which steps there are, the tabu list, turned arcs, restarts, and limits that hold all the time."""
+"""The search over graphs: which steps there are, the tabu list, turned arcs, restarts, and limits that hold all the
+time.
+"""
 
 import itertools
 

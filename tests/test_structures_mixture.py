@@ -1,4 +1,6 @@
-"""Naive Bayes mixtures: EM that never falls, exact agreement with the network they become, recovery of simulated groups."""
+"""Naive Bayes mixtures: EM that never falls, exact agreement with the network they become, recovery of simulated
+groups.
+"""
 
 import numpy as np
 import pytest

@@ -48,7 +48,9 @@ def sampled(network, rows: int, seed: int, missing: float = 0.0):
 
 
 def by_normal_mixture(data, groups: int):
-    """Cluster by a mixture of normal densities after imputing means and most frequent states; categories are indicators."""
+    """Cluster by a mixture of normal densities after imputing means and most frequent states; categories are
+    indicators.
+    """
     columns = []
     for column in data.values():
         if column.dtype == object:

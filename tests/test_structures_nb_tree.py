@@ -1,4 +1,6 @@
-"""Naive Bayes trees: routing by hand agrees with the network, with and without missing cells; criteria, families, targets."""
+"""Naive Bayes trees: routing by hand agrees with the network, with and without missing cells; criteria, families,
+targets.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Naive Bayes trees against calculation by hand: rows routed down the tree, Bayes' rule over the leaves, and a known truth."""
+"""Naive Bayes trees against calculation by hand: rows routed down the tree, Bayes' rule over the leaves, and a known
+truth.
+"""
 
 import numpy as np
 import pytest
@@ -84,7 +86,9 @@ def density(net, name, leaf, given, value):
 
 
 def by_bayes_rule(net, target, row, values):
-    """Return the joint density of what a row has with each value of the target: a sum over the leaves, one cell at a time."""
+    """Return the joint density of what a row has with each value of the target: a sum over the leaves, one cell at a
+    time.
+    """
     hidden = f"{target} leaf"
     total = np.zeros(len(values))
     for leaf, share in enumerate(net.potential(hidden).table):

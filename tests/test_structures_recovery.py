@@ -1,4 +1,6 @@
-"""Hill climbing finds networks again from rows sampled from them: discrete ones of the literature, mixed ones, and with holes."""
+"""Hill climbing finds networks again from rows sampled from them: discrete ones of the literature, mixed ones, and with
+holes.
+"""
 
 import warnings
 

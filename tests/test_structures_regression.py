@@ -1,4 +1,6 @@
-"""Linear regressions and model trees as networks: complete rows by hand, missing cells by Bayes' rule, and what networks can do."""
+"""Linear regressions and model trees as networks: complete rows by hand, missing cells by Bayes' rule, and what
+networks can do.
+"""
 
 import itertools
 from functools import partial
@@ -71,7 +73,8 @@ def test_rows_left_out_by_formula_are_rows_left_out():
     for row in range(0, 30, 7):
         kept = np.arange(30) != row
         total = weights[kept].sum()
-        # the mean of the columns is that of all rows in the formula, which moves with the row; intercepts are free in both
+        # the mean of the columns is that of all rows in the formula, which moves with the row; intercepts are free in
+        # both
         centered, mean = x[kept] - weights[kept] @ x[kept] / total, weights[kept] @ y[kept] / total
         stiff = (centered * weights[kept, None]).T @ centered + np.diag(found.penalties)
         slopes = np.linalg.solve(stiff, (centered * weights[kept, None]).T @ (y[kept] - mean))

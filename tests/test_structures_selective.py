@@ -16,8 +16,16 @@ def numbers(rows: int = 300, seed: int = 0) -> pd.DataFrame:
     y = rng.normal(size=rows)
     a, b = y + 0.5 * rng.normal(size=rows), y + 0.7 * rng.normal(size=rows)
     return pd.DataFrame(
-        {"noise": rng.normal(size=rows), "a": a, "copy": a, "again": 2 * a, "b": b, "y": y, "c": np.where(y > 0, "p", "q")}
-    )  # fmt: skip
+        {
+            "noise": rng.normal(size=rows),
+            "a": a,
+            "copy": a,
+            "again": 2 * a,
+            "b": b,
+            "y": y,
+            "c": np.where(y > 0, "p", "q"),
+        }
+    )
 
 
 def test_drops_noise_and_copies_in_regression():

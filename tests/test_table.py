@@ -364,6 +364,9 @@ class TestWeights:
 
 
 def test_no_frame_library_is_imported_for_plain_data() -> None:
-    code = "import sys, hybridbn.tables; print([m for m in ('polars', 'pyarrow', 'pandas', 'sklearn') if m in sys.modules])"
+    code = (
+        "import sys, hybridbn.tables; print([m for m in ('polars', 'pyarrow', 'pandas', 'sklearn') if m in "
+        "sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -282,7 +282,9 @@ class TestSqlite:
             'CREATE TABLE t (x REAL, "a b" TEXT, k INTEGER, flag BOOLEAN);'
             "INSERT INTO t VALUES (1.5, 'p', 1, 1), (NULL, NULL, 2, 0), (2, 'q', NULL, NULL);"
             'CREATE TABLE "x""; drop table t; --" (y REAL); INSERT INTO "x""; drop table t; --" VALUES (1);'
-            "CREATE TABLE mixed (c); INSERT INTO mixed VALUES (1), ('a'); CREATE TABLE b (c BLOB); INSERT INTO b VALUES (x'00')"
+            "CREATE TABLE mixed (c); INSERT INTO mixed VALUES (1), ('a'); CREATE TABLE b (c BLOB); INSERT INTO b "
+            "VALUES "
+            "(x'00')"
         )
         connection.close()
         return f"sqlite:///{tmp_path / 'd.db'}"

@@ -218,7 +218,7 @@ def test_options_that_a_format_does_not_have(folder: Path, capsys: pytest.Captur
     assert "--delimiter says nothing of Parquet" in capsys.readouterr().err
 
 
-# -- a format of one's own ------------------------------------------------------------------------------------------------
+# -- a format of one's own ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Every kind of frame and every type of column: what goes in comes out, and holes are filled with all else left as it is."""
+"""Every kind of frame and every type of column: what goes in comes out, and holes are filled with all else left as it
+is.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Time the BIF readers of hybridbn, pyAgrum and pgmpy on the networks that pgmpy ships, in one process, and compare what they read.
+"""Time the BIF readers of hybridbn, pyAgrum and pgmpy on the networks that pgmpy ships, in one process, and compare
+what they read.
 
     python examples/benchmarks/bif.py [name ...] [--repeat 3]
 
-Each reader starts from the same unpacked file and ends with a network of its own that can be queried. The least time of the
-repetitions is printed, in CPU time (pgmpy, which takes seconds, runs once), and two ratios: hybridbn's time over pyAgrum's and over pgmpy's.
+Each reader starts from the same unpacked file and ends with a network of its own that can be queried. The least time of
+the repetitions is printed, in CPU time (pgmpy, which takes seconds, runs once), and two ratios: hybridbn's time over
+pyAgrum's and over pgmpy's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Time boosted naive Bayes beside scikit-learn, and boosted trees: python examples/benchmarks/boosting.py [rows, 2,000,000 by default].
+"""Time boosted naive Bayes beside scikit-learn, and boosted trees: python examples/benchmarks/boosting.py [rows,
+2,000,000 by default].
 
-100 rounds over 20 discrete columns in memory beside AdaBoostClassifier over CategoricalNB, which gets a few rounds and is extrapolated, as
-its rounds all take the same; then the time for numbers of rows from a twentieth of that up, with the slope of its logarithm, and the memory that boosting
-needs beyond the table, of which nine bytes a row are the columns' codes. Last come naive Bayes trees of depth 3: ten three-fold cross-validations of 100 boosted ones on
-1000 rows, and predictions by a single one for 100,000 rows with a fifth of the cells missing. CPU-seconds of this process; set OMP_NUM_THREADS=1 where other processes run.
+100 rounds over 20 discrete columns in memory beside AdaBoostClassifier over CategoricalNB, which gets a few rounds and
+is extrapolated, as its rounds all take the same; then the time for numbers of rows from a twentieth of that up, with
+the slope of its logarithm, and the memory that boosting needs beyond the table, of which nine bytes a row are the
+columns' codes. Last come naive Bayes trees of depth 3: ten three-fold cross-validations of 100 boosted ones on 1000
+rows, and predictions by a single one for 100,000 rows with a fifth of the cells missing. CPU-seconds of this process;
+set OMP_NUM_THREADS=1 where other processes run.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ COLUMNS, STATES, ROUNDS, PEER_ROUNDS = 20, 5, 100, 3
 
 
 def made(rows: int) -> dict[str, Any]:
-    """Columns whose weighted sum decides on a class: boosting finds something in every round, so all sizes take as many passes."""
+    """Columns whose weighted sum decides on a class: boosting finds something in every round, so all sizes take as many
+    passes.
+    """
     rng = np.random.default_rng(0)
     columns = {f"x{j:02}": rng.integers(0, STATES, rows, dtype=np.int8) for j in range(COLUMNS)}
     total = np.zeros(rows, np.int32)
@@ -55,7 +60,8 @@ def bench_peer(report: Report, rows: int) -> None:
     print(f"AdaBoost over naive Bayes, {rows:,} x {COLUMNS}, {ROUNDS} rounds ({ensemble!r})")
     print(f"  hybridbn, measured                                      {own:9.2f} s")
     print(
-        f"  scikit-learn, {PEER_ROUNDS} rounds measured ({short:.2f} s), extrapolated   {other:9.2f} s   {other / own:6.1f}"
+        f"  scikit-learn, {PEER_ROUNDS} rounds measured ({short:.2f} s), extrapolated   {other:9.2f} s   "
+        f"{other / own:6.1f}"
     )
     print(f"  greatest difference of the votes of {PEER_ROUNDS} rounds (estimates differ): {apart:.1g}")
     return report.add(name, own, other, 10, apart)
@@ -80,7 +86,9 @@ def bench_rows(report: Report, most: int) -> None:
         peaks.append((short, tracemalloc.get_traced_memory()[1]))
         tracemalloc.stop()
         print(
-            f"  {rows:>9,} rows {spent[-1]:9.2f} s   {peaks[-1][0] / 2**20:7.1f} MiB (16 rounds)  {peaks[-1][1] / 2**20:7.1f} MiB (80 rounds)   {ensemble.restarts} restarts"
+            f"  {rows:>9,} rows {spent[-1]:9.2f} s   {peaks[-1][0] / 2**20:7.1f} MiB (16 rounds)  "
+            f"{peaks[-1][1] / 2**20:7.1f} MiB (80 rounds)   {ensemble.restarts} "
+            f"restarts"
         )
     slope = np.polyfit(np.log(numbers), np.log(spent), 1)[0]
     print(f"  slope of log time over log rows: {slope:.3f}")

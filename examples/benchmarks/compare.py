@@ -1,8 +1,9 @@
-"""Compare the times of two versions of hybridbn: python examples/benchmarks/compare.py OLD_TREE [NEW_TREE] [--repeats 9] [--only NAME ...].
+"""Compare the times of two versions of hybridbn: python examples/benchmarks/compare.py OLD_TREE [NEW_TREE] [--repeats
+9] [--only NAME ...].
 
-The new tree's benchmarks time either tree's library by turns, each in a process of its own, on one thread. Shown are the least
-CPU-seconds of each row, new over old, the geometric mean of these ratios, and the rows above 1.25. A row that needs a name
-which one version lacks is missing there.
+The new tree's benchmarks time either tree's library by turns, each in a process of its own, on one thread. Shown are
+the least CPU-seconds of each row, new over old, the geometric mean of these ratios, and the rows above 1.25. A row that
+needs a name which one version lacks is missing there.
 """
 
 from __future__ import annotations

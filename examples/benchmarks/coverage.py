@@ -1,10 +1,11 @@
 """How often 95 % intervals that are pooled over imputed tables hold the true value.
 
 Run ``python examples/benchmarks/coverage.py`` (two minutes; ``--replications 200`` for a first look). In each
-replication 200 rows are drawn, y = 1 + 0.8 x + noise, and y is made missing in 40 % of the rows, the more often the larger x
-is (missing at random). The table is imputed twenty times, and four quantities are estimated from each table and pooled by
-Rubin's rules with the degrees of freedom of Barnard and Rubin: the mean of y, the slope of y on x, the reverse slope of x on
-y, and the share of rows with y > 2.5. ``--mixed`` adds a category that both depend on, missing in 20 % of the rows.
+replication 200 rows are drawn, y = 1 + 0.8 x + noise, and y is made missing in 40 % of the rows, the more often the
+larger x is (missing at random). The table is imputed twenty times, and four quantities are estimated from each table
+and pooled by Rubin's rules with the degrees of freedom of Barnard and Rubin: the mean of y, the slope of y on x, the
+reverse slope of x on y, and the share of rows with y > 2.5. ``--mixed`` adds a category that both depend on, missing in
+20 % of the rows.
 
 With 1000 replications, a method whose coverage is .95 gets between .93 and .97; accepted are .921 to .975 for mean and
 slopes. "z" is the bias in standard errors. Imputation with learned parameters taken for the true ones covers .87 of the
@@ -100,7 +101,9 @@ def report(found: pd.DataFrame) -> bool:
         inside = name == "tail" or ACCEPTED[0] <= covered <= ACCEPTED[1]
         right &= bool(inside)
         print(
-            f"{name:14} coverage {covered:.3f} {'' if inside else '  OUTSIDE'}  z {z:+.1f}  width {part['width'].mean():.3f}  "
+            f"{name:14} coverage {covered:.3f} {'' if inside else '  OUTSIDE'}  z {z:+.1f}  width "
+            f"{part['width'].mean():.3f}  "
+            f""
             f"missing information {part['missing information'].mean():.2f}"
         )
     return right

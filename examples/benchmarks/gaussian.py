@@ -1,7 +1,7 @@
 """Time a conditional linear Gaussian network on a table with holes: python examples/benchmarks/gaussian.py.
 
-20 numbers, whose coefficients depend on 2 discrete columns, in 4,000 rows of which 30 % of the cells are missing, so that
-hardly any two rows have the same holes. There is no peer: answers are checked against single cases.
+20 numbers, whose coefficients depend on 2 discrete columns, in 4,000 rows of which 30 % of the cells are missing, so
+that hardly any two rows have the same holes. There is no peer: answers are checked against single cases.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def bench_chain(report: Report, rows: int) -> None:
 
 
 def bench_solve(report: Report, rows: int) -> None:
-    """Complete rows beside one solve with the covariances, and rows with holes beside batched solves of their precisions."""
+    """Complete rows beside one solve with the covariances, and rows with holes beside batched solves of their
+    precisions.
+    """
     for nodes in (20, 50):
         network = chain(nodes)
         complete = network.sample(rows, random_state=0)

@@ -1,20 +1,20 @@
 """Imputation against what else there is in Python, in one process run on the same holes.
 
-Run ``python examples/benchmarks/imputation.py`` (ten minutes); ``--full`` runs all mechanisms and rates (an hour), ``--large``
-only the times on a table of 10,000 rows.
+Run ``python examples/benchmarks/imputation.py`` (ten minutes); ``--full`` runs all mechanisms and rates (an hour),
+``--large`` only the times on a table of 10,000 rows.
 
-Tables are those of ``../shared/data`` where that is beside the repository, else those of scikit-learn and of this repository.
-A cell is made missing completely at random (MCAR), depending on the first complete column (MAR), or on its own value (MNAR).
-Shown are
+Tables are those of ``../shared/data`` where that is beside the repository, else those of scikit-learn and of this
+repository. A cell is made missing completely at random (MCAR), depending on the first complete column (MAR), or on its
+own value (MNAR). Shown are
 
-* NRMSE and wrong: the root mean square error of numbers in their standard deviations, and the share of wrong categories. Of
-  methods that draw it is the error of the mean, or the most frequent category, of five draws, which is what they say of a
-  cell. (The error of a single draw, ``one``, is the larger the more honest its spread is.)
-* energy: the energy distance between the completed and the true table, times 1000; numbers in standard deviations, states
-  as indicators. Of methods that draw, its mean over five draws.
-* covered: how many of the true numbers lie between the least and the greatest of nineteen draws, which should be 90 % (a
-  number that equals one of these counts by the chance that it would be outside, were ties broken by lot); of miceforest
-  only with ``--full``.
+* NRMSE and wrong: the root mean square error of numbers in their standard deviations, and the share of wrong
+  categories. Of methods that draw it is the error of the mean, or the most frequent category, of five draws, which is
+  what they say of a cell. (The error of a single draw, ``one``, is the larger the more honest its spread is.)
+* energy: the energy distance between the completed and the true table, times 1000; numbers in standard deviations,
+  states as indicators. Of methods that draw, its mean over five draws.
+* covered: how many of the true numbers lie between the least and the greatest of nineteen draws, which should be 90 %
+  (a number that equals one of these counts by the chance that it would be outside, were ties broken by lot); of
+  miceforest only with ``--full``.
 * seconds: CPU time for one completed table.
 
 miceforest takes part where it is installed (with lightgbm below 4.7).
@@ -254,7 +254,9 @@ def scores(draws: list[pd.DataFrame], true: pd.DataFrame, mask: pd.DataFrame) ->
 
 
 def coverage(completed: list[pd.DataFrame], true: pd.DataFrame, mask: pd.DataFrame) -> float:
-    """Return how often the truth is neither the least nor the greatest of the draws and itself, ties broken by chance."""
+    """Return how often the truth is neither the least nor the greatest of the draws and
+    itself, ties broken by chance.
+    """
     inside = []
     for name in numbers_of(true):
         where = mask[name].to_numpy()
@@ -277,7 +279,8 @@ def grid(report: Report, full: bool, names: tuple[str, ...]) -> None:
     rows = []
     for name, true in tables(names):
         print(
-            f"\n{name}: {len(true)} rows, {len(numbers_of(true))} numbers, {true.shape[1] - len(numbers_of(true))} categories"
+            f"\n{name}: {len(true)} rows, {len(numbers_of(true))} numbers, {true.shape[1] - len(numbers_of(true))} "
+            f"categories"
         )
         for mechanism, rate in cells:
             mask = holes(true, mechanism, rate, 1)

@@ -1,8 +1,8 @@
 """Queries against pyAgrum and pgmpy, in one process run, with the answers compared.
 
 Run ``python examples/benchmarks/inference.py`` (about two minutes). Times are CPU seconds; a ratio above one means that
-hybridbn is faster. Peers work row by row, so they are timed on few rows and scaled. A query is cold where its pattern of
-evidence has not been asked for before, so that nothing can be reused.
+hybridbn is faster. Peers work row by row, so they are timed on few rows and scaled. A query is cold where its pattern
+of evidence has not been asked for before, so that nothing can be reused.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ def singles(report: Report, folder: str) -> None:
 
 
 def cold_singles(report: Report, folder: str) -> None:
-    """Ask each question once, given findings at a fifth of the nodes, which the network produces; other nodes each time."""
+    """Ask each question once, given findings at a fifth of the nodes, which the network produces; other nodes each
+    time.
+    """
     for name, count in (("asia", 20), ("alarm", 20), ("hailfinder", 20), ("win95pts", 20), ("munin1", 8)):
         network = hb.read_network(shipped(name))
         peer = None if report.ours else pyagrum_network(folder, name)
@@ -196,7 +198,9 @@ def against_pgmpy(report: Report) -> None:
 
 
 def naive_bayes_regression(report: Report) -> None:
-    """Mean and variance of an MTE response given 13 attributes, a fifth of the cells missing; the peer is a loop over rows."""
+    """Mean and variance of an MTE response given 13 attributes, a fifth of the cells missing; the peer is a loop over
+    rows.
+    """
     rng = np.random.default_rng(0)
     y = hb.Continuous("y", domain=(0, 5))
     potentials: list[Any] = [
@@ -228,7 +232,9 @@ def naive_bayes_regression(report: Report) -> None:
     verdict = "ok" if rows / ours >= 1e6 else "SLOWER THAN THE BOUND"
     report.add("naive Bayes over MTEs, 13 attributes, a row", ours / rows, difference=difference)
     print(
-        f"naive Bayes over MTEs, {rows:,} x 13: {rows / ours / 1e6:.2f} million rows a CPU second (bound 1) {verdict}  |diff| {difference:.1e}"
+        f"naive Bayes over MTEs, {rows:,} x 13: {rows / ours / 1e6:.2f} million rows a CPU second (bound 1) {verdict}  "
+        f"|diff| "
+        f"{difference:.1e}"
     )
 
 

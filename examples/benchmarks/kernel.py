@@ -2,13 +2,13 @@
 
     python examples/benchmarks/kernel.py [--points 1000 10000 100000] [--rows 1000] [--grid 100] [--peer-rows 10]
 
-*Prediction*: log p(x | y) for every row's x at every node of a grid of y, which is what one attribute of a naive Bayes regression
-costs. `Kernel.log_on` does all rows; `KernelDensity` (rtol=0, and rtol=1e-6) scores as many as `--peer-rows` of them, whose time
-is scaled up. Once with a grid that all rows share, and once with a grid of its own for every row. Answers are compared with the
-direct sum everywhere, relative to 1 or to the logarithm, and with the peer where its logarithm is above -12: even with rtol=0 it
-loses small densities to cancellation, by 1e-4 at -30 and by tens at -60.
-*Bandwidths*: leave-one-out cross-entropy on the paper's 5 x 5 grid and with the grid extended, against the direct sum over all
-pairs of points, which is done for a few rows and scaled up.
+*Prediction*: log p(x | y) for every row's x at every node of a grid of y, which is what one attribute of a naive Bayes
+regression costs. `Kernel.log_on` does all rows; `KernelDensity` (rtol=0, and rtol=1e-6) scores as many as `--peer-rows`
+of them, whose time is scaled up. Once with a grid that all rows share, and once with a grid of its own for every row.
+Answers are compared with the direct sum everywhere, relative to 1 or to the logarithm, and with the peer where its
+logarithm is above -12: even with rtol=0 it loses small densities to cancellation, by 1e-4 at -30 and by tens at -60.
+*Bandwidths*: leave-one-out cross-entropy on the paper's 5 x 5 grid and with the grid extended, against the direct sum
+over all pairs of points, which is done for a few rows and scaled up.
 
 Times are seconds of the process; ratios are peer over hybridbn. Restrict BLAS to one thread for times of one core.
 """
@@ -140,7 +140,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     print(f"prediction: {options.rows} rows x {options.grid} nodes")
     print(
-        f"{'points':>8} {'grid':<8}{'hybridbn':>9}{'error':>9} |{'rtol 0':>9}{'ratio':>8}{'differ':>9} |{'rtol 1e-6':>9}",
+        f"{'points':>8} {'grid':<8}{'hybridbn':>9}{'error':>9} |{'rtol 0':>9}{'ratio':>8}{'differ':>9} "
+        f"|{'rtol 1e-6':>9}",
         end="",
     )
     print(f"{'ratio':>8}{'differ':>9} |")

@@ -1,8 +1,10 @@
-"""Measure the memory that queries of large networks take: python examples/benchmarks/memory.py [--limit 6] [--minutes 5].
+"""Measure the memory that queries of large networks take: python examples/benchmarks/memory.py [--limit 6] [--minutes
+5].
 
-Each case runs in a process of its own, whose address space is limited (in GiB) and which stops after some CPU-minutes: all
-nodes of munin1 and of munin one after the other, munin1 with other findings for each question, and all posteriors of
-munin at once. Shown are how many queries were answered, the peak of the resident memory, and the CPU-seconds. With ``--case`` the work is done in this process. Unix only.
+Each case runs in a process of its own, whose address space is limited (in GiB) and which stops after some CPU-minutes:
+all nodes of munin1 and of munin one after the other, munin1 with other findings for each question, and all posteriors
+of munin at once. Shown are how many queries were answered, the peak of the resident memory, and the CPU-seconds. With
+``--case`` the work is done in this process. Unix only.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def ask_one_by_one(name: str, limit: float) -> tuple[int, int]:
 
 
 def ask_in_turn(name: str, limit: float) -> tuple[int, int]:
-    """Return how many questions were answered in which both the findings and the targets change, and how many there are."""
+    """Return how many questions were answered in which both the findings and the targets change, and how many there
+    are.
+    """
     network = hb.read_network(shipped(name))
     nodes, rng = list(network), np.random.default_rng(0)
     cases = network.sample(100, random_state=0).to_dict("records")

@@ -7,8 +7,9 @@ For samples of eight densities, the median Kullback-Leibler divergence from the 
 * ``motbf``: the approach of the R package MoTBFs with exponentials, re-implemented in short;
 * ``kde``: scipy's `gaussian_kde`; ``gmm``: scikit-learn's `GaussianMixture`, components by BIC.
 
-Divergences are integrals by Gauss-Legendre quadrature between the truth's quantiles, from 1e-13 to 1 - 1e-13. The forerunners' densities end
-with the data; there they count as 1e-9, which flatters them. ``mte / kde`` and so on are ratios of medians: below one, hybridbn is better.
+Divergences are integrals by Gauss-Legendre quadrature between the truth's quantiles, from 1e-13 to 1 - 1e-13. The
+forerunners' densities end with the data; there they count as 1e-9, which flatters them. ``mte / kde`` and so on are
+ratios of medians: below one, hybridbn is better.
 
 Run ``python examples/benchmarks/mte_density.py [sizes ...] [--seeds 10]``.
 """
@@ -81,7 +82,9 @@ TRUTHS: dict[str, Any] = {
 
 
 def nodes(truth: Any) -> tuple[Values, Values]:
-    """Return points and weights for means under a density: Gauss-Legendre nodes between its quantiles, closer in the tails."""
+    """Return points and weights for means under a density: Gauss-Legendre nodes between its quantiles, closer in the
+    tails.
+    """
     tail = np.geomspace(1e-13, 1e-3, 160)
     shares = np.concatenate([tail, np.linspace(1e-3, 1 - 1e-3, 1200)[1:-1], 1 - tail[::-1]])
     ends = np.unique(truth.ppf(shares))
@@ -160,7 +163,9 @@ def _elvira_cuts(x: Values, y: Values, pieces: int) -> list[int]:
 
 
 def _log_regression(x: Values, z: Values) -> Values:
-    """Fit one exponential to values of any sign by a line through logarithms; the shift that makes them positive is lost."""
+    """Fit one exponential to values of any sign by a line through logarithms; the shift that makes them positive is
+    lost.
+    """
     sign, shift = 1.0, 0.0
     if (z <= 0).all():
         sign, z = -1.0, -z
@@ -173,7 +178,9 @@ def _log_regression(x: Values, z: Values) -> Values:
 
 
 def _elvira_piece(x: Values, y: Values) -> Values:
-    """Alternate between two exponential terms and the constant, as long as the error falls and both ends stay positive."""
+    """Alternate between two exponential terms and the constant, as long as the error
+    falls and both ends stay positive.
+    """
     if len(x) < 4:
         return y
     x = (x - x[0]) / (x[-1] - x[0])  # kinder than the original, whose result depends on the units
@@ -202,7 +209,8 @@ def _elvira_piece(x: Values, y: Values) -> Values:
 
 
 def motbf(sample: Values) -> LogDensity:
-    """Fit a distribution function ``c x + sum_k (a_k exp(k x / s) + b_k exp(-k x / s))`` to the empirical one by least squares.
+    """Fit a distribution function ``c x + sum_k (a_k exp(k x / s) + b_k exp(-k x / s))`` to the empirical one by least
+    squares.
 
     It is 0 and 1 at the ends, its density at least 1e-3 on a grid; the number of terms is chosen by BIC, where one step
     without improvement is tolerated.
@@ -307,7 +315,9 @@ METHODS: dict[str, Callable[[Values], LogDensity]] = {
 
 
 class Measured(NamedTuple):
-    """Median divergences and times in CPU-seconds of some methods for one truth, and the most parameters of a learned MTE."""
+    """Median divergences and times in CPU-seconds of some methods for one truth, and the most parameters of a learned
+    MTE.
+    """
 
     divergences: dict[str, float]
     seconds: dict[str, float]

@@ -1,7 +1,7 @@
 """Time reading a million rows into a Table beside pyarrow's own readers: python examples/benchmarks/readers.py [rows].
 
-Then come coding of cells in memory, 100,000 rows of ten columns written and read in three formats, and ``hybridbn impute`` of a
-file of 20,000 rows. Times are CPU-seconds.
+Then come coding of cells in memory, 100,000 rows of ten columns written and read in three formats, and ``hybridbn
+impute`` of a file of 20,000 rows. Times are CPU-seconds.
 """
 
 from __future__ import annotations

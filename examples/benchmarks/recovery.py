@@ -1,10 +1,11 @@
 """Find structures again: python examples/benchmarks/recovery.py [--networks asia alarm ...] [--rows 5000] [--pgmpy].
 
-Rows are sampled from networks of the public BIF collection (those that come with pgmpy). `hill_climb`, pyAgrum's greedy hill climbing
-and, if asked for (it takes minutes), pgmpy's hill climbing search for the structure by the same score, BIC. Printed are CPU-seconds, the
-BIC that hybridbn computes of each structure and of the true one, precision and recall of the skeleton (arcs whatever their
-direction), and the structural Hamming distance: the least number of arcs that come, go, or change direction between the two equivalence
-classes. Then clusters of mixed tables with holes, beside scikit-learn's mixtures of normal densities.
+Rows are sampled from networks of the public BIF collection (those that come with pgmpy). `hill_climb`, pyAgrum's greedy
+hill climbing and, if asked for (it takes minutes), pgmpy's hill climbing search for the structure by the same score,
+BIC. Printed are CPU-seconds, the BIC that hybridbn computes of each structure and of the true one, precision and recall
+of the skeleton (arcs whatever their direction), and the structural Hamming distance: the least number of arcs that
+come, go, or change direction between the two equivalence classes. Then clusters of mixed tables with holes, beside
+scikit-learn's mixtures of normal densities.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NETWORKS = ("asia", "sachs", "child", "insurance", "alarm", "win95pts")
 Arcs = set[tuple[str, str]]
 
 
-# -- measures -----------------------------------------------------------------------------------------------------------
+# -- measures ----------------------------------------------------------------------------------------------------------
 
 
 def pattern(arcs: Arcs) -> Arcs:
@@ -75,7 +76,7 @@ def bic(table: hb.Table, arcs: Arcs) -> float:
     return sum(scores(name, tuple(a for a, b in arcs if b == name)) for name in table.names)
 
 
-# -- peers --------------------------------------------------------------------------------------------------------------
+# -- peers -------------------------------------------------------------------------------------------------------------
 
 
 def by_pyagrum(table: hb.Table) -> Callable[[], Arcs]:
@@ -121,20 +122,23 @@ def bench_recovery(report: Report, name: str, rows: int, seed: int, with_pgmpy: 
         jobs["pgmpy"] = by_pgmpy(table)
     times = {}
     print(
-        f"{name}: {len(network)} nodes, {len(true)} arcs, {rows:,} rows, BIC of the true structure {bic(table, true):.0f}"
+        f"{name}: {len(network)} nodes, {len(true)} arcs, {rows:,} rows, BIC of the true structure "
+        f"{bic(table, true):.0f}"
     )
     for who, job in jobs.items():
         times[who], found = seconds(job)
         common = len(skeleton(found) & skeleton(true))
         print(
-            f"  {who:9} {times[who]:8.3f} s   BIC {bic(table, found):12.0f}   precision {common / max(len(found), 1):.2f}   "
+            f"  {who:9} {times[who]:8.3f} s   BIC {bic(table, found):12.0f}   precision "
+            f"{common / max(len(found), 1):.2f}   "
+            f""
             f"recall {common / len(true):.2f}   distance {distance(found, true):3d}",
             flush=True,
         )
     return report.add(row, times["hybridbn"], times["pyAgrum"])
 
 
-# -- clusters -----------------------------------------------------------------------------------------------------------
+# -- clusters ----------------------------------------------------------------------------------------------------------
 
 
 def simulated(rows: int, groups: int, apart: float, missing: float, seed: int) -> tuple[dict[str, Any], np.ndarray]:

@@ -1,7 +1,7 @@
 """What all benchmarks share: CPU times, the networks that pgmpy ships, and rows to be printed and written as JSON.
 
-Every benchmark takes ``--json FILE``, to write its rows, and ``--ours``, to time hybridbn alone on smaller data, which is what
-compare.py does with two versions. Set OMP_NUM_THREADS=1 for times of one core.
+Every benchmark takes ``--json FILE``, to write its rows, and ``--ours``, to time hybridbn alone on smaller data, which
+is what compare.py does with two versions. Set OMP_NUM_THREADS=1 for times of one core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def shipped(name: str) -> Path:
 
 
 def take_turns(jobs: dict[str, Job], repeats: int = 1) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return the least CPU-seconds and the result of each job; they take turns, so that a busy machine slows all alike."""
+    """Return the least CPU-seconds and the result of each job; they take turns, so that a
+    busy machine slows all alike.
+    """
     least, results = dict.fromkeys(jobs, float("inf")), {}
     for _ in range(repeats):
         for name, job in jobs.items():
@@ -90,7 +92,9 @@ class Report:
         difference: float | None = None,
         **figures: Any,
     ) -> None:
-        """Keep a row: seconds of hybridbn and of the peer for a unit of work, the least ratio wanted, what sets the answers apart."""
+        """Keep a row: seconds of hybridbn and of the peer for a unit of work, the least ratio wanted, what sets the
+        answers apart.
+        """
         row = {"name": name, "ours": ours, "peer": peer, "ratio": None if peer is None else peer / ours}
         self._rows.append(
             row | {"bound": bound, "difference": None if difference is None else float(difference)} | figures

@@ -1,9 +1,10 @@
 """Time builders beside peers: python examples/benchmarks/structures.py [file.arff, the target last].
 
-Naive Bayes with its predictions beside scikit-learn's CategoricalNB (100,000 rows, 20 discrete columns); tree-augmented naive
-Bayes beside the counting alone, done by hand with grouped and with plain bincounts (2,000,000 rows, 20 columns); all builders on
-a mixed table; and with mixtures of truncated exponentials on the table of the file, if one is given. CPU-seconds of this process, the best of
-several turns; set OMP_NUM_THREADS=1 where other processes run. Searches for structures are compared by recovery.py.
+Naive Bayes with its predictions beside scikit-learn's CategoricalNB (100,000 rows, 20 discrete columns); tree-augmented
+naive Bayes beside the counting alone, done by hand with grouped and with plain bincounts (2,000,000 rows, 20 columns);
+all builders on a mixed table; and with mixtures of truncated exponentials on the table of the file, if one is given.
+CPU-seconds of this process, the best of several turns; set OMP_NUM_THREADS=1 where other processes run. Searches for
+structures are compared by recovery.py.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ def bench_tan(report: Report, rows: int) -> None:
 
 
 def make_mixed(rows: int) -> hb.Table:
-    """Six numbers and five categories that depend on three factors; so does the class ``c``, and a last number ``y``."""
+    """Six numbers and five categories that depend on three factors; so does the class
+    ``c``, and a last number ``y``.
+    """
     rng = np.random.default_rng(0)
     values = rng.normal(size=(rows, 3)) @ rng.normal(size=(3, 13)) + rng.normal(size=(rows, 13))
     data: dict[str, Any] = {f"x{i}": values[:, i] for i in range(6)}

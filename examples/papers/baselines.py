@@ -1,4 +1,5 @@
-"""Plain regressors to compare with: linear regression, nearest neighbors, a model tree, as Frank et al. (1998, section 3.1) describe them.
+"""Plain regressors to compare with: linear regression, nearest neighbors, a model tree, as Frank et al. (1998, section
+3.1) describe them.
 
 Each is a function of a training table, a test table and the target's name.
 """
@@ -19,9 +20,9 @@ RIDGE = 1e-8
 class Coding:
     """Numbers for the attributes: missing ones get the mean or the most frequent state of the training table.
 
-    A nominal attribute with n values gets n - 1 indicators (Wang & Witten 1997): its values are ordered by the mean of the target,
-    and the indicators tell which of the places between neighbors a value lies above. A value that the training
-    table lacks is put where the mean of all targets is.
+    A nominal attribute with n values gets n - 1 indicators (Wang & Witten 1997): its values are ordered by the mean of
+    the target, and the indicators tell which of the places between neighbors a value lies above. A value that the
+    training table lacks is put where the mean of all targets is.
     """
 
     def __init__(self, training, target):
@@ -67,7 +68,9 @@ class Coding:
 
 
 def linear_regression(training, test, target):
-    """Predict by least squares; the column of least standardized coefficient is eliminated as long as Akaike's criterion falls."""
+    """Predict by least squares; the column of least standardized coefficient is eliminated as long as Akaike's
+    criterion falls.
+    """
     coding = Coding(training, target)
     y = training.column(target)
     numbers = coding(training)
@@ -104,9 +107,10 @@ def _eliminated(numbers, y):
 def nearest_neighbors(training, test, target):
     """Predict by the k nearest rows, weighted by the inverse of the distance, k = 1, ..., 20 by leaving one out.
 
-    Returns predictions for the k of least squared and of least absolute error, "knn_rmse" and "knn_mae". Rows that are as
-    near as the k-th count as well, so the order of rows doesn't matter; the published errors on `meta` need this. Distances are those of IB1:
-    numbers in units of their range, 1 between different values of a nominal attribute, the greatest difference possible where one is missing.
+    Returns predictions for the k of least squared and of least absolute error, "knn_rmse" and "knn_mae". Rows that are
+    as near as the k-th count as well, so the order of rows doesn't matter; the published errors on `meta` need this.
+    Distances are those of IB1: numbers in units of their range, 1 between different values of a nominal attribute, the
+    greatest difference possible where one is missing.
     """
     y = training.column(target)
     names = [name for name in training.names if name != target]
@@ -151,7 +155,9 @@ def _by_neighbors(distances, y):
 
 
 def model_tree(smoothed=True):
-    """Return the method "M5'" of the package m5py, or None where that is not installed or does not work with what is installed."""
+    """Return the method "M5'" of the package m5py, or None where that is not installed or does not work with what is
+    installed.
+    """
     try:
         from m5py import M5Prime
     except ImportError:

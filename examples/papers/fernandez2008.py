@@ -1,34 +1,40 @@
-"""Regression from incomplete tables: the curves and the table of Fernandez, Nielsen & Salmeron (2008), measured and published.
+"""Regression from incomplete tables: the curves and the table of Fernandez, Nielsen & Salmeron (2008), measured and
+published.
 
 python fernandez2008.py --data FOLDER [--parts curves table] [--datasets cloud ...] [--masks 20] [--repetitions 100]
 
-FOLDER has a manifest.csv (see `studies`). The paper's `cloud` is cloud_mte there where that exists, its `boston` the rows of housing with CRIM
-below 10; the fourth database, mte50, was never published. Datasets for which nothing was published get blanks.
+FOLDER has a manifest.csv (see `studies`). The paper's `cloud` is cloud_mte there where that exists, its `boston` the
+rows of housing with CRIM below 10; the fourth database, mte50, was never published. Datasets for which nothing was
+published get blanks.
 
-* Figures 1 and 2 (curves): 70 % of the rows train, the others test. Cells of the training rows are made missing at random, a hundred times for
-  each rate; naive Bayes is learned by `hybridbn.augment` (mixtures of truncated exponentials, Algorithm 1). Drawn are the mean error and the mean
-  log-likelihood on the same test rows with 95 % intervals.
-* Table 2 (table): ten-fold cross-validation of a table whose cells are made missing first, the response's included, so that training and test
-  rows have holes; test rows without response don't count. The error is the mean over folds of the root mean squared error. The paper shows
-  one mask, whose luck is most of what its rows go up and down by; here is the mean over many masks, and the spread of a mask.
-  The folds of a dataset are dealt anew with each mask.
+* Figures 1 and 2 (curves): 70 % of the rows train, the others test. Cells of the training rows are made missing at
+  random, a hundred times for each rate; naive Bayes is learned by `hybridbn.augment` (mixtures of truncated
+  exponentials, Algorithm 1). Drawn are the mean error and the mean log-likelihood on the same test rows with 95 %
+  intervals.
+* Table 2 (table): ten-fold cross-validation of a table whose cells are made missing first, the response's included, so
+  that training and test rows have holes; test rows without response don't count. The error is the mean over folds of
+  the root mean squared error. The paper shows one mask, whose luck is most of what its rows go up and down by; here is
+  the mean over many masks, and the spread of a mask. The folds of a dataset are dealt anew with each mask.
 
-Beside Algorithm 1 with mixtures of truncated exponentials (naive Bayes, the paper's method) stand, all on the same masks and folds,
+Beside Algorithm 1 with mixtures of truncated exponentials (naive Bayes, the paper's method) stand, all on the same
+masks and folds,
 
 available    the same naive Bayes, each density learned from the rows that have what it needs, without filling any hole
-gaussian     Algorithm 1 with normal densities that are linear in the response
-tan          Algorithm 1 with tree-augmented naive Bayes: on fewer masks, since it takes long
-selective    selective naive Bayes, for the complete table only, attributes chosen inside the training rows
-linear       least squares with missing numbers replaced by the training mean and missing categories by the most frequent
+gaussian     Algorithm 1 with normal densities that are linear in the response tan          Algorithm 1 with
+tree-augmented naive Bayes: on fewer masks, since it takes long selective    selective naive Bayes, for the complete
+table only, attributes chosen inside the training rows linear       least squares with missing numbers replaced by the
+training mean and missing categories by the most frequent
 
-What makes `cloud` hard: half of its 97 training rows have both the response and an attribute when 30 % of the cells are missing, and a
-mixture of truncated exponentials, whose dependence on the response is constant on each of a few cells, gets coarse. Learned from complete rows
-and tested with holes it has an error of .58 at 30 % (six masks), learned from what is observed .69; normal densities, linear in the response, .51.
-Cheaper cells, other priors, five draws for each hole and a patience of five hardly moved that (.03 at 30 %), and what moved it elsewhere made it
-worse (much larger cells, joint draws with a simulated response), so the defaults stand.
+What makes `cloud` hard: half of its 97 training rows have both the response and an attribute when 30 % of the cells are
+missing, and a mixture of truncated exponentials, whose dependence on the response is constant on each of a few cells,
+gets coarse. Learned from complete rows and tested with holes it has an error of .58 at 30 % (six masks), learned from
+what is observed .69; normal densities, linear in the response, .51. Cheaper cells, other priors, five draws for each
+hole and a patience of five hardly moved that (.03 at 30 %), and what moved it elsewhere made it worse (much larger
+cells, joint draws with a simulated response), so the defaults stand.
 
-The paper's other column is M5' of Weka; it is printed, but its figures for bodyfat, three times the standard deviation of the response, can't be
-what M5' does on these data. Friedman's test compares all methods that were run everywhere; with the published figures it gives the paper's p-value.
+The paper's other column is M5' of Weka; it is printed, but its figures for bodyfat, three times the standard deviation
+of the response, can't be what M5' does on these data. Friedman's test compares all methods that were run everywhere;
+with the published figures it gives the paper's p-value.
 """
 
 import argparse
@@ -63,7 +69,7 @@ TOLERANCE = 1e-6
 """Of posteriors where quadrature is needed; errors of these data differ in the second digit from mask to mask."""
 
 
-# -- data ---------------------------------------------------------------------------------------------------------------
+# -- data --------------------------------------------------------------------------------------------------------------
 
 
 def databases(folder, names=()):
@@ -104,7 +110,7 @@ def mean_filled(table, training):
     return table
 
 
-# -- methods ------------------------------------------------------------------------------------------------------------
+# -- methods -----------------------------------------------------------------------------------------------------------
 
 
 def augmented(seed, build=None, potentials=None, patience=1):
@@ -157,7 +163,7 @@ def methods_for(rate, mask, options):
     return {"linear": linear, **{name: functools.partial(expected, learn) for name, learn in learners.items()}}
 
 
-# -- Table 2 ------------------------------------------------------------------------------------------------------------
+# -- Table 2 -----------------------------------------------------------------------------------------------------------
 
 
 class Options(NamedTuple):
@@ -196,7 +202,7 @@ def table_records(dataset, rate, options, progress=None):
     return records
 
 
-# -- Figures 1 and 2 ----------------------------------------------------------------------------------------------------
+# -- Figures 1 and 2 ---------------------------------------------------------------------------------------------------
 
 
 def curve_records(dataset, rate, repetitions, options, progress=None):
@@ -219,7 +225,7 @@ def curve_records(dataset, rate, repetitions, options, progress=None):
     return records
 
 
-# -- running ------------------------------------------------------------------------------------------------------------
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 def run(datasets, path, measured, steps, resume):

@@ -1,28 +1,32 @@
-"""Naive Bayes for regression: the tables and the learning curves of Frank, Trigg, Holmes & Witten (1998), measured and published.
+"""Naive Bayes for regression: the tables and the learning curves of Frank, Trigg, Holmes & Witten (1998), measured and
+published.
 
 python frank1998.py --data FOLDER [--parts regression classification spiral] [--datasets iris ...] [--repetitions 10]
 
 FOLDER has a manifest.csv (see `studies`); datasets for which nothing was published get blanks. Printed are
 
-* Tables 2 and 4: relative root mean squared and mean absolute error of kernel naive Bayes, predicting the mean (equation 12, 50
-  grid points), beside linear regression, nearest neighbors and, if the package m5py is there, a model tree. A verdict says whether
-  naive Bayes is within two published standard deviations or 5 % of what was published. In the paper Table 4 holds predictions of the mean as
-  well, since they were better than those of the median; the median (equation 15, 100 grid points) stands beside it here.
+* Tables 2 and 4: relative root mean squared and mean absolute error of kernel naive Bayes, predicting the mean
+  (equation 12, 50 grid points), beside linear regression, nearest neighbors and, if the package m5py is there, a model
+  tree. A verdict says whether naive Bayes is within two published standard deviations or 5 % of what was published. In
+  the paper Table 4 holds predictions of the mean as well, since they were better than those of the median; the median
+  (equation 15, 100 grid points) stands beside it here.
 * Tables 3 and 5: on how many datasets one method is significantly better than another.
 * Table 6: classification by a regression for each class.
 * Figure 2: learning curves on a spiral whose attributes are independent given the target.
 
-*Errors* are means over the folds of each fold's error relative to that of predicting the fold's own mean (footnote 9), in percent; the published
-columns of naive Bayes and the neighbors follow this, those of linear regression and M5' in Table 2 don't seem to. A fold in which all
-targets are equal does not count. Rows without a target are left out. Weka's figures, where there are any, are by the convention above.
+*Errors* are means over the folds of each fold's error relative to that of predicting the fold's own mean (footnote 9),
+in percent; the published columns of naive Bayes and the neighbors follow this, those of linear regression and M5' in
+Table 2 don't seem to. A fold in which all targets are equal does not count. Rows without a target are left out. Weka's
+figures, where there are any, are by the convention above.
 
-*Kernels*: the constants of the bandwidths are searched on the paper's grid. The n of a nominal attribute's c / sqrt(n) is the number of all
-rows; with --per-state it is that of the rows with the value, as printed below equation 8, which comes out farther from the tables.
-Attributes that are constant in the training rows are skipped, and for a row those whose likelihood is negligible at all grid points (footnote 6).
-The grid goes on for six bandwidths beyond the least and the greatest target.
+*Kernels*: the constants of the bandwidths are searched on the paper's grid. The n of a nominal attribute's c / sqrt(n)
+is the number of all rows; with --per-state it is that of the rows with the value, as printed below equation 8, which
+comes out farther from the tables. Attributes that are constant in the training rows are skipped, and for a row those
+whose likelihood is negligible at all grid points (footnote 6). The grid goes on for six bandwidths beyond the least and
+the greatest target.
 
-The results of each cross-validation are written to a folder of CSV files, dataset by dataset; with --resume datasets that are there already
-are not run again.
+The results of each cross-validation are written to a folder of CSV files, dataset by dataset; with --resume datasets
+that are there already are not run again.
 """
 
 import argparse
@@ -58,7 +62,7 @@ SIZES = (50, 100, 200, 400, 600, 800, 1000)
 SAMPLES, TESTED = 20, 1000
 
 
-# -- kernel naive Bayes on a grid ---------------------------------------------------------------------------------------
+# -- kernel naive Bayes on a grid --------------------------------------------------------------------------------------
 
 
 class GridNaiveBayes:
@@ -82,13 +86,17 @@ class GridNaiveBayes:
         self.ranges = {name: _range(training, name) for name in self.attributes}
 
     def grid(self, points):
-        """Return the points of footnote 6: so many between the least and the greatest training target, and more beyond."""
+        """Return the points of footnote 6: so many between the least and the greatest
+        training target, and more beyond.
+        """
         step = (self.high - self.low) / (points - 1)
         beyond = math.ceil(BEYOND * float(self.network.potential(self.target).bandwidths[0]) / step)
         return self.low + step * np.arange(-beyond, points + beyond)
 
     def densities(self, table, points):
-        """Return the grid (nodes,) and the density of the target at it for each row, adding up to one, (nodes, rows)."""
+        """Return the grid (nodes,) and the density of the target at it for each row,
+        adding up to one, (nodes, rows).
+        """
         grid = self.grid(points)
         logs = np.repeat(self.network.potential(self.target).log_on({self.target: grid})[:, None], len(table), axis=1)
         for name in self.attributes:
@@ -137,7 +145,7 @@ def kernel_naive_bayes(per_state=False):
     return predict
 
 
-# -- errors -------------------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 def relative_rmse(truth, predicted):
@@ -171,7 +179,7 @@ def regressors(per_state=False):
     }
 
 
-# -- classification -----------------------------------------------------------------------------------------------------
+# -- classification ----------------------------------------------------------------------------------------------------
 
 
 def class_regressions(per_state=False):
@@ -194,14 +202,16 @@ def class_regressions(per_state=False):
 
 
 def classification_naive_bayes(training, test, target):
-    """Predict by tables of probabilities with Laplace's estimate, numbers being discretized by Fayyad and Irani's criterion."""
+    """Predict by tables of probabilities with Laplace's estimate, numbers being discretized by Fayyad and Irani's
+    criterion.
+    """
     names = [name for name in training.names if name != target and varies(training, name)]
     fitter = MultinomialFitter(estimate=Dirichlet(), discretizer=mdl)
     network = naive_bayes(training.select([target, *names]), target, potentials=fitter)
     return np.argmax(network.posterior(target, test.select(names)).probabilities, axis=1)
 
 
-# -- the spiral of Figure 2 ---------------------------------------------------------------------------------------------
+# -- the spiral of Figure 2 --------------------------------------------------------------------------------------------
 
 
 def spiral(rows, rng):
@@ -265,7 +275,7 @@ def draw_spiral(records, path):
     figure.savefig(path, dpi=120)
 
 
-# -- running ------------------------------------------------------------------------------------------------------------
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 def run(datasets, methods, measures, path, *, repetitions, count, seed, resume=False):

@@ -1,19 +1,24 @@
-"""How well HybridRegressor(builder="auto") predicts numbers: errors beside M5', and predictive densities beside NGBoost and Gaussian processes.
+"""How well HybridRegressor(builder="auto") predicts numbers: errors beside M5', and predictive densities beside NGBoost
+and Gaussian processes.
 
-python regression_league.py --data FOLDER [--datasets bolts servo ...] [--repetitions 10] [--methods auto linear_regression ...] [--quick]
+python regression_league.py --data FOLDER [--datasets bolts servo ...] [--repetitions 10] [--methods auto
+linear_regression ...] [--quick]
 
-FOLDER has a manifest.csv (see `studies`); by default the regression datasets of Frank, Trigg, Holmes & Witten (1998) take part. Printed are
+FOLDER has a manifest.csv (see `studies`); by default the regression datasets of Frank, Trigg, Holmes & Witten (1998)
+take part. Printed are
 
-* the root mean squared error of each method relative to that of predicting the mean, by the paper's convention (see `frank1998`), beside
-  the figures of Weka's M5' and linear regression in ten ten-fold cross-validations and those of naive Bayes in the paper, and on how many datasets
-  the error is less than that of M5';
-* for the methods that predict whole densities: the continuous ranked probability score and the negative log-likelihood, of
-  a target measured in its standard deviations, the share of targets inside the central 90 % intervals, the mean length of these, and seconds for a fit.
+* the root mean squared error of each method relative to that of predicting the mean, by the paper's convention (see
+  `frank1998`), beside the figures of Weka's M5' and linear regression in ten ten-fold cross-validations and those of
+  naive Bayes in the paper, and on how many datasets the error is less than that of M5';
+* for the methods that predict whole densities: the continuous ranked probability score and the negative log-likelihood,
+  of a target measured in its standard deviations, the share of targets inside the central 90 % intervals, the mean
+  length of these, and seconds for a fit.
 
-NGBoost takes part if the package ngboost is installed, Gaussian processes if scikit-learn is; what is missing is said. Both see numbers only: the
-coding of nominal attributes and missing cells is that of `baselines.Coding`. Rows without a target are left out, and so are nominal attributes
-without a value that occurs twice in the training rows. --quick is one cross-validation with three folds on the three smallest datasets.
-Results are written to a CSV file, dataset by dataset; with --resume datasets that are there already are not run again.
+NGBoost takes part if the package ngboost is installed, Gaussian processes if scikit-learn is; what is missing is said.
+Both see numbers only: the coding of nominal attributes and missing cells is that of `baselines.Coding`. Rows without a
+target are left out, and so are nominal attributes without a value that occurs twice in the training rows. --quick is
+one cross-validation with three folds on the three smallest datasets. Results are written to a CSV file, dataset by
+dataset; with --resume datasets that are there already are not run again.
 """
 
 import argparse
@@ -43,11 +48,13 @@ LABELS = {
 }
 
 
-# -- methods that predict densities: from training rows and test rows to an array (rows, scores) --------------------------
+# -- methods that predict densities: from training rows and test rows to an array (rows, scores) -----------------------
 
 
 def scored(truth, mean, quantiles, log_densities, ends, seconds):
-    """Return what `SCORES` names, each row's own: the score 2 E[pinball loss] over all levels is the integral of squared cdf differences."""
+    """Return what `SCORES` names, each row's own: the score 2 E[pinball loss] over all levels is the integral of
+    squared cdf differences.
+    """
     short = truth[:, None] - quantiles
     crps = 2 * np.mean(np.maximum(LEVELS * short, (LEVELS - 1) * short), axis=1)
     inside = (ends[:, 0] <= truth) & (truth <= ends[:, 1])
@@ -97,7 +104,9 @@ def ngboost():
 
 
 def gaussian_process():
-    """Return the method "Gaussian process" (squared exponential and noise, on standardized columns), None without scikit-learn."""
+    """Return the method "Gaussian process" (squared exponential and noise, on standardized columns), None without
+    scikit-learn.
+    """
     try:
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -150,7 +159,7 @@ def methods(names=()):
     return {name: quietly(method) for name, method in chosen.items() if method is not None}, missing
 
 
-# -- measures of a fold ---------------------------------------------------------------------------------------------------
+# -- measures of a fold ------------------------------------------------------------------------------------------------
 
 
 def rmse(truth, predicted):
@@ -167,7 +176,7 @@ def score(name):
 MEASURES = {"rmse": rmse, **{name: score(name) for name in SCORES[1:]}}
 
 
-# -- tables ---------------------------------------------------------------------------------------------------------------
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 
 def errors_table(records, published):

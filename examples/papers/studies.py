@@ -1,7 +1,9 @@
-"""What the reproductions of papers share: folders of datasets, folds, repeated cross-validation, progress, tables, published figures.
+"""What the reproductions of papers share: folders of datasets, folds, repeated cross-validation, progress, tables,
+published figures.
 
-A folder of datasets has a `manifest.csv` with the columns name, file and target, and, as far as they are needed, task ("regression" or
-"classification"), drop (columns that are no attributes: identifiers) and tables (of which papers a dataset is part).
+A folder of datasets has a `manifest.csv` with the columns name, file and target, and, as far as they are needed, task
+("regression" or "classification"), drop (columns that are no attributes: identifiers) and tables (of which papers a
+dataset is part).
 """
 
 import csv
@@ -37,7 +39,7 @@ __all__ = [
 ]
 
 
-# -- datasets -----------------------------------------------------------------------------------------------------------
+# -- datasets ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def _dataset(folder, row, task):
     return Dataset(row["name"], table.take(known), target, row.get("tables", ""))
 
 
-# -- cross-validation ---------------------------------------------------------------------------------------------------
+# -- cross-validation --------------------------------------------------------------------------------------------------
 
 
 class Record(NamedTuple):
@@ -176,7 +178,9 @@ def summaries(records):
 
 
 def significant(first, second, level=0.01):
-    """Compare errors of the same cross-validations by a paired two-sided t-test: -1 if the first is less, 1 if greater, else 0."""
+    """Compare errors of the same cross-validations by a paired two-sided t-test: -1 if the first is less, 1 if greater,
+    else 0.
+    """
     first, second = np.asarray(first), np.asarray(second)
     difference = first - second
     if len(first) != len(second) or len(first) < 2 or not np.isfinite(difference).all():
@@ -186,7 +190,7 @@ def significant(first, second, level=0.01):
     return int(np.sign(difference.mean())) if stats.ttest_rel(first, second).pvalue < level else 0
 
 
-# -- progress -----------------------------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------------------------------
 
 
 class Progress:
@@ -216,7 +220,7 @@ class Progress:
             self.stream.flush()
 
 
-# -- files and tables ---------------------------------------------------------------------------------------------------
+# -- files and tables --------------------------------------------------------------------------------------------------
 
 
 class Figure(NamedTuple):
@@ -240,7 +244,8 @@ def read_published(path):
 
 
 def comparable(published, datasets, table, most=0.05):
-    """Return the published numbers without those of datasets that aren't the paper's: by their numbers of rows, of which a few may be lost.
+    """Return the published numbers without those of datasets that aren't the paper's: by their numbers of rows, of
+    which a few may be lost.
 
     Parameters
     ----------
@@ -257,7 +262,8 @@ def comparable(published, datasets, table, most=0.05):
         if figure is not None and abs(len(dataset) - figure.value) > most * figure.value:
             others[dataset.name.lower()] = figure.value
             print(
-                f"{dataset.name} has {len(dataset)} rows where the paper's has {figure.value:.0f}, so it is not compared"
+                f"{dataset.name} has {len(dataset)} rows where the paper's has {figure.value:.0f}, so it is not "
+                f"compared"
             )
     return {key: figure for key, figure in published.items() if key[1] not in others}
 
@@ -286,7 +292,8 @@ def read_records(path):
 
 
 def layout(header, rows):
-    """Return a table as text: the first column to the left, the others to the right; numbers with one decimal, NaN as a blank.
+    """Return a table as text: the first column to the left, the others to the right; numbers with one decimal, NaN as a
+    blank.
 
     Examples
     --------

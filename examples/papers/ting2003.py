@@ -2,24 +2,29 @@
 
 python ting2003.py --data FOLDER [--datasets vote tic-tac-toe ...] [--depths 0 1 3 5 10] [--repetitions 10] [--quick]
 
-FOLDER has a manifest.csv (see `studies`); datasets for which nothing was published get blanks. Each dataset is cross-validated ten times with three
-folds, and in each training set are learned, for each greatest depth of a tree (0 is naive Bayes),
+FOLDER has a manifest.csv (see `studies`); datasets for which nothing was published get blanks. Each dataset is
+cross-validated ten times with three folds, and in each training set are learned, for each greatest depth of a tree (0
+is naive Bayes),
 
 tree       one leveled naive Bayes tree
 boosted    a hundred of them by AdaBoost.M1; the votes of the first few are kept too, for Figure 2
 
-Errors, bias and variance are of the same predictions, which the results folder keeps for each dataset and depth: a run that was interrupted goes on where it
-was, and one with more repetitions adds to them. Numbers are cut once in each training set by the criterion of Fayyad and Irani; probabilities are m-estimates
-with m = 2 and the marginal share of a state as prior.
+Errors, bias and variance are of the same predictions, which the results folder keeps for each dataset and depth: a run
+that was interrupted goes on where it was, and one with more repetitions adds to them. Numbers are cut once in each
+training set by the criterion of Fayyad and Irani; probabilities are m-estimates with m = 2 and the marginal share of a
+state as prior.
 
-The paper leaves two things open that matter. A node of less than 30 rows is not split, it says; its trees are built on C4.5, whose bound is that two branches of a test hold
-so many. With that bound come out the errors that it prints, where splitting all nodes of 30 rows gives deeper trees of other errors (one cross-validation, depth 3: audiology
-31 % and 23 %, published 30 %; nursery boosted 0.5 % and 2.3 %, published 0.4 %). And a value that none of a leaf's rows has: an estimate with a prior makes it favor the
-class with the fewest rows; here it tells nothing (DNA at depth 10: 13 % in the place of 17 %, published 11 %).
+The paper leaves two things open that matter. A node of less than 30 rows is not split, it says; its trees are built on
+C4.5, whose bound is that two branches of a test hold so many. With that bound come out the errors that it prints, where
+splitting all nodes of 30 rows gives deeper trees of other errors (one cross-validation, depth 3: audiology 31 % and 23
+%, published 30 %; nursery boosted 0.5 % and 2.3 %, published 0.4 %). And a value that none of a leaf's rows has: an
+estimate with a prior makes it favor the class with the fewest rows; here it tells nothing (DNA at depth 10: 13 % in the
+place of 17 %, published 11 %).
 
-Not all of the paper's 25 domains are to be had, and some aren't the same sample: its LED24 was drawn anew, its discretization of the liver disorders isn't the one it
-describes, and annealing and soybean come out otherwise for naive Bayes itself. Which expectations leave what out is said in `ting2003_report`. All ten
-repetitions of all datasets and depths take hours; --quick takes one repetition of ten rounds at depths 0, 1 and 3 on small datasets.
+Not all of the paper's 25 domains are to be had, and some aren't the same sample: its LED24 was drawn anew, its
+discretization of the liver disorders isn't the one it describes, and annealing and soybean come out otherwise for naive
+Bayes itself. Which expectations leave what out is said in `ting2003_report`. All ten repetitions of all datasets and
+depths take hours; --quick takes one repetition of ten rounds at depths 0, 1 and 3 on small datasets.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """The tables and figures of Ting & Zheng (2003): what was measured beside what was published.
 
-The paper's means are over 25 domains. Where a mean is compared, that of its figures over the datasets measured stands beside it too.
+The paper's means are over 25 domains. Where a mean is compared, that of its figures over the datasets measured stands
+beside it too.
 """
 
 import math
@@ -18,7 +19,9 @@ NOT_COMPARABLE = {
     "tree": {"liver", "led24", "anneal", "soybean", "coding"},
     "boosted": {"led24"},
 }
-"""Domains whose naive Bayes, and whose boosted one, can't be expected to have the paper's error: another sample or another discretization."""
+"""Domains whose naive Bayes, and whose boosted one, can't be expected to have the paper's error: another sample or
+another discretization.
+"""
 POINTS = {"tree": 1.5, "boosted": 2.0}
 WIDER = {"colic": 4.5, "heart-c": 4.5, "satellite": 4.5}
 """Points for boosted naive Bayes where the paper's data are coded differently."""
@@ -136,7 +139,9 @@ def _report_depth(results, published, depth, names):
     kind = "naive Bayes" if depth == 0 else f"trees of depth {depth}"
     print(f"\nTable {'2' if depth == 0 else '3'}: {kind}, error in % alone and boosted, and the ratio of the two;")
     print(
-        "sd is that of one cross-validation, restarts are those of an ensemble for an error of at least one half and for none\n"
+        "sd is that of one cross-validation, restarts are those of an ensemble for an error of at least one half and "
+        "for "
+        "none\n"
     )
     header = ["dataset", "runs", "alone", "publ.", "boosted", "sd", "publ.", "ratio", "publ.", "restarts", "perfect"]
     print(layout(header, rows))
@@ -182,7 +187,9 @@ def _report_differences(depth, method, differences):
 
 
 def _report_against_naive_bayes(results, published, depths):
-    """Print the mean ratios to naive Bayes, Figure 3, and the sign test of boosted trees against boosted naive Bayes."""
+    """Print the mean ratios to naive Bayes, Figure 3, and the sign test of boosted trees
+    against boosted naive Bayes.
+    """
     rows = []
     for depth in depths:
         names = [name for name in _names(results, depth) if (name, 0) in results]
@@ -246,7 +253,9 @@ def _report_parts(results, published, depths):
         errors.append(shown)
     if rows:
         print(
-            "\nTable 4: bias and variance in %, means over the datasets; the published ones are over 25 domains and ten runs."
+            "\nTable 4: bias and variance in %, means over the datasets; the published ones are over 25 domains and "
+            "ten "
+            "runs."
         )
         print(
             "Of R runs the variance comes out (R - 1) / R times as large as of many, and the bias larger by as much\n"
@@ -263,7 +272,7 @@ def _report_parts(results, published, depths):
         print(layout(["depth", "datasets", "tree", "publ.", "25", "boosted", "publ.", "25"], errors))
 
 
-# -- figures ------------------------------------------------------------------------------------------------------------
+# -- figures -----------------------------------------------------------------------------------------------------------
 
 
 def draw_figures(results, published, depths, folder):

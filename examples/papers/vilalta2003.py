@@ -2,22 +2,25 @@
 
 python vilalta2003.py --data FOLDER [--datasets vehicle vote ...] [--repetitions 5]
 
-FOLDER has a manifest.csv (see `studies`); datasets for which nothing was published get blanks. Printed are accuracies of a stratified ten-fold
-cross-validation, repeated five times as in the paper, of
+FOLDER has a manifest.csv (see `studies`); datasets for which nothing was published get blanks. Printed are accuracies
+of a stratified ten-fold cross-validation, repeated five times as in the paper, of
 
-naive_bayes  naive Bayes
-clusters     each class clustered by EM, the rows relabeled by their most probable cluster, a decision for the class of the most probable cluster:
+naive_bayes  naive Bayes clusters     each class clustered by EM, the rows relabeled by their most probable cluster, a
+decision for the class of the most probable cluster:
              the paper's method; the number of clusters of a class is chosen by cross-validated likelihood
-guarded      the same with a rule that is not in the paper: the clusters are kept only where they pay in a cross-validation inside the training rows
+guarded      the same with a rule that is not in the paper: the clusters are kept only where they pay in a
+cross-validation inside the training rows
 
-Where the paper found one cluster in every class (k = 1.0 in its table) EM finds more in these data and mostly loses by them, so what is asked of
-`guarded` is that it loses nothing there: the paired loss of accuracy over those datasets is tested.
+Where the paper found one cluster in every class (k = 1.0 in its table) EM finds more in these data and mostly loses by
+them, so what is asked of `guarded` is that it loses nothing there: the paired loss of accuracy over those datasets is
+tested.
 
-*Densities.* As in Weka, whose naive Bayes the paper used, a number is normal in each class with a standard deviation of at least a sixth of the
-average gap between the distinct training values of its column (a sixth of 0.01 where there is one value only), and probabilities of categories
-are Laplace's estimates. The floor matters: a class that is constant in a column would have an infinite density there. Weka also takes, for
-the density of a number, the probability of an interval about it that is as long as that gap, at least 1e-75. Columns called "intervals" decide
-by these, with the same parameters: on anneal, where classes are constant in many columns, that makes four points.
+*Densities.* As in Weka, whose naive Bayes the paper used, a number is normal in each class with a standard deviation of
+at least a sixth of the average gap between the distinct training values of its column (a sixth of 0.01 where there is
+one value only), and probabilities of categories are Laplace's estimates. The floor matters: a class that is constant in
+a column would have an infinite density there. Weka also takes, for the density of a number, the probability of an
+interval about it that is as long as that gap, at least 1e-75. Columns called "intervals" decide by these, with the same
+parameters: on anneal, where classes are constant in many columns, that makes four points.
 """
 
 import argparse
@@ -53,13 +56,14 @@ PRECISION = 0.01
 LEAST = 1e-75
 """Of a probability of an interval."""
 POINTS, GAIN, LOSS, LEVEL = 1.5, 4.0, 0.5, 0.01
-"""What is expected: naive Bayes and gains within so many points of the published ones, and a loss over the datasets of one cluster that is less than
-half a point and not significant at the paper's level."""
+"""What is expected: naive Bayes and gains within so many points of the published ones, and a loss over the datasets of
+one cluster that is less than half a point and not significant at the paper's level.
+"""
 GAINING = ("vehicle", "vote", "anneal", "zoo", "vowel", "segment")
 MOST_ROWS = 5000
 
 
-# -- methods ------------------------------------------------------------------------------------------------------------
+# -- methods -----------------------------------------------------------------------------------------------------------
 
 
 def densities(training, target):
@@ -81,7 +85,9 @@ def densities(training, target):
 
 
 def interval_scores(network, root, test, fitters):
-    """Return the logarithms of Weka's scores of the root's states (rows, states) in naive Bayes: probabilities of intervals."""
+    """Return the logarithms of Weka's scores of the root's states (rows, states) in naive Bayes: probabilities of
+    intervals.
+    """
     scores = np.tile(np.log(network.potential(root).table), (len(test), 1))
     for name, fitter in fitters.items():
         column, potential = test.column(name), network.potential(name)
@@ -133,7 +139,9 @@ class Decompositions:
         return predicted
 
     def _decided(self, training, test, target, fitters, guard):
-        """Return the codes predicted, the mean number of clusters in classes that have training rows, and codes by intervals."""
+        """Return the codes predicted, the mean number of clusters in classes that have training rows, and codes by
+        intervals.
+        """
         network = class_clusters(training, target, fitters, assignment="hard", guard=guard, most=self.most, folds=PARTS)
         variable, seen = training.variable(target), len(np.unique(training.column(target)))
         codes = np.array([variable.code(state) for state in best_cluster(network, target, test)])
@@ -168,7 +176,7 @@ def measured(dataset, *, repetitions, count, seed, most=10, progress=None):
     return records
 
 
-# -- the table ----------------------------------------------------------------------------------------------------------
+# -- the table ---------------------------------------------------------------------------------------------------------
 
 
 def report(records, published):
@@ -208,7 +216,8 @@ def report(records, published):
             near = min(abs(gain - stated), abs(by_intervals - stated)) <= GAIN
             print(
                 f"{name}: gain {gain:.1f}, by intervals {by_intervals:.1f}, published {stated:.1f}: "
-                f"{'within' if near else 'OUTSIDE'} {GAIN:g} points; guarded {mean(name, 'guarded') - mean(name, 'naive_bayes'):.1f}"
+                f"{'within' if near else 'OUTSIDE'} {GAIN:g} points; guarded "
+                f"{mean(name, 'guarded') - mean(name, 'naive_bayes'):.1f}"
             )
     single = [name for name in names if value(name, "number") == 1.0]
     for method in ("clusters", "guarded"):
@@ -224,8 +233,12 @@ def report_loss(found, names, method):
     p = 1.0 if np.ptp(gains) == 0 else float(stats.ttest_1samp(gains, 0).pvalue) if len(gains) > 1 else math.nan
     fine = gains.mean() > -LOSS and not (gains.mean() < 0 and p < LEVEL)
     print(
-        f"{method}, {len(names)} datasets where the paper kept one cluster: mean difference {gains.mean():+.2f} points, worst "
-        f"{gains.min():+.2f} ({names[int(gains.argmin())]}), paired t-test p = {p:.2g}; expected above {-LOSS:g} and not "
+        f"{method}, {len(names)} datasets where the paper kept one cluster: mean difference {gains.mean():+.2f} "
+        f"points, worst "
+        f""
+        f"{gains.min():+.2f} ({names[int(gains.argmin())]}), paired t-test p = {p:.2g}; expected above {-LOSS:g} and "
+        f"not "
+        f""
         f"significant: {'holds' if fine else 'DOES NOT HOLD'}"
     )
 

@@ -1,7 +1,8 @@
-"""How the files beside this one were made, once, by version 0.1.0 at commit 77e1acc; it is here to be read, not to be run again.
+"""How the files beside this one were made, once, by version 0.1.0 at commit 77e1acc; it is here to be read, not to be
+run again.
 
-Every network is asked for the log density of a few rows with holes, and for the posterior of each column given the others;
-ensembles for the posterior of the target, imputation models for the table that they complete.
+Every network is asked for the log density of a few rows with holes, and for the posterior of each column given the
+others; ensembles for the posterior of the target, imputation models for the table that they complete.
 """
 
 from __future__ import annotations
@@ -87,7 +88,11 @@ def families() -> dict[str, hb.Network]:
     return {
         "multinomial": hb.Network([start, hb.Multinomial(d, parents=(c,), table=rng.dirichlet(np.ones(4), size=3))]),
         "gaussian": hb.Network(
-            [start, normal, hb.LinearGaussian(w, parents=(c, x), intercept=[1, 2, 3], coefficients=[[0.5]] * 3, variance=[1, 1, 2])]
+            [
+                start,
+                normal,
+                hb.LinearGaussian(w, parents=(c, x), intercept=[1, 2, 3], coefficients=[[0.5]] * 3, variance=[1, 1, 2]),
+            ]
         ),
         "mte": hb.Network([start, exponential]),
         "kernel": hb.Network([start, normal, kernel]),
@@ -95,7 +100,7 @@ def families() -> dict[str, hb.Network]:
         "boxes": hb.Network([start, normal, boxes]),
         "cases": hb.Network([start, normal, boxes, cases]),
         "mixed": hb.Network([start, normal, exponential, boxes, cases, softmax, below]),
-    }  # fmt: skip
+    }
 
 
 def rows_of(net: hb.Network) -> pd.DataFrame:
