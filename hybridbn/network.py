@@ -12,6 +12,7 @@ import networkx as nx
 
 from hybridbn.errors import NetworkError
 from hybridbn.network_check import (
+    check_potential,
     describe_cycles,
     describe_disagreement,
     differ,
@@ -128,7 +129,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         >>> list(net.edges), net.check()
         ([('x', 'y')], None)
         """
-        child = _check_potential(potential).child
+        child = check_potential(potential).child
         if nx.is_frozen(self):
             raise NetworkError(f"can't add {potential!r} to a frozen network or a view; add to its copy() instead")
         for parent in potential.parents:
@@ -152,7 +153,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
     def _add_all(self, potentials: list[Any]) -> None:
         by_name: dict[str, Potential] = {}
         for potential in potentials:
-            name = _check_potential(potential).child.name
+            name = check_potential(potential).child.name
             if name in by_name:
                 raise NetworkError(f"two potentials for {name!r}: {by_name[name]!r} and {potential!r}; give one a node")
             by_name[name] = potential
@@ -593,12 +594,3 @@ class Network(nx.DiGraph):  # type: ignore[misc]
 
     def _repr_html_(self) -> str:
         return as_html(self)
-
-
-def _check_potential(potential: Any) -> Potential:
-    if not isinstance(potential, Potential):
-        raise NetworkError(f"expected a potential, not {potential!r}")
-    scope = potential.scope
-    if scope[-1] in scope[:-1]:
-        raise NetworkError(f"{potential!r}: {scope[-1]!r} can't be its own parent")
-    return potential

@@ -1,6 +1,4 @@
-"""Faults of a graph with potentials that keep it from being a Bayesian network, each described with its node and
-remedy.
-"""
+"""Checks of networks: the faults that keep a graph with potentials from being a Bayesian network, and their remedies."""
 
 from __future__ import annotations
 
@@ -10,11 +8,30 @@ from typing import Any
 
 import networkx as nx
 
+from hybridbn.errors import NetworkError
 from hybridbn.network_summary import describe_variable
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
-__all__ = ["describe_cycles", "describe_disagreement", "differ", "find_faults", "find_similar_names", "format_cycle"]
+__all__ = [
+    "check_potential",
+    "describe_cycles",
+    "describe_disagreement",
+    "differ",
+    "find_faults",
+    "find_similar_names",
+    "format_cycle",
+]
+
+
+def check_potential(potential: Any) -> Potential:
+    """Return a potential; raise `NetworkError` for anything else and for a variable that is its own parent."""
+    if not isinstance(potential, Potential):
+        raise NetworkError(f"expected a potential, not {potential!r}")
+    scope = potential.scope
+    if scope[-1] in scope[:-1]:
+        raise NetworkError(f"{potential!r}: {scope[-1]!r} can't be its own parent")
+    return potential
 
 
 def find_faults(network: nx.DiGraph) -> list[str]:
@@ -147,9 +164,7 @@ def format_cycle(nodes: list[Any]) -> str:
 
 
 def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
-    """Return the names that resemble a mistyped one; networks of more than `most` nodes would take seconds and get
-    none.
-    """
+    """Return the names that resemble a mistyped one; large networks, which take seconds, get none."""
     names = [node for node in nodes if isinstance(node, str)]
     if not isinstance(name, str) or len(names) > most:
         return []
