@@ -16,12 +16,12 @@ __all__ = ["main", "parser", "run"]
 
 BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED = 2, 70, 73, 74, 75, 130
 
-_FULL = {getattr(errno, name) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EIO") if hasattr(errno, name)}
+_DISK_ERRORS = {getattr(errno, name) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EIO") if hasattr(errno, name)}
 
 
 # Nothing else is imported here, so that help comes at once: the commands import what they need.
 
-_CODES = """\
+_EPILOG = """\
 exit codes:
   0    the output is there, complete
   2    the input, the model or an option can't be used; the message says why
@@ -44,7 +44,7 @@ examples:
   zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
 """
 
-_ABOUT = """\
+_IMPUTE_DESCRIPTION = """\
 Fill the holes of a table: a Bayesian network of all columns is learned from the incomplete table,
 and the missing cells of each row are drawn together given its observed cells. Observed cells, the
 order of rows and columns, and in a text file every other byte stay as they are. Tables may be larger
@@ -57,7 +57,7 @@ appears complete or not at all. An existing file is replaced at that moment, an 
 """
 
 
-_CONVERT = """\
+_CONVERT_DESCRIPTION = """\
 Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
 .net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
 and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz). What a format can't hold is refused by name. The output
@@ -100,82 +100,82 @@ def parser() -> argparse.ArgumentParser:
         "impute",
         usage="hybridbn impute INPUT OUTPUT [options]",
         help="fill the holes of a table",
-        description=_ABOUT,
-        epilog=_CODES,
+        description=_IMPUTE_DESCRIPTION,
+        epilog=_EPILOG,
         formatter_class=formatter,
     )
-    impute.set_defaults(command=_impute)
-    _arguments(impute)
+    impute.set_defaults(command=_run_impute)
+    _add_impute_arguments(impute)
     convert = added.add_parser(
         "convert",
         usage="hybridbn convert INPUT OUTPUT [options]",
         help="write a network or a table in another format",
-        description=_CONVERT,
+        description=_CONVERT_DESCRIPTION,
         formatter_class=formatter,
     )
-    convert.set_defaults(command=_convert)
+    convert.set_defaults(command=_run_convert)
     convert.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
     convert.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
     convert.add_argument(
-        "--bins", type=_positive, metavar="N", help="cut continuous nodes into N bins, for formats that hold none"
+        "--bins", type=_parse_positive, metavar="N", help="cut continuous nodes into N bins, for formats that hold none"
     )
-    _reading(convert.add_argument_group("how a table is read"))
+    _add_table_arguments(convert.add_argument_group("how a table is read"))
     convert.add_argument("--no-clobber", action="store_true", help="refuse to replace an existing file")
     convert.add_argument("--quiet", action="store_true", help="no warnings, errors only")
     return top
 
 
-def _arguments(impute: argparse.ArgumentParser) -> None:
+def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
     impute.add_argument("input", metavar="INPUT", help="a file, a table of a database, or -")
     impute.add_argument("output", metavar="OUTPUT", help="a file, a new table of a database, or -")
 
-    what = impute.add_argument_group("what is imputed")
-    what.add_argument(
+    imputation = impute.add_argument_group("what is imputed")
+    imputation.add_argument(
         "--draws",
-        type=_positive,
+        type=_parse_positive,
         metavar="M",
         help="M completed tables one after the other, with a first column that counts them; parameters are drawn, too, so that they differ as much as is unknown",
     )
-    what.add_argument(
+    imputation.add_argument(
         "--strategy",
         choices=("draw", "mean", "most_probable"),
         default="draw",
         help="draw (default) keeps variances and correlations; mean and most_probable are the best guess for single cells, and wrong for any estimate",
     )
-    what.add_argument(
+    imputation.add_argument(
         "--seed",
-        type=_count,
+        type=_parse_count,
         default=0,
         metavar="N",
         help="of the random numbers (default 0); the same seed gives the same bytes",
     )
-    _kinds(what)
-    what.add_argument(
+    _add_kind_arguments(imputation)
+    imputation.add_argument(
         "--keep",
-        type=_names,
+        type=_parse_names,
         action="extend",
         default=[],
         metavar="A,B",
         help="columns to leave as they are; they are not even looked at",
     )
-    what.add_argument(
+    imputation.add_argument(
         "--include",
-        type=_names,
+        type=_parse_names,
         action="extend",
         default=[],
         metavar="A,B",
         help="columns to complete although they look like identifiers, from their own values",
     )
-    what.add_argument(
+    imputation.add_argument(
         "--bounds",
-        type=_bounds,
+        type=_parse_bounds,
         action="append",
         default=[],
         metavar="A=LOW:HIGH",
         help="limits of a column (either may be left out), or 'observed' for the observed range of all columns",
     )
 
-    what.add_argument(
+    imputation.add_argument(
         "--full-precision",
         action="store_true",
         help="leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their column (six at most)",
@@ -205,13 +205,13 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
     )
     model.add_argument(
         "--rounds",
-        type=_count,
+        type=_parse_count,
         metavar="N",
         help="rounds of drawing and learning; by default as many as the share of missing cells asks for",
     )
     model.add_argument(
         "--sample",
-        type=_positive,
+        type=_parse_positive,
         default=100_000,
         metavar="ROWS",
         help="learn from so many rows, drawn at random, where the table has more (default 100,000)",
@@ -241,7 +241,7 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
         "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
     )
     files.add_argument("--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only")
-    _texts(files)
+    _add_text_arguments(files)
     files.add_argument(
         "--draw-column",
         default="draw",
@@ -263,67 +263,72 @@ def _arguments(impute: argparse.ArgumentParser) -> None:
     )
     files.add_argument(
         "--chunk",
-        type=_positive,
+        type=_parse_positive,
         metavar="ROWS",
         help="rows to hold in memory at a time; the result does not depend on it",
     )
 
-    said = impute.add_argument_group("what is said")
-    said.add_argument(
+    output = impute.add_argument_group("what is said")
+    output.add_argument(
         "--report",
         metavar="FILE.html",
         help="a page with observed and imputed distributions, patterns of missing cells, and the course of learning",
     )
-    said.add_argument(
+    output.add_argument(
         "--show",
-        type=_count,
+        type=_parse_count,
         nargs="?",
         const=8,
         default=0,
         metavar="N",
         help="print the first N (8) rows that had holes",
     )
-    said.add_argument("--quiet", action="store_true", help="no progress and no warnings, errors only")
+    output.add_argument("--quiet", action="store_true", help="no progress and no warnings, errors only")
 
 
-def _reading(group: argparse._ArgumentGroup) -> None:
-    _kinds(group)
-    _texts(group)
+def _add_table_arguments(group: argparse._ArgumentGroup) -> None:
+    _add_kind_arguments(group)
+    _add_text_arguments(group)
 
 
-def _kinds(what: argparse._ArgumentGroup) -> None:
-    what.add_argument(
+def _add_kind_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--discrete",
-        type=_names,
+        type=_parse_names,
         action="extend",
         default=[],
         metavar="A,B",
         help="columns of numbers that are categories",
     )
-    what.add_argument(
-        "--continuous", type=_names, action="extend", default=[], metavar="A,B", help="columns that must be numbers"
+    group.add_argument(
+        "--continuous",
+        type=_parse_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns that must be numbers",
     )
 
 
-def _texts(files: argparse._ArgumentGroup) -> None:
-    files.add_argument("--delimiter", type=_delimiter, metavar="C", help="of CSV and TSV")
-    files.add_argument(
+def _add_text_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--delimiter", type=_parse_delimiter, metavar="C", help="of CSV and TSV")
+    group.add_argument(
         "--missing",
         action="append",
         default=[],
         metavar="TEXT",
         help="what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a NaN nan NULL null #N/A)",
     )
-    files.add_argument(
+    group.add_argument(
         "--decimal",
         choices=(".", ","),
         default=".",
         help="what stands before the decimals in CSV and TSV (default a point)",
     )
-    files.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")
+    group.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")
 
 
-def _names(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     """Return names between commas; one that holds a comma is quoted as in CSV."""
     import csv
 
@@ -333,11 +338,11 @@ def _names(text: str) -> list[str]:
     return found
 
 
-def _delimiter(text: str) -> str:
+def _parse_delimiter(text: str) -> str:
     return "\t" if text in ("\\t", "tab") else text
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
@@ -347,14 +352,14 @@ def _count(text: str) -> int:
     return number
 
 
-def _positive(text: str) -> int:
-    number = _count(text)
+def _parse_positive(text: str) -> int:
+    number = _parse_count(text)
     if not number:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
 
 
-def _bounds(text: str) -> tuple[str, tuple[float | None, float | None] | None]:
+def _parse_bounds(text: str) -> tuple[str, tuple[float | None, float | None] | None]:
     if text == "observed":
         return "", None
     name, equals, ends = text.rpartition("=")
@@ -370,8 +375,8 @@ def _bounds(text: str) -> tuple[str, tuple[float | None, float | None] | None]:
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def _impute(options: argparse.Namespace) -> int:
-    from hybridbn.commands.impute import Request, impute
+def _run_impute(options: argparse.Namespace) -> int:
+    from hybridbn.commands.impute import ImputationRequest, impute
     from hybridbn.commands.terminal import Terminal
     from hybridbn.formats.tables.delimited import MISSING
 
@@ -382,7 +387,7 @@ def _impute(options: argparse.Namespace) -> int:
     ends = dict(options.bounds)
     given["bounds"] = None if not ends else "observed" if "" in ends else ends
     if "" in ends and len(ends) > 1:
-        raise_usage("--bounds observed is for all columns; leave the others out")
+        _raise_usage("--bounds observed is for all columns; leave the others out")
     if options.model is not None:
         for name, value in (
             ("structure", "auto"),
@@ -394,16 +399,16 @@ def _impute(options: argparse.Namespace) -> int:
             ("save_model", None),
         ):
             if given[name] != value:
-                raise_usage(
+                _raise_usage(
                     f"--model is used as it is; --{name.replace('_', '-')} is for learning: leave one of the two out"
                 )
     if options.draws is not None and options.strategy != "draw":
-        raise_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
-    impute(Request(**given), Terminal(options.quiet))
+        _raise_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
+    impute(ImputationRequest(**given), Terminal(options.quiet))
     return 0
 
 
-def _convert(options: argparse.Namespace) -> int:
+def _run_convert(options: argparse.Namespace) -> int:
     from hybridbn.commands.convert import convert
     from hybridbn.commands.terminal import Terminal
 
@@ -419,7 +424,7 @@ def _convert(options: argparse.Namespace) -> int:
     return 0
 
 
-def raise_usage(text: str) -> NoReturn:
+def _raise_usage(text: str) -> NoReturn:
     """Raise an error of usage."""
     from hybridbn.commands.locations import UsageFault
 
@@ -446,41 +451,41 @@ def run(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("ignore")  # the command collects those that are for the user
             return int(options.command(options))
     except KeyboardInterrupt as error:
-        return _failed(str(error) or "interrupted; nothing was written", INTERRUPTED)
+        return _report(str(error) or "interrupted; nothing was written", INTERRUPTED)
     except BrokenPipeError:
         # whoever reads has seen enough; Python must not find the pipe broken again when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (HybridBNError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        return _failed(_said(error), _code(error))
+        return _report(_describe_error(error), _exit_code(error))
     except OSError as error:
-        if error.errno in _FULL:
-            return _failed(f"writing failed, and nothing is left of it: {_said(error)}", NOT_WRITTEN)
-        return _failed(_said(error), TAKEN)
+        if error.errno in _DISK_ERRORS:
+            return _report(f"writing failed, and nothing is left of it: {_describe_error(error)}", NOT_WRITTEN)
+        return _report(_describe_error(error), TAKEN)
     except MemoryError:
-        return _failed("there is not enough memory; try a smaller --chunk or --sample", BAD_INPUT)
+        return _report("there is not enough memory; try a smaller --chunk or --sample", BAD_INPUT)
     except Exception as error:
-        return _unforeseen(error)
+        return _report_unexpected(error)
 
 
-def _unforeseen(error: Exception) -> int:
-    from hybridbn.commands.locations import Taken
-    from hybridbn.commands.run import OtherRun
+def _report_unexpected(error: Exception) -> int:
+    from hybridbn.commands.locations import OutputTaken
+    from hybridbn.commands.run import RunMismatch
 
-    if isinstance(error, Taken):
-        return _failed(str(error), TAKEN)
-    if isinstance(error, OtherRun):
-        return _failed(str(error), CHANGED)
+    if isinstance(error, OutputTaken):
+        return _report(str(error), TAKEN)
+    if isinstance(error, RunMismatch):
+        return _report(str(error), CHANGED)
     if os.environ.get("HYBRIDBN_TRACEBACK"):
         raise error
-    return _failed(
+    return _report(
         f"a fault of hybridbn itself: {type(error).__name__}: {error!s:.300}; please report it "
         "(HYBRIDBN_TRACEBACK=1 shows where it happened)",
         BROKEN,
     )
 
 
-def _code(error: Exception) -> int:
+def _exit_code(error: Exception) -> int:
     from hybridbn.formats.tables.database_base import NotWritten
 
     if isinstance(error, NotWritten):
@@ -488,18 +493,18 @@ def _code(error: Exception) -> int:
     return BAD_INPUT
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and error.filename is not None:
         return f"there is no file {os.fsdecode(error.filename)}"
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return f"{where}{error.strerror}"
-    from hybridbn.commands.terminal import in_options
+    from hybridbn.commands.terminal import reword_for_command
 
-    return in_options(str(error))
+    return reword_for_command(str(error))
 
 
-def _failed(text: str, code: int) -> int:
+def _report(text: str, code: int) -> int:
     print(f"hybridbn: {' '.join(text.split())}", file=sys.stderr)
     return code
 

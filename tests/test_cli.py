@@ -20,7 +20,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.cli import run
-from hybridbn.formats.tables.text_blocks import delimited_records, lines, pieces
+from hybridbn.formats.tables.text_blocks import make_delimited_splitter, make_line_splitter, read_chunks
 
 HEART = Path(__file__).resolve().parents[1] / "examples" / "data" / "heart.csv"
 
@@ -451,11 +451,11 @@ def test_records_are_the_same_wherever_reading_stops(size: int, monkeypatch: pyt
     ]
     for text in texts:
         data = text.encode()
-        whole = delimited_records(",")(data, True)
+        whole = make_delimited_splitter(",")(data, True)
         expected = [data[s:e] for s, e in zip(*whole, strict=True)]
         for step in (1, 2, 7):
             monkeypatch.setattr(records, "_SIZE", step)
-            found = list(pieces(io.BytesIO(data), delimited_records(","), size, 0, 1))
+            found = list(read_chunks(io.BytesIO(data), make_delimited_splitter(","), size, 0, 1))
             got = [p.data[s:e] for p in found for s, e in zip(p.starts, p.ends, strict=True)]
             assert got == expected
             assert all(len(p.starts) == size for p in found[:-1])
@@ -466,5 +466,5 @@ def test_records_are_the_same_wherever_reading_stops(size: int, monkeypatch: pyt
                     data[: p.offset].decode().replace("\r\n", "\n").replace("\r", "\n").count("\n") for p in found
                 ]
                 assert [p.line for p in found] == [1 + count for count in starts]
-    assert lines(b"%")(b"% no\n yes\n\n", True)[0].tolist() == [5]
+    assert make_line_splitter(b"%")(b"% no\n yes\n\n", True)[0].tolist() == [5]
     assert os.sep

@@ -262,7 +262,7 @@ def test_a_fault_of_the_program_is_one_line_too(
     def faulty(*_: object) -> None:
         raise ZeroDivisionError("no\nway")
 
-    monkeypatch.setattr(command, "_look", faulty)
+    monkeypatch.setattr(command, "_profile", faulty)
     with pytest.raises(ZeroDivisionError):
         run(["impute", "good.csv", "out.csv"])
     monkeypatch.delenv("HYBRIDBN_TRACEBACK")

@@ -224,7 +224,7 @@ def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: 
     from hybridbn.formats.tables import database_base
 
     source, calls = given(base), []
-    whole = database_base.decoded
+    whole = database_base.decode_rows
 
     def breaking(data: bytes) -> list[list[Any]]:
         calls.append(data)
@@ -232,7 +232,7 @@ def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: 
             raise OSError(28, "No space left on device")
         return whole(data)
 
-    monkeypatch.setattr(database_base, "decoded", breaking)
+    monkeypatch.setattr(database_base, "decode_rows", breaking)
     assert run(["impute", source, f"{base}?table=out", "--chunk", "50"]) == 74
     assert tables(sqlalchemy, base) == ["My t"]
     monkeypatch.undo()

@@ -16,7 +16,7 @@ import pytest
 
 from hybridbn.cli import run
 from hybridbn.commands.locations import locate
-from hybridbn.commands.run import locked
+from hybridbn.commands.run import lock_output
 from hybridbn.commands.terminal import keep_interrupts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -257,7 +257,7 @@ def test_interrupted_into_a_pipe_nothing_is_promised(folder: Path, monkeypatch: 
 
 def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     place = locate("out.csv", None, None, "OUTPUT")
-    with locked(place.beside(), "out.csv"):
+    with lock_output(place.beside(), "out.csv"):
         assert run(["impute", "t.csv", "out.csv"]) == 73
         assert "another run is writing it" in capsys.readouterr().err
         assert run(["impute", "t.csv", "other.csv"]) == 0

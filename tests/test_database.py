@@ -8,7 +8,7 @@ from databases import opened, postgresql, tables
 
 import hybridbn as hb
 from hybridbn.formats.tables import OutputExists
-from hybridbn.formats.tables.sqlalchemy_database import shown
+from hybridbn.formats.tables.sqlalchemy_database import hide_password
 
 needs = pytest.mark.usefixtures("alchemy")
 
@@ -277,12 +277,14 @@ def test_without_sqlalchemy_the_extra_is_named(monkeypatch):
 
 
 def test_passwords_are_never_shown():
-    assert shown("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
-    assert shown("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
-    assert shown("postgresql://me:p?a/ss@host/b?table=a@b") == "postgresql://me:***@host/b?table=a@b"
-    assert shown("mssql://host/b?user=me&password=secret&table=t") == "mssql://host/b?user=me&password=***&table=t"
+    assert hide_password("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
+    assert hide_password("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
+    assert hide_password("postgresql://me:p?a/ss@host/b?table=a@b") == "postgresql://me:***@host/b?table=a@b"
     assert (
-        shown("sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t")
+        hide_password("mssql://host/b?user=me&password=secret&table=t") == "mssql://host/b?user=me&password=***&table=t"
+    )
+    assert (
+        hide_password("sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t")
         == "sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t"
     )
 

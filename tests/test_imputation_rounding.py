@@ -100,12 +100,12 @@ def test_ends_of_bounds_lie_on_the_grid_and_within() -> None:
 def test_the_command_counts_decimals_over_all_blocks() -> None:
     column = ColumnProfile("x")
     for part in ([1.0, np.nan], [2.5, 3.0], [0.25]):
-        column.taken(Cells(np.array(part)), 0)
-    assert (column.decimals, column.whole, column.imputed_decimals(False)) == (2, False, None)
-    column.taken(Cells(np.arange(20.0)), 0)
-    assert (column.imputed_decimals(False), column.imputed_decimals(True)) == (2, None)
-    column.taken(Cells(np.array([1 / 3])), 0)
-    assert column.imputed_decimals(False) is None
+        column.add_cells(Cells(np.array(part)), 0)
+    assert (column.decimals, column.whole, column.decimals_to_impute(False)) == (2, False, None)
+    column.add_cells(Cells(np.arange(20.0)), 0)
+    assert (column.decimals_to_impute(False), column.decimals_to_impute(True)) == (2, None)
+    column.add_cells(Cells(np.array([1 / 3])), 0)
+    assert column.decimals_to_impute(False) is None
 
 
 def test_estimates_do_not_suffer_from_rounding() -> None:

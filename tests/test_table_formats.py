@@ -17,7 +17,7 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables import base
 from hybridbn.formats.tables.base import FileFormat, cell_values, fields_of, suffixes
 from hybridbn.formats.tables.database_base import Database, database_of
-from hybridbn.formats.tables.typed_columns import Read, Wanted, typed_objects
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables.cells import Cells
 
 pytest.importorskip("pyarrow")
@@ -48,11 +48,11 @@ def written(suffix: str, folder: Path, table: hb.Table = TABLE) -> Path:
     return path
 
 
-def source_of(path: Path, suffix: str) -> base.Source:
+def source_of(path: Path, suffix: str) -> base.TableSource:
     return suffixes()[suffix].source(path, str(path), suffix)
 
 
-def kinds_for(source: base.Source) -> dict[str, Any]:
+def kinds_for(source: base.TableSource) -> dict[str, Any]:
     return KINDS if source.spelled else {}
 
 
@@ -97,7 +97,7 @@ class TestEveryFormat:
         writer = form.writer(fields_of(TABLE, "a file"), suffix)
         parts = [TABLE[start : start + 2] for start in range(0, 7, 2)]
         with open(path, "wb") as file:
-            writer.join((writer.part({n: cell_values(part, n) for n in part.names}) for part in parts), file)
+            writer.join((writer.make_part({n: cell_values(part, n) for n in part.names}) for part in parts), file)
         assert hb.read_table(path).equals(TABLE)
         if form.text:
             assert path.read_bytes() == written(suffix, tmp_path).read_bytes()
@@ -107,7 +107,7 @@ class TestEveryFormat:
         writer = form.writer(fields_of(TABLE, "a file"), suffix, counter="m")
         columns = {name: cell_values(TABLE, name) for name in TABLE.names}
         with open(path, "wb") as file:
-            writer.join([writer.part(dict(columns), draw) for draw in (0, 1)], file)
+            writer.join([writer.make_part(dict(columns), draw) for draw in (0, 1)], file)
         table = hb.read_table(path)
         assert table.names == ("m", *TABLE.names)
         assert table["m"].tolist() == [1.0] * 7 + [2.0] * 7
@@ -146,9 +146,9 @@ class TestEveryFormat:
         path = written(suffix, tmp_path)
         source = source_of(path, suffix)
         digest = source.digest()
-        assert source.unchanged()
+        assert source.is_unchanged()
         written(suffix, tmp_path, TABLE[:5])
-        assert not source.unchanged()
+        assert not source.is_unchanged()
         assert source_of(path, suffix).digest() != digest
 
     def test_impute_and_convert_know_it(self, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,10 +234,10 @@ def archives(monkeypatch: pytest.MonkeyPatch) -> type[FileFormat]:
         suffixes = (".npz",)
         names = ("npz",)
 
-        def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+        def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
             with np.load(file, allow_pickle=False) as arrays:
                 columns = {name: arrays[name].tolist() for name in wanted.names(arrays.files)}
-            return typed_objects(
+            return type_objects(
                 {n: [None if v in ("", None) or v != v else v for v in c] for n, c in columns.items()}, wanted
             )
 
@@ -285,8 +285,8 @@ def test_a_format_that_is_only_read(archives: type[FileFormat], tmp_path: Path) 
         title = "constants"
         suffixes = (".one",)
 
-        def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
-            return typed_objects({name: [1.0] for name in wanted.names(["x"])}, wanted)
+        def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
+            return type_objects({name: [1.0] for name in wanted.names(["x"])}, wanted)
 
     (tmp_path / "t.one").write_bytes(b"")
     assert hb.read_table(tmp_path / "t.one")["x"].tolist() == [1.0]
@@ -315,5 +315,5 @@ def test_cells_of_a_table_in_memory_are_those_of_their_rows(archives: type[FileF
 def test_bytes_are_enough_to_read(tmp_path: Path) -> None:
     for suffix in (".csv", ".jsonl", ".arff"):
         data = written(suffix, tmp_path).read_bytes()
-        read = suffixes()[suffix].read(io.BytesIO(data), Wanted(), suffix)
+        read = suffixes()[suffix].read(io.BytesIO(data), WantedColumns(), suffix)
         assert list(read.cells) == list(TABLE.names)

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.formats.tables.base import Block, Kinds, Source
-from hybridbn.formats.tables.typed_columns import Wish, relocated, typed
+from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
+from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
 from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, state_kind
 from hybridbn.variables import shorten
 
-__all__ = ["ColumnProfile", "Profile", "profiled"]
+__all__ = ["ColumnProfile", "TableProfile", "profile_table"]
 
 MOST_STATES = 10_000
 """Text with more different values is left alone: no table of probabilities holds them."""
@@ -29,7 +29,7 @@ _MOST_PATTERNS = 5_000
 _REMEDY = "if it marks a missing cell, name it with --missing; else mend the cell"
 
 
-class Mixture(TableError):
+class MixedColumn(TableError):
     """Values of one column that are of several types; `row` is where this turned out."""
 
     def __init__(self, row: int, text: str) -> None:
@@ -71,7 +71,7 @@ class ColumnProfile:
     decimals: int | None = 0
     low: float = math.inf
     high: float = -math.inf
-    body: tuple[float, float] | None = None
+    bulk: tuple[float, float] | None = None
     observed: int = 0
     missing: int = 0
     codes: dict[Hashable, int] = field(default_factory=dict)
@@ -91,12 +91,12 @@ class ColumnProfile:
         """Whether all numbers are whole."""
         return self.decimals == 0
 
-    def imputed_decimals(self, full_precision: bool) -> int | None:
+    def decimals_to_impute(self, full_precision: bool) -> int | None:
         """Return how many decimals imputed numbers get, None for all of them."""
         few = self.observed < ROUNDED_ROWS or full_precision
         return self.decimals if self.whole or not few else None
 
-    def taken(self, cells: Cells, start: int) -> NDArray[Any]:
+    def add_cells(self, cells: Cells, start: int) -> NDArray[Any]:
         """Take some cells in; return them as numbers, or as codes of the states so far, NaN where one is missing."""
         holes = cells.missing
         count = int(holes.sum())
@@ -104,22 +104,22 @@ class ColumnProfile:
         self.observed += len(holes) - count
         if count == len(holes):
             if cells.states and cells.declared:
-                self._states(cells, start, holes)
+                self._add_states(cells, start, holes)
             return np.full(len(holes), np.nan)
         kind = "number" if cells.states is None else "states"
         if self.kind is None:
             self.kind = kind
         elif self.kind != kind:
-            raise self._mixture(cells, start + int(np.argmin(holes)), start)
+            raise self._mixture_error(cells, start + int(np.argmin(holes)), start)
         if kind == "states":
-            return self._states(cells, start, holes)
+            return self._add_states(cells, start, holes)
         seen = cells.array[~holes]
         self.integer = self.integer and cells.integer
         self.decimals = None if self.decimals is None else decimals_of(seen, self.decimals)
         self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
         return np.asarray(cells.array, dtype=np.float64)
 
-    def _states(self, cells: Cells, start: int, holes: NDArray[np.bool_]) -> NDArray[Any]:
+    def _add_states(self, cells: Cells, start: int, holes: NDArray[np.bool_]) -> NDArray[Any]:
         states = cells.states or ()
         if cells.declared and not all(isinstance(state, bool) for state in states):
             self.declared = tuple(dict.fromkeys((*(self.declared or ()), *states)))
@@ -131,7 +131,7 @@ class ColumnProfile:
             known = self.codes.get(state)
             if known is None:
                 if self.codes and state_kind(state) != state_kind(next(iter(self.codes))):
-                    raise self._mixture(cells, row, start)
+                    raise self._mixture_error(cells, row, start)
                 if len(self.codes) >= MOST_STATES:
                     self.overflowing = True
                     continue
@@ -140,25 +140,25 @@ class ColumnProfile:
             lookup[code] = known
         return np.asarray(lookup[cells.array])
 
-    def _mixture(self, cells: Cells, row: int, start: int) -> TableError:
+    def _mixture_error(self, cells: Cells, row: int, start: int) -> TableError:
         value = cells.array[row - start] if cells.states is None else cells.states[cells.array[row - start]]
         before = "numbers" if self.kind == "number" else f"{state_kind(next(iter(self.codes)))} values"
-        return Mixture(
+        return MixedColumn(
             row,
             f"column {self.name!r} mixes {before} with others ({value!r} in {{place}}); {_REMEDY}; if these are states, say "
             f"--discrete {self.name}",
         )
 
-    def finished(self, spelled: bool, wish: Wish | None, line_of: Callable[[int], str]) -> None:
+    def finish(self, spelled: bool, wish: DeclaredKind | None, line_of: Callable[[int], str]) -> None:
         """Put the states in order; type those that are known as texts so far, all together."""
         found = list(self.codes)
         states: list[Hashable] = found
         if spelled:
             texts = [str(state) for state in found]
             try:
-                cells, _ = typed(self.name, np.arange(len(texts)), texts, wish, _REMEDY)
+                cells, _ = type_texts(self.name, np.arange(len(texts)), texts, wish, _REMEDY)
             except TableError as error:
-                raise TableError(_in_lines(relocated(error, lambda i: self.first[i]), line_of)) from None
+                raise TableError(_name_lines(name_lines_for_rows(error, lambda i: self.first[i]), line_of)) from None
             if cells.states is None:
                 raise TableError(f"column {self.name!r} holds texts such as {shorten(texts)}; {_REMEDY}")
             states = [cells.states[code] for code in cells.array]
@@ -176,12 +176,12 @@ class ColumnProfile:
         self.codes = {text: places[state] for text, state in zip(found, states, strict=True)}
 
 
-def _in_lines(error: Exception, line_of: Callable[[int], str]) -> str:
+def _name_lines(error: Exception, line_of: Callable[[int], str]) -> str:
     return re.sub(r"\bline (\d+)", lambda found: line_of(int(found.group(1))), str(error))
 
 
 @dataclass
-class Profile:
+class TableProfile:
     """What is known of a table.
 
     Attributes
@@ -203,7 +203,7 @@ class Profile:
     sample_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     sample: dict[str, NDArray[Any]] = field(default_factory=dict)
 
-    def aligned(self, name: str, cells: Cells | None, rows: int) -> Cells:
+    def align_cells(self, name: str, cells: Cells | None, rows: int) -> Cells:
         """Return the cells of a block with the states of the whole table."""
         column = self.columns[name]
         if column.kind == "number":
@@ -213,16 +213,16 @@ class Profile:
         array = np.full(rows, -1, np.intp) if cells is None or cells.states is None else lookup[cells.array]
         return Cells(array, column.states, declared=column.declared is not None)
 
-    def limit(self, numbers: float) -> None:
+    def limit_sample(self, numbers: float) -> None:
         """Keep so few rows of the sample that one number for each row and state, or column of numbers, is no more than that."""
         width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
         most = max(int(numbers / max(width, 1)), 2000)
         if len(self.sample_rows) > most:
-            keep = np.sort(np.argsort(_mixed(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
+            keep = np.sort(np.argsort(_hash_rows(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
             self.sample_rows = self.sample_rows[keep]
             self.sample = {name: values[keep] for name, values in self.sample.items()}
 
-    def table(self, names: Iterable[str]) -> Table:
+    def sample_table(self, names: Iterable[str]) -> Table:
         """Return the sample."""
         cells = {}
         for name in names:
@@ -236,7 +236,7 @@ class Profile:
         return Table.from_cells(cells)
 
 
-class _Sample:
+class _RowSample:
     """The rows with the smallest hashes of their numbers: the same ones in blocks of any size."""
 
     def __init__(self, most: int) -> None:
@@ -247,7 +247,7 @@ class _Sample:
         self.held = 0
 
     def take(self, start: int, columns: Mapping[str, NDArray[Any]], rows: int) -> None:
-        hashes = _mixed(np.arange(start, start + rows, dtype=np.uint64))
+        hashes = _hash_rows(np.arange(start, start + rows, dtype=np.uint64))
         chosen = np.flatnonzero(hashes <= self.limit)
         self.parts.append((chosen + start, {name: column[chosen] for name, column in columns.items()}))
         self.held += len(chosen)
@@ -256,7 +256,7 @@ class _Sample:
 
     def _cut(self) -> None:
         rows = np.concatenate([part[0] for part in self.parts])
-        hashes = _mixed(rows.astype(np.uint64))
+        hashes = _hash_rows(rows.astype(np.uint64))
         if len(rows) > self.most:
             self.limit = np.partition(hashes, self.most - 1)[self.most - 1]
         keep = hashes <= self.limit
@@ -267,26 +267,26 @@ class _Sample:
             joined[name] = np.concatenate(pieces)[keep]
         self.parts, self.held = [(rows[keep], joined)], int(keep.sum())
 
-    def finished(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    def finish(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         self._cut()
         return self.parts[0]
 
 
-def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _hash_rows(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(bits ^ (bits >> np.uint64(31)))
 
 
-def profiled(
-    source: Source,
+def profile_table(
+    source: TableSource,
     rows: int,
     kinds: Kinds,
     keep: frozenset[str],
     sample: int,
     told: Callable[[int], None] = lambda _: None,
-) -> Profile:
+) -> TableProfile:
     """Read a table from beginning to end, `rows` rows at a time.
 
     Parameters
@@ -299,13 +299,13 @@ def profiled(
     told : callable
         Is told how many rows have been read.
     """
-    profile, sampled = Profile(), _Sample(sample)
+    profile, sampled = TableProfile(), _RowSample(sample)
     wishes: dict[str, Any] = dict(kinds)
     if source.spelled:
         wishes |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
     for block in source.blocks(rows):
         names = [name for name in source.names if name not in keep]
-        cells = _cells(block, source, names, wishes)
+        cells = _read_cells(block, source, names, wishes)
         _add_columns(profile, names, block.start)
         values, holes = {}, np.ones((block.rows, len(names)), dtype=bool)
         for place, name in enumerate(names):
@@ -315,8 +315,8 @@ def profiled(
                 continue
             holes[:, place] = cells[name].missing
             try:
-                values[name] = column.taken(cells[name], block.start)
-            except Mixture as error:
+                values[name] = column.add_cells(cells[name], block.start)
+            except MixedColumn as error:
                 raise TableError(str(error).replace("{place}", source.line_of(error.row))) from None
         _count_patterns(profile, holes)
         sampled.take(block.start, values, block.rows)
@@ -326,17 +326,17 @@ def profiled(
         raise TableError("the table has no rows")
     for name, column in profile.columns.items():
         if column.kind == "states":
-            column.finished(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
-    profile.sample_rows, profile.sample = sampled.finished()
+            column.finish(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
+    profile.sample_rows, profile.sample = sampled.finish()
     for name, column in profile.columns.items():
         if column.kind == "number":
-            column.body = _body(profile.sample[name], column.low, column.high)
+            column.bulk = _find_bulk(profile.sample[name], column.low, column.high)
     for name in profile.columns:
         profile.sample.setdefault(name, np.full(len(profile.sample_rows), np.nan))
     return profile
 
 
-def _body(values: NDArray[Any], low: float, high: float) -> tuple[float, float] | None:
+def _find_bulk(values: NDArray[Any], low: float, high: float) -> tuple[float, float] | None:
     """Return where nearly all numbers lie, if the others lie far from there."""
     seen = values[~np.isnan(values)]
     first, last = np.quantile(seen, (0.05, 0.95)).tolist() if len(seen) else (0.0, 0.0)
@@ -345,7 +345,7 @@ def _body(values: NDArray[Any], low: float, high: float) -> tuple[float, float] 
     return max(low, 2 * first - last), min(high, 2 * last - first)
 
 
-def _cells(block: Block, source: Source, names: list[str], wishes: dict[str, Any]) -> dict[str, Cells]:
+def _read_cells(block: TableBlock, source: TableSource, names: list[str], wishes: dict[str, Any]) -> dict[str, Cells]:
     cells = block.cells(names, wishes)
     if source.spelled:
         again = []
@@ -358,7 +358,7 @@ def _cells(block: Block, source: Source, names: list[str], wishes: dict[str, Any
     return cells
 
 
-def _add_columns(profile: Profile, names: list[str], start: int) -> None:
+def _add_columns(profile: TableProfile, names: list[str], start: int) -> None:
     """Add columns that turn up now (JSON): in the rows before they are missing."""
     for name in names:
         if name not in profile.columns:
@@ -367,7 +367,7 @@ def _add_columns(profile: Profile, names: list[str], start: int) -> None:
             profile.patterns = {pattern | bit: count for pattern, count in profile.patterns.items()}
 
 
-def _count_patterns(profile: Profile, holes: NDArray[np.bool_]) -> None:
+def _count_patterns(profile: TableProfile, holes: NDArray[np.bool_]) -> None:
     if not holes.size:
         return
     profile.blank += int(holes.all(axis=1).sum())

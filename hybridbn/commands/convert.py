@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.locations import Taken, UsageFault
+from hybridbn.commands.locations import OutputTaken, UsageFault
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.formats.networks import is_network, network_suffixes, read_network, write_network
-from hybridbn.formats.tables import read_table, shown_location, suffix_of, write_table
+from hybridbn.formats.tables import describe_location, read_table, suffix_of, write_table
 from hybridbn.formats.tables.base import suffixes
-from hybridbn.formats.tables.delimited import Delimited, other_delimiter
+from hybridbn.formats.tables.delimited import Delimited, suggest_delimiter
 
 __all__ = ["convert"]
 
@@ -57,7 +57,7 @@ def convert(
             keep_interrupts()
             _refuse_options(source, reading or {})
             table = read_table(source, **(reading or {}))
-            hint = other_delimiter(table.names, "")
+            hint = suggest_delimiter(table.names, "")
             if hint and "delimiter" not in (reading or {}) and isinstance(suffixes().get(suffix_of(source)), Delimited):
                 raise UsageFault(f"{source}: the only column is called {table.names[0]!r}{hint}")
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
@@ -82,7 +82,7 @@ def _same_kind(source: str, target: str) -> bool:
         kinds.append("a network" if holds_network else "a table")
     if kinds[0] != kinds[1]:
         raise UsageFault(
-            f"{shown_location(source)} is {kinds[0]} by its suffix, and {shown_location(target)} {kinds[1]}; both must be of one kind"
+            f"{describe_location(source)} is {kinds[0]} by its suffix, and {describe_location(target)} {kinds[1]}; both must be of one kind"
         )
     return kinds[0] == "a network"
 
@@ -103,6 +103,6 @@ def _refuse(source: str, target: str, no_clobber: bool) -> None:
         raise UsageFault(f"{target}: there is no folder {folder}")
     if os.path.exists(target):
         if no_clobber:
-            raise Taken(f"there is {target} already")
+            raise OutputTaken(f"there is {target} already")
         if os.path.exists(source) and os.path.samefile(source, target):
             raise UsageFault("input and output are the same file")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.estimation.row_uniforms import hash_identifiers, seed_of
-from hybridbn.formats.tables.typed_columns import Wish
+from hybridbn.formats.tables.typed_columns import DeclaredKind
 from hybridbn.learning.imputation.columns import Bounds
 from hybridbn.learning.imputation.data_augmentation import Fitted, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, columns_noted, has_note, rows_of
@@ -24,14 +24,14 @@ from hybridbn.tables import Table
 from hybridbn.tables.frames import open_frame
 from hybridbn.variables import Continuous, shorten
 
-__all__ = ["Filling", "Fills", "given", "learn", "of_networks", "wishes_of"]
+__all__ = ["DrawModels", "Fills", "apply_network", "kinds_of", "learn_models", "load_models"]
 
 Fills = dict[str, tuple[NDArray[np.intp], list[Any]]]
 """For each column with holes, their rows and what fills them."""
 
 
 @dataclass(frozen=True)
-class Filling:
+class DrawModels:
     """Models that fill holes.
 
     Attributes
@@ -54,7 +54,7 @@ class Filling:
         """The columns that are completed."""
         return list(self.models[0].columns.variables)
 
-    def fills(self, table: Table, start: int, draw: int) -> Fills:
+    def fill(self, table: Table, start: int, draw: int) -> Fills:
         """Return what fills the holes of consecutive rows, the first of which has the number `start`."""
         open_rows = np.flatnonzero(np.any([table.cells(name).missing for name in table.names], axis=0))
         model = self.models[draw]
@@ -68,29 +68,29 @@ class Filling:
         return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in found.items()}
 
 
-def _of(fitted: Fitted, strategy: str, draws: int | None) -> Filling:
-    return Filling(list(fitted.models(draws)), strategy, fitted.seed, list(fitted.history))
+def _of(fitted: Fitted, strategy: str, draws: int | None) -> DrawModels:
+    return DrawModels(list(fitted.models(draws)), strategy, fitted.seed, list(fitted.history))
 
 
-def learn(table: Table, settings: Settings, ranges: Bounds, *, strategy: str, draws: int | None) -> Filling:
+def learn_models(table: Table, settings: Settings, ranges: Bounds, *, strategy: str, draws: int | None) -> DrawModels:
     """Learn from a sample, as `hybridbn.impute` does from a table; `ranges` are what the types of integers hold."""
     return _of(fit_imputation(table, settings, ranges), strategy, draws)
 
 
-def of_networks(
+def load_models(
     networks: Sequence[Network], settings: Settings, *, strategy: str, history: list[dict[str, Any]]
-) -> Filling:
+) -> DrawModels:
     """Return the filling that an earlier run learned and saved."""
     models = [Model.of_note(network, settings.options) for network in networks]
-    return Filling(models, strategy, seed_of(settings.random_state), history)
+    return DrawModels(models, strategy, seed_of(settings.random_state), history)
 
 
-def wishes_of(network: Network) -> dict[str, Wish]:
+def kinds_of(network: Network) -> dict[str, DeclaredKind]:
     """Return what the columns that a network knows must be read as."""
     known = [network.variable(name) for name in network]
     if has_note(network):
         known += [v for n, v in columns_noted(network).variables.items() if n not in network]
-    wishes: dict[str, Wish] = {}
+    wishes: dict[str, DeclaredKind] = {}
     for variable in known:
         if isinstance(variable, Continuous):
             wishes[variable.name] = "continuous"
@@ -100,7 +100,9 @@ def wishes_of(network: Network) -> dict[str, Wish]:
     return wishes
 
 
-def given(network: Network, table: Table, settings: Settings, *, strategy: str, draws: int | None) -> Filling:
+def apply_network(
+    network: Network, table: Table, settings: Settings, *, strategy: str, draws: int | None
+) -> DrawModels:
     """Return the filling that a user's network makes of a table with these columns."""
     if has_note(network):
         absent = [name for name in columns_noted(network).variables if name not in table.names]

@@ -13,11 +13,18 @@ from typing import Any
 from numpy.typing import NDArray
 
 import hybridbn
-from hybridbn.commands.column_profiles import ColumnProfile, Profile, profiled
-from hybridbn.commands.draw_models import Filling, given, learn, of_networks, wishes_of
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_table
+from hybridbn.commands.draw_models import DrawModels, apply_network, kinds_of, learn_models, load_models
 from hybridbn.commands.output import Output
-from hybridbn.commands.report import counted, joined, page, preview
-from hybridbn.commands.run import OtherRun, Request, Run, named, refuse_contradictions, refuse_strangers
+from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
+from hybridbn.commands.run import (
+    ImputationRequest,
+    ImputationRun,
+    RunMismatch,
+    name_input_in_errors,
+    refuse_contradictions,
+    refuse_unknown_columns,
+)
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.formats.files import write_atomically
@@ -27,7 +34,7 @@ from hybridbn.network import Network
 from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
-__all__ = ["complete", "marker", "modeled", "numbers_as_text", "refuse_unknown"]
+__all__ = ["choose_columns", "complete", "describe_marker", "describe_numbers_as_text", "refuse_unknown_states"]
 
 _CELLS = 400_000
 """In a block; what is held of a block is some hundred bytes a cell."""
@@ -36,25 +43,25 @@ _SAMPLE_NUMBERS = 20_000_000
 """In the largest array of learning, where columns have many states."""
 
 
-def complete(run: Run) -> None:
+def complete(run: ImputationRun) -> None:
     """Complete the table of a run that has begun."""
     request = run.request
     model = None if request.model is None else load(request.model)
-    _look(run, model)
-    output = _output(run)
-    output.rehearse()
+    _profile(run, model)
+    output = _make_output(run)
+    output.try_to_create()
     _learn(run, model)
-    parts = _fill(run, output)
-    if not run.source.unchanged():
-        raise OtherRun(f"{run.origin.shown} was changed while it was read; run the command again")
+    parts = _write_parts(run, output)
+    if not run.source.is_unchanged():
+        raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
     if not run.goal.pipe:  # which may be the same terminal
-        run.terminal.step("writing")
-    output.assemble(parts, not request.no_clobber, lambda: _finishing(run))
-    run.terminal.done()
-    _tell(run)
+        run.terminal.show_step("writing")
+    output.assemble(parts, not request.no_clobber, lambda: _finish(run))
+    run.terminal.clear_step()
+    _summarize(run)
 
 
-def _look(run: Run, model: Network | None) -> None:
+def _profile(run: ImputationRun, model: Network | None) -> None:
     """Read the whole table once."""
     request = run.request
     kinds: dict[str, Any] = dict.fromkeys(request.discrete, "discrete") | dict.fromkeys(
@@ -63,7 +70,7 @@ def _look(run: Run, model: Network | None) -> None:
     refuse_contradictions(request)
     keep = frozenset(request.keep)
     if model is not None:
-        kinds = wishes_of(model) | kinds
+        kinds = kinds_of(model) | kinds
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
     # columns that number the rows, unless they are asked for
     index = run.source.index - {*kinds, *request.include}
@@ -71,47 +78,47 @@ def _look(run: Run, model: Network | None) -> None:
         raise TableError(f"{run.origin.shown}: no column is left to complete: all of them are kept as they are")
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
-    with run.terminal.progress("looking") as told, named(run):
-        run.profile = profiled(run.source, _rows_of(run), kinds, keep | index, sample, told)
-    run.profile.limit(_SAMPLE_NUMBERS)
-    refuse_strangers(request, run.source.names)
+    with run.terminal.progress("looking") as told, name_input_in_errors(run):
+        run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, told)
+    run.profile.limit_sample(_SAMPLE_NUMBERS)
+    refuse_unknown_columns(request, run.source.names)
 
 
-def _rows_of(run: Run) -> int:
+def _rows_per_block(run: ImputationRun) -> int:
     """Return how many rows a block has."""
     if run.request.chunk is not None:
         return run.request.chunk
     return max(min(_CELLS // max(len(run.source.names), 1), 65_536), 100)
 
 
-def _learn(run: Run, model: Network | None) -> None:
+def _learn(run: ImputationRun, model: Network | None) -> None:
     """Learn from the sample, or take what an earlier run learned, or what the user has."""
     request, work, profile = run.request, run.work, run.profile
-    with _warnings_told(run.terminal):
-        _remark_on_strategy(run)
-        with named(run):
-            names = modeled(profile, model, request, run.terminal)
-        table = profile.table(names)
-        settings = _settings(run, names)
+    with _forward_warnings(run.terminal):
+        _warn_about_strategy(run)
+        with name_input_in_errors(run):
+            names = choose_columns(profile, model, request, run.terminal)
+        table = profile.sample_table(names)
+        settings = _make_settings(run, names)
         if model is not None:
-            run.filling = given(model, table, settings, strategy=request.strategy, draws=request.draws)
-            refuse_unknown(profile, run.filling, request, run.terminal)
+            run.filling = apply_network(model, table, settings, strategy=request.strategy, draws=request.draws)
+            refuse_unknown_states(profile, run.filling, request, run.terminal)
             return
         history = work.json("history.json")
         count = request.draws or 1
         if history is not None:
             networks = [load(work.path(f"model-{draw}.hbn")) for draw in range(count)]
-            run.filling = of_networks(networks, settings, strategy=request.strategy, history=history)
+            run.filling = load_models(networks, settings, strategy=request.strategy, history=history)
             return
-        run.terminal.step("learning")
+        run.terminal.show_step("learning")
         ranges = {name: field.limits for name, field in run.source.fields.items() if field.limits is not None}
-        run.filling = learn(table, settings, ranges, strategy=request.strategy, draws=request.draws)
+        run.filling = learn_models(table, settings, ranges, strategy=request.strategy, draws=request.draws)
     for draw in range(count):
         save(run.filling.models[draw].network, work.path(f"model-{draw}.hbn"))
     work.put_json("history.json", run.filling.history)
 
 
-def _settings(run: Run, names: list[str]) -> Settings:
+def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
     request = run.request
     numbers = {name: run.profile.columns[name] for name in names if run.profile.columns[name].kind == "number"}
     return Settings(
@@ -123,7 +130,7 @@ def _settings(run: Run, names: list[str]) -> Settings:
         integers=[name for name, column in numbers.items() if column.integer],
         # of the whole table, though only a sample is learned from
         decimals={
-            name: d for name, c in numbers.items() if (d := c.imputed_decimals(request.full_precision)) is not None
+            name: d for name, c in numbers.items() if (d := c.decimals_to_impute(request.full_precision)) is not None
         },
         donors=request.donors,
         rounds=request.rounds,
@@ -132,7 +139,7 @@ def _settings(run: Run, names: list[str]) -> Settings:
 
 
 @contextmanager
-def _warnings_told(terminal: Terminal) -> Iterator[None]:
+def _forward_warnings(terminal: Terminal) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -140,7 +147,7 @@ def _warnings_told(terminal: Terminal) -> Iterator[None]:
         terminal.warn(text)
 
 
-def _remark_on_strategy(run: Run) -> None:
+def _warn_about_strategy(run: ImputationRun) -> None:
     request = run.request
     if request.strategy != "draw":
         run.terminal.warn(
@@ -154,7 +161,7 @@ def _remark_on_strategy(run: Run) -> None:
         )
 
 
-def _output(run: Run) -> Output:
+def _make_output(run: ImputationRun) -> Output:
     request, delimiter = run.request, run.request.output_delimiter
     if delimiter is None and (run.goal.form, run.goal.suffix) == (run.origin.form, run.origin.suffix):
         delimiter = request.delimiter  # the same suffix has the same delimiter
@@ -162,32 +169,32 @@ def _output(run: Run) -> Output:
     return Output(run.goal, run.source, run.profile, counter, request.encoding, {"delimiter": delimiter})
 
 
-def _fill(run: Run, output: Output) -> list[Path]:
+def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     """Write the parts that are not there yet; return all of them in the order of the output."""
     request, work, profile = run.request, run.work, run.profile
-    rows, draws = _rows_of(run), request.draws or 1
+    rows, draws = _rows_per_block(run), request.draws or 1
     source = run.source
     count = -(-profile.rows // rows)
     # the part of the last draw is written last
     first = next((block for block in range(count) if not work.has(f"part-{draws - 1}-{block}")), count)
-    kinds = _second_kinds(run)
+    kinds = _kinds_of_states(run)
     with run.terminal.progress("imputing", profile.rows, first * rows) as told:
         if first < count:
             for number, block in enumerate(source.blocks(rows, first), start=first):
-                cells = _aligned(run, block, kinds)
+                cells = _read_cells(run, block, kinds)
                 table = Table.from_cells(cells, stateless=True)
-                fills = [run.filling.fills(table, block.start, draw) for draw in range(draws)]
+                fills = [run.filling.fill(table, block.start, draw) for draw in range(draws)]
                 if request.report:
-                    work.put_json(f"tally-{number}.json", counted(profile, cells, fills))
+                    work.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
                 for draw, filled in enumerate(fills):
-                    work.put(f"part-{draw}-{number}", output.part(block, filled, draw))
+                    work.put(f"part-{draw}-{number}", output.make_part(block, filled, draw))
                 told(block.start + block.rows)
     if request.report:
-        run.tally = joined(work.json(f"tally-{number}.json") for number in range(count))
+        run.tally = add_counts(work.json(f"tally-{number}.json") for number in range(count))
     return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
 
 
-def _second_kinds(run: Run) -> dict[str, Any]:
+def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     for name in run.filling.names:
         column = run.profile.columns[name]
@@ -196,25 +203,25 @@ def _second_kinds(run: Run) -> dict[str, Any]:
     return kinds
 
 
-def _aligned(run: Run, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
+def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
     names = run.filling.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = block.cells(names, kinds)
-    return {name: run.profile.aligned(name, found.get(name), block.rows) for name in names}
+    return {name: run.profile.align_cells(name, found.get(name), block.rows) for name in names}
 
 
 # -- the end --------------------------------------------------------------------------------------------------------
 
 
-def _finishing(run: Run) -> None:
+def _finish(run: ImputationRun) -> None:
     """Write what goes with the output, and note that only its name is missing."""
     request = run.request
     if request.save_model is not None:
         save(run.filling.models[0].network, request.save_model)
     if request.report is not None:
-        facts, remarks = _facts(run), run.terminal.warned
-        text = page(
+        facts, remarks = _list_facts(run), run.terminal.warnings
+        text = render_page(
             f"Imputation of {run.origin.shown}",
             facts,
             run.profile,
@@ -227,7 +234,7 @@ def _finishing(run: Run) -> None:
     run.work.put_json("finishing.json", {"rows": run.profile.rows * (request.draws or 1)})
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
+def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     request, profile = run.request, run.profile
     network = run.filling.models[0].network
     columns = f"{len(run.source.names)} columns, {len(run.filling.names)} of them in the model"
@@ -255,7 +262,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _tell(run: Run) -> None:
+def _summarize(run: ImputationRun) -> None:
     profile, terminal = run.profile, run.terminal
     names = [name for name in run.filling.names if profile.columns[name].missing]
     cells = sum(profile.columns[name].missing for name in names)
@@ -266,7 +273,7 @@ def _tell(run: Run) -> None:
     )
     if run.request.show and not run.goal.pipe:
         show: Callable[[str], None] = terminal.show
-        show(preview(run.source, run.profile, run.filling, _second_kinds(run), run.request.show))
+        show(format_preview(run.source, run.profile, run.filling, _kinds_of_states(run), run.request.show))
 
 
 _MANY_STATES = 10
@@ -274,10 +281,12 @@ _UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-
 _MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0, 9999.0, 99999.0)}
 
 
-def modeled(profile: Profile, model: Network | None, request: Request, terminal: Terminal) -> list[str]:
+def choose_columns(
+    profile: TableProfile, model: Network | None, request: ImputationRequest, terminal: Terminal
+) -> list[str]:
     """Return the columns to learn from, having told what is left alone."""
     empty = [name for name, column in profile.columns.items() if column.kind is None]
-    known = set() if model is None else set(wishes_of(model)) | set(model)
+    known = set() if model is None else set(kinds_of(model)) | set(model)
     if model is not None:
         if not known & set(profile.columns):
             raise NetworkError(
@@ -311,7 +320,7 @@ def modeled(profile: Profile, model: Network | None, request: Request, terminal:
             "--keep says so, --include completes them from their own values"
         )
     for name, column in profile.columns.items():
-        if remark := numbers_as_text(column) or marker(column, profile.sample[name]):
+        if remark := describe_numbers_as_text(column) or describe_marker(column, profile.sample[name]):
             terminal.warn(remark)
     if profile.blank and len(profile.columns) > 1:
         terminal.warn(f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows")
@@ -321,13 +330,13 @@ def modeled(profile: Profile, model: Network | None, request: Request, terminal:
     return names
 
 
-def numbers_as_text(column: ColumnProfile) -> str | None:
+def describe_numbers_as_text(column: ColumnProfile) -> str | None:
     """Return what to say of a column of numbers that all have the same unit or currency, which makes them states.
 
     Examples
     --------
     >>> made = ColumnProfile("x", kind="states", states=tuple(f"{i}.5%" for i in range(20)))
-    >>> numbers_as_text(made)
+    >>> describe_numbers_as_text(made)
     "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they are to be numbers"
     """
     if column.kind != "states" or len(column.states) < _MANY_STATES:
@@ -346,14 +355,14 @@ def numbers_as_text(column: ColumnProfile) -> str | None:
     )
 
 
-def marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
+def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
     """Return what to say of a number such as -99 that stands apart from all others and occurs again: a missing cell, maybe.
 
     Examples
     --------
     >>> import numpy as np
     >>> made = ColumnProfile("x", kind="number", low=-99.0, high=5.0)
-    >>> marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
+    >>> describe_marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
     False
     """
     if column.kind != "number":
@@ -369,7 +378,9 @@ def marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
     return None
 
 
-def refuse_unknown(profile: Profile, filling: Filling, request: Request, terminal: Terminal) -> None:
+def refuse_unknown_states(
+    profile: TableProfile, filling: DrawModels, request: ImputationRequest, terminal: Terminal
+) -> None:
     """Refuse states that the user's model doesn't know, or say that they tell nothing."""
     strange: dict[str, list[Any]] = {}
     for name, variable in filling.models[0].columns.variables.items():

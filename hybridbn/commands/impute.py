@@ -6,15 +6,15 @@ killed is taken up where it was; the fingerprint of input, options and versions 
 
 from __future__ import annotations
 
-from hybridbn.commands.locations import Taken, locate, open_source, refuse_taken
+from hybridbn.commands.locations import OutputTaken, locate, open_source, refuse_existing_output
 from hybridbn.commands.run import (
-    OtherRun,
-    Request,
-    Run,
+    ImputationRequest,
+    ImputationRun,
+    RunMismatch,
     Workspace,
     fingerprint,
-    locked,
-    named,
+    lock_output,
+    name_input_in_errors,
     refuse_clashes,
     refuse_present,
 )
@@ -23,10 +23,10 @@ from hybridbn.formats.tables.base import names
 from hybridbn.formats.tables.database_base import Database
 from hybridbn.formats.tables.delimited import MISSING
 
-__all__ = ["Request", "impute"]
+__all__ = ["ImputationRequest", "impute"]
 
 
-def impute(request: Request, terminal: Terminal) -> None:
+def impute(request: ImputationRequest, terminal: Terminal) -> None:
     """Do what is asked for, or raise.
 
     Raises
@@ -43,19 +43,19 @@ def impute(request: Request, terminal: Terminal) -> None:
     goal = locate(request.output, request.to_format, request.format or same, "OUTPUT")
     refuse_clashes(request, origin, goal)
     beside = goal.beside(request.parts)
-    with locked(beside, goal.shown):
+    with lock_output(beside, goal.shown):
         work = Workspace(beside)
         if not (work.lasting and work.has("manifest.json") and not request.restart):
             refuse_present(request, goal)
         try:
             work.begin(request.restart)
-            _run(Run(request, terminal, origin, goal, work))
+            _run(ImputationRun(request, terminal, origin, goal, work))
         except KeyboardInterrupt:
             if work.lasting:
                 raise KeyboardInterrupt("interrupted; the same command goes on from there") from None
             work.clear()
             raise
-        except OtherRun:
+        except RunMismatch:
             if not work.lasting:
                 work.clear()
             raise
@@ -65,11 +65,11 @@ def impute(request: Request, terminal: Terminal) -> None:
         work.clear()
 
 
-def _run(run: Run) -> None:
+def _run(run: ImputationRun) -> None:
     request, work = run.request, run.work
     options = {"delimiter": request.delimiter, "missing": request.missing or MISSING, "decimal": request.decimal}
-    run.terminal.step("reading")
-    with named(run):
+    run.terminal.show_step("reading")
+    with name_input_in_errors(run):
         run.source = open_source(run.origin, work.folder, request.encoding, options)
     resumed = work.agree(fingerprint(run))
     if resumed and _already_there(run):
@@ -82,7 +82,7 @@ def _run(run: Run) -> None:
     complete(run)
 
 
-def _already_there(run: Run) -> bool:
+def _already_there(run: ImputationRun) -> bool:
     """Tell whether an earlier run made its table of a database, and was ended while it cleaned up.
 
     A file would be put together again, of the same bytes.
@@ -92,7 +92,7 @@ def _already_there(run: Run) -> bool:
     if not isinstance(form, Database) or noted is None:
         return False
     try:
-        refuse_taken(run.goal, no_clobber=True)
-    except Taken:
+        refuse_existing_output(run.goal, no_clobber=True)
+    except OutputTaken:
         return form.count(run.goal.url) == int(noted["rows"])
     return False

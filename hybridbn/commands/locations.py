@@ -18,21 +18,21 @@ from urllib.parse import quote
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed
-from hybridbn.formats.tables import WEB, shown_location, suffix_of
-from hybridbn.formats.tables.base import FileFormat, Source, names, suffixes
+from hybridbn.formats.tables import WEB, describe_location, suffix_of
+from hybridbn.formats.tables.base import FileFormat, TableSource, names, suffixes
 from hybridbn.formats.tables.database_base import Database, OutputExists, database_of
-from hybridbn.formats.tables.text_blocks import refused_gzip
+from hybridbn.formats.tables.text_blocks import report_damaged_gzip
 
 __all__ = [
     "Location",
-    "Taken",
+    "OutputTaken",
     "UsageFault",
-    "file_encoding",
+    "encoding_of_file",
     "locate",
-    "name_taken",
     "open_source",
+    "refuse_existing_output",
     "refuse_folders",
-    "refuse_taken",
+    "report_present_output",
 ]
 
 _HINTS = {
@@ -50,7 +50,7 @@ class UsageFault(FormatError):
     """What was asked for can't be done, whatever the table holds."""
 
 
-class Taken(Exception):
+class OutputTaken(Exception):
     """The output can't be made: it is there already, or another run is at it."""
 
 
@@ -112,13 +112,13 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
     (True, '.tsv')
     """
     if re.match(r"sqlite:|(?!file:)[a-zA-Z][a-zA-Z0-9+._-]+://", text):
-        return _in_database(text)
+        return _locate_in_database(text)
     known = suffixes()
     if text == "-":
         named = named or otherwise
         if named is None:
             raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(names())}")
-        return _with_library(Location("-", known[f".{named}"], f".{named}", None))
+        return _check_library(Location("-", known[f".{named}"], f".{named}", None))
     path = Path(text.removeprefix("file://"))
     if not _is_pipe(path):
         path = Path(os.path.realpath(path))
@@ -138,21 +138,21 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
         raise UsageFault(f"{text}: {form.unwritable}")
     if packed and not form.packable:
         raise UsageFault(f"{text}: {form.title} files are not packed; leave .gz out")
-    return _with_library(Location(text, form, suffix, path, "", packed))
+    return _check_library(Location(text, form, suffix, path, "", packed))
 
 
-def _in_database(url: str) -> Location:
+def _locate_in_database(url: str) -> Location:
     if not url.startswith("sqlite:") and url.partition("://")[0].lower() in WEB:
         raise UsageFault(
-            f"{shown_location(url)}: only files and tables of databases can be read and written; download it first"
+            f"{describe_location(url)}: only files and tables of databases can be read and written; download it first"
         )
     form = database_of(url)
     shown, file, table = form.locate(url)
     path = None if file is None else Path(os.path.realpath(file))
-    return _with_library(Location(shown, form, "", path, table, url=url))
+    return _check_library(Location(shown, form, "", path, table, url=url))
 
 
-def _with_library(location: Location) -> Location:
+def _check_library(location: Location) -> Location:
     if absent := location.form.absent_library():
         raise UsageFault(absent)
     return location
@@ -163,7 +163,7 @@ def _is_pipe(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def open_source(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> Source:
+def open_source(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> TableSource:
     """Open a table that is read more than once, by a copy in `folder` where it can't be read from where it is.
 
     Parameters
@@ -176,16 +176,16 @@ def open_source(location: Location, folder: Path, encoding: str, options: dict[s
     form = location.form
     if isinstance(form, Database):
         return form.source(location.url, folder, location.shown)
-    path = _spooled(location, form, folder, encoding)
+    path = _copy_if_needed(location, form, folder, encoding)
     if path.is_dir():
         raise UsageFault(f"{location.shown} is a folder; name a file")
     known = {name: value for name, value in options.items() if name in form.options}
     return form.source(path, location.shown, location.suffix, **known)
 
 
-def _spooled(location: Location, form: FileFormat, folder: Path, encoding: str) -> Path:
+def _copy_if_needed(location: Location, form: FileFormat, folder: Path, encoding: str) -> Path:
     """Return a file that can be read twice, text in UTF-8: the location's own, or a copy in `folder`."""
-    recoded = file_encoding(form, encoding)
+    recoded = encoding_of_file(form, encoding)
     if location.path is not None and location.packed and location.path.is_file():
         with open(location.path, "rb") as start:
             if start.read(2) != b"\x1f\x8b":
@@ -197,7 +197,10 @@ def _spooled(location: Location, form: FileFormat, folder: Path, encoding: str) 
         if location.path is None:
             _copy(sys.stdin.buffer, out, recoded, location)
         else:
-            with refused_gzip(), gzip.open(location.path) if location.packed else open(location.path, "rb") as file:
+            with (
+                report_damaged_gzip(),
+                gzip.open(location.path) if location.packed else open(location.path, "rb") as file,
+            ):
                 _copy(file, out, recoded, location)
     return copy
 
@@ -217,7 +220,7 @@ def _copy(file: Any, out: IO[bytes], encoding: str, location: Location) -> None:
         raise FormatError(f"{location.shown} is not in {encoding}: {error}") from None
 
 
-def file_encoding(form: FileFormat | Database, encoding: str) -> str:
+def encoding_of_file(form: FileFormat | Database, encoding: str) -> str:
     """Return the encoding of a file's text, "utf-8" also for what is no text or a part of UTF-8."""
     try:
         name = codecs.lookup(encoding).name
@@ -242,19 +245,19 @@ def refuse_folders(location: Location) -> None:
         raise UsageFault(f"{location.shown}: there is no folder {location.path.parent}")
 
 
-def refuse_taken(location: Location, no_clobber: bool) -> None:
-    """Raise `Taken` where the output is there already and must not be replaced."""
+def refuse_existing_output(location: Location, no_clobber: bool) -> None:
+    """Raise `OutputTaken` where the output is there already and must not be replaced."""
     if location.url:
-        with name_taken(location):
+        with report_present_output(location):
             database_of(location.url).refuse_present(location.url)
     elif location.path is not None and no_clobber and location.path.exists():
-        raise Taken(f"{location.shown} exists already, and --no-clobber says to leave it")
+        raise OutputTaken(f"{location.shown} exists already, and --no-clobber says to leave it")
 
 
 @contextlib.contextmanager
-def name_taken(location: Location) -> Iterator[None]:
+def report_present_output(location: Location) -> Iterator[None]:
     """Say that a table is there already as the command says it."""
     try:
         yield
     except OutputExists:
-        raise Taken(f"{location.shown}: there is such a table already; choose a new name") from None
+        raise OutputTaken(f"{location.shown}: there is such a table already; choose a new name") from None

@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from hybridbn.commands.column_profiles import Profile
-from hybridbn.commands.locations import Location, Taken, file_encoding, name_taken
+from hybridbn.commands.column_profiles import TableProfile
+from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
 from hybridbn.errors import TableError
 from hybridbn.formats.files import NameTaken, replacing
-from hybridbn.formats.tables.base import Block, Field, FileFormat, FileWriter, Fills, Source, kind_of_states
+from hybridbn.formats.tables.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
 from hybridbn.formats.tables.database_base import Database, DatabaseWriter
-from hybridbn.formats.tables.delimited import point_for_comma
+from hybridbn.formats.tables.delimited import replace_comma
 
 __all__ = ["Output"]
 
@@ -40,8 +40,8 @@ class Output:
     def __init__(
         self,
         location: Location,
-        source: Source,
-        profile: Profile,
+        source: TableSource,
+        profile: TableProfile,
         counter: str | None,
         encoding: str,
         options: dict[str, Any],
@@ -50,14 +50,14 @@ class Output:
         self.names = [n for n in source.names if self.form.keeps_index or n not in source.frame_index]
         if counter is not None and counter in self.names:
             raise TableError(f"there is a column {counter!r} already; name that of the draws with --draw-column")
-        fields = [self._field(name) for name in self.names]
+        fields = [self._make_field(name) for name in self.names]
         self.kinds = {field.name: field.kind for field in fields}
-        self.writer = self._writer(fields, counter, encoding, options)
+        self.writer = self._make_writer(fields, counter, encoding, options)
         # numbers as they stand in the source
         self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
         self._commas = self._keeps_text and source.decimal == ","
 
-    def _writer(
+    def _make_writer(
         self, fields: list[Field], counter: str | None, encoding: str, options: dict[str, Any]
     ) -> FileWriter | DatabaseWriter:
         form, origin = self.form, self.source
@@ -65,14 +65,14 @@ class Output:
             return form.writer(fields, self.location.url, origin=origin, counter=counter)
         known = {name: value for name, value in options.items() if name in form.options}
         if form.text:
-            known["encoding"] = file_encoding(form, encoding)
+            known["encoding"] = encoding_of_file(form, encoding)
         return form.writer(fields, self.location.suffix, origin=origin, counter=counter, **known)
 
     def _is_typed(self, name: str) -> bool:
         column = self.profile.columns.get(name)
         return column is not None and column.kind is not None and not column.overflowing
 
-    def _field(self, name: str) -> Field:
+    def _make_field(self, name: str) -> Field:
         """Return what a column holds: what its values say, if they were looked at, or its type."""
         field = self.source.field(name)
         if not self._is_typed(name):
@@ -86,11 +86,11 @@ class Output:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def part(self, block: Block, fills: Fills, draw: int) -> bytes:
+    def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
         """Return a block with its holes filled as a part of the output."""
         if self.writer.splices:
             return self.writer.splice(block, fills, self._spell, draw)
-        return self.writer.part(self._columns(block, fills), draw)
+        return self.writer.make_part(self._fill_columns(block, fills), draw)
 
     def _spell(self, name: str, value: Any) -> str:
         """Return how a value that fills a hole is written."""
@@ -101,21 +101,21 @@ class Output:
         text = str(int(value)) if column.integer else repr(float(value))
         return text.replace(".", ",") if self._commas else text
 
-    def _columns(self, block: Block, fills: Fills) -> dict[str, list[Any]]:
+    def _fill_columns(self, block: TableBlock, fills: Fills) -> dict[str, list[Any]]:
         """Return all columns as Python values, the holes filled."""
         columns = block.values(self.names)
         for name in filter(self._is_typed, self.names):
             if self.source.textual:
-                columns[name] = self._read(name, columns[name])
+                columns[name] = self._convert_texts(name, columns[name])
             if self.kinds[name] == "float" and not self._keeps_text:
                 columns[name] = [float(v) if isinstance(v, decimal.Decimal) else v for v in columns[name]]
         for name, (rows, values) in fills.items():
-            made, column = self._made(name), columns[name]
+            made, column = self._converter_of(name), columns[name]
             for row, value in zip(rows.tolist(), values, strict=True):
                 column[row] = made(value)
         return columns
 
-    def _made(self, name: str) -> Callable[[Any], Any]:
+    def _converter_of(self, name: str) -> Callable[[Any], Any]:
         """Return what makes values of a column of those that fill its holes."""
         if self.profile.columns[name].kind != "number":
             return lambda value: value
@@ -125,13 +125,13 @@ class Output:
             return lambda value: decimal.Decimal(repr(float(value)))
         return int if self.kinds[name] == "integer" else float
 
-    def _read(self, name: str, texts: Sequence[str | None]) -> list[Any]:
+    def _convert_texts(self, name: str, texts: Sequence[str | None]) -> list[Any]:
         """Return a column of text as what its texts say."""
         column, source = self.profile.columns[name], self.source
         if column.kind == "number":
             made: Callable[[str], Any] = str if self._keeps_text else int if column.integer else float
             if source.decimal == "," and not self._keeps_text:
-                texts = [text if text is None else point_for_comma(text) for text in texts]
+                texts = [text if text is None else replace_comma(text) for text in texts]
             return [None if text is None or not text.strip() else made(text) for text in texts]
         if self._keeps_text:
             return list(texts)
@@ -143,18 +143,18 @@ class Output:
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
-    def rehearse(self) -> None:
+    def try_to_create(self) -> None:
         """Find out what a database refuses, before anything is learned."""
         if isinstance(self.writer, DatabaseWriter):
-            with name_taken(self.location):
-                self.writer.rehearse()
+            with report_present_output(self.location):
+                self.writer.try_to_create()
 
     def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[], None]) -> None:
         """Put the parts together; `before` is called when all bytes are on the disk and only the name is missing."""
         contents = (part.read_bytes() for part in parts)
         if isinstance(self.writer, DatabaseWriter):
             before()
-            with name_taken(self.location):
+            with report_present_output(self.location):
                 self.writer.insert(contents)
             return
         if self.location.path is None:
@@ -162,12 +162,12 @@ class Output:
             self.writer.join(contents, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
-        with _replacing(self.location, self.location.path, overwrite, before) as file:
+        with _replace_file(self.location, self.location.path, overwrite, before) as file:
             self.writer.join(contents, file)
 
 
 @contextlib.contextmanager
-def _replacing(location: Location, target: Path, overwrite: bool, before: Callable[[], None]) -> Iterator[IO[bytes]]:
+def _replace_file(location: Location, target: Path, overwrite: bool, before: Callable[[], None]) -> Iterator[IO[bytes]]:
     mark = "hybridbn-"
     for left in target.parent.glob(f".{_glob_safe(target.name[:100])}.{mark}*.tmp"):
         left.unlink()  # of a run that was killed here; this one has the lock
@@ -175,7 +175,7 @@ def _replacing(location: Location, target: Path, overwrite: bool, before: Callab
         with replacing(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
             yield file
     except NameTaken:
-        raise Taken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
+        raise OutputTaken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
 
 
 def _glob_safe(text: str) -> str:

@@ -12,25 +12,25 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.commands.column_profiles import ColumnProfile, Profile
-from hybridbn.commands.draw_models import Filling
-from hybridbn.formats.tables.base import Fills, Kinds, Source
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
+from hybridbn.commands.draw_models import DrawModels
+from hybridbn.formats.tables.base import Fills, Kinds, TableSource
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 
 __all__ = [
-    "Tally",
-    "bars",
-    "counted",
-    "course",
-    "histogram",
-    "joined",
-    "page",
-    "patterns",
-    "preview",
-    "short",
-    "shortened",
-    "span",
+    "ValueCounts",
+    "add_counts",
+    "count_values",
+    "draw_bars",
+    "draw_histogram",
+    "draw_patterns",
+    "draw_rounds",
+    "format_number",
+    "format_preview",
+    "format_range",
+    "render_page",
+    "shorten_text",
 ]
 
 _MOST_PATTERNS = 20
@@ -57,22 +57,22 @@ _PREVIEW_WIDTH = 118
 _CELL = 16
 _ROWS = 200
 
-Tally: TypeAlias = dict[str, dict[str, list[float]]]
+ValueCounts: TypeAlias = dict[str, dict[str, list[float]]]
 """Counts of columns, by name and by what is counted."""
 
 
 # -- counts --------------------------------------------------------------------------------------------------------------
 
 
-def _bins_of(column: ColumnProfile) -> NDArray[Any]:
+def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
     """Return the ends of the intervals that a column of numbers is counted in, where nearly all of them lie.
 
     Examples
     --------
-    >>> _bins_of(ColumnProfile("x", kind="number", low=1.0, high=3.0)).tolist()
+    >>> _bin_edges(ColumnProfile("x", kind="number", low=1.0, high=3.0)).tolist()
     [0.5, 1.5, 2.5, 3.5]
     """
-    low, high = column.body or (column.low, column.high)
+    low, high = column.bulk or (column.low, column.high)
     if column.whole:
         low, high = math.floor(low), math.ceil(high)
     if column.whole and high - low < _BINS:
@@ -86,22 +86,22 @@ def _bins_of(column: ColumnProfile) -> NDArray[Any]:
     return ends
 
 
-def counted(profile: Profile, cells: dict[str, Cells], fills: Sequence[Fills]) -> Tally:
+def count_values(profile: TableProfile, cells: dict[str, Cells], fills: Sequence[Fills]) -> ValueCounts:
     """Return the counts of a block: of observed cells, and of the imputed ones of all draws.
 
     Of numbers there are the counts below, in and above the bins, and number, sum and sum of squares; of states, their counts.
     """
-    tally: Tally = {}
+    tally: ValueCounts = {}
     for name, found in cells.items():
         column = profile.columns[name]
         values = [value for fill in fills if name in fill for value in fill[name][1]]
         if column.kind == "number":
             seen = found.array[~found.missing]
             imputed = np.array(values, dtype=float)
-            ends = np.concatenate([[-np.inf], _bins_of(column), [np.inf]])
+            ends = np.concatenate([[-np.inf], _bin_edges(column), [np.inf]])
             center = (column.low + column.high) / 2
             tally[name] = {
-                what: [*np.histogram(part, ends)[0].tolist(), len(part), *_sums(part - center)]
+                what: [*np.histogram(part, ends)[0].tolist(), len(part), *_sum_powers(part - center)]
                 for what, part in (("observed", seen), ("imputed", imputed))
             }
         else:
@@ -114,16 +114,16 @@ def counted(profile: Profile, cells: dict[str, Cells], fills: Sequence[Fills]) -
     return tally
 
 
-def _sums(values: NDArray[Any]) -> tuple[float, float]:
+def _sum_powers(values: NDArray[Any]) -> tuple[float, float]:
     return float(values.sum()), float((values * values).sum())
 
 
-def joined(tallies: Iterable[Tally]) -> Tally:
+def add_counts(tallies: Iterable[ValueCounts]) -> ValueCounts:
     """Add up the counts of blocks.
 
     Examples
     --------
-    >>> joined([{"x": {"observed": [1, 2]}}, {"x": {"observed": [0, 3]}}])
+    >>> add_counts([{"x": {"observed": [1, 2]}}, {"x": {"observed": [0, 3]}}])
     {'x': {'observed': [1.0, 5.0]}}
     """
     total: dict[str, dict[str, NDArray[Any]]] = {}
@@ -139,11 +139,11 @@ def joined(tallies: Iterable[Tally]) -> Tally:
 # -- the page ------------------------------------------------------------------------------------------------------------
 
 
-def page(
+def render_page(
     title: str,
     facts: Sequence[tuple[str, str]],
-    profile: Profile,
-    tally: Tally,
+    profile: TableProfile,
+    tally: ValueCounts,
     history: Sequence[Mapping[str, Any]],
     remarks: Sequence[str],
     draws: int,
@@ -154,7 +154,7 @@ def page(
     ----------
     facts : sequence of (name, text)
         What was done.
-    tally : as from `joined`
+    tally : as from `add_counts`
     history : sequence of mappings
         What each round of learning drew.
     remarks : sequence of str
@@ -168,15 +168,15 @@ def page(
         "</table>",
         *(f'<p class="warn">{escape(remark)}</p>' for remark in remarks),
         "<h2>Columns</h2>",
-        _overview(profile, tally, draws),
+        _render_overview(profile, tally, draws),
         "<h2>Missing cells</h2>",
-        _missingness(profile),
+        _render_missing_patterns(profile),
         "<h2>Observed and imputed</h2>",
         '<p class="note"><span class="key" style="background:var(--o)"></span>observed cells &nbsp; '
         '<span class="key" style="background:var(--i)"></span>imputed cells. Shares within each group. The two may differ with good reason: '
         "where cells are missing more often in some rows than in others, what is imputed follows those rows.</p>",
         '<div class="cards">',
-        *(_card(profile.columns[name], counts, history) for name, counts in filled.items()),
+        *(_render_card(profile.columns[name], counts, history) for name, counts in filled.items()),
         "</div>" if filled else "</div><p>No cell was missing.</p>",
     ]
     return (
@@ -185,14 +185,14 @@ def page(
     )
 
 
-def _overview(profile: Profile, tally: Tally, draws: int) -> str:
+def _render_overview(profile: TableProfile, tally: ValueCounts, draws: int) -> str:
     rows = []
     for name, column in profile.columns.items():
         share = column.missing / profile.rows
         counts = tally.get(name)
         seen = filled = "left alone" if counts is None and column.missing else ""
         if counts is not None:
-            seen, filled = _told(column, counts["observed"]), _told(column, counts["imputed"])
+            seen, filled = _summarize(column, counts["observed"]), _summarize(column, counts["imputed"])
         kind = {"number": "whole numbers" if column.whole else "numbers", "states": f"{len(column.first)} states"}.get(
             column.kind or "", "empty"
         )
@@ -208,21 +208,21 @@ def _overview(profile: Profile, tally: Tally, draws: int) -> str:
     )
 
 
-def _told(column: ColumnProfile, counts: Sequence[float]) -> str:
+def _summarize(column: ColumnProfile, counts: Sequence[float]) -> str:
     if column.kind == "number":
         number, total, squares = counts[-3:]
         if not number:
             return ""
         center = (column.low + column.high) / 2
         mean = total / number
-        return f"{short(mean + center)} ± {short(math.sqrt(max(squares / number - mean * mean, 0.0)))}"
+        return f"{format_number(mean + center)} ± {format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))}"
     if not sum(counts):
         return ""
     best = max(range(len(counts)), key=lambda code: counts[code])
-    return f"{shortened(str(column.states[best]), 32)} ({counts[best] / sum(counts):.1%})"
+    return f"{shorten_text(str(column.states[best]), 32)} ({counts[best] / sum(counts):.1%})"
 
 
-def _missingness(profile: Profile) -> str:
+def _render_missing_patterns(profile: TableProfile) -> str:
     names = [name for name, column in profile.columns.items() if column.missing]
     if not names:
         return "<p>None.</p>"
@@ -244,27 +244,33 @@ def _missingness(profile: Profile) -> str:
     return (
         f"<p>{cells:,} of {total:,} cells ({cells / total:.1%}) are missing, in {len(names)} of {len(profile.columns)} columns. "
         f"Each line is a combination of missing cells (filled squares) and the rows that have it.{more}</p>"
-        f'<div class="wide">{patterns(names, shown)}</div>'
+        f'<div class="wide">{draw_patterns(names, shown)}</div>'
     )
 
 
-def _card(column: ColumnProfile, counts: Mapping[str, Sequence[float]], history: Sequence[Mapping[str, Any]]) -> str:
+def _render_card(
+    column: ColumnProfile, counts: Mapping[str, Sequence[float]], history: Sequence[Mapping[str, Any]]
+) -> str:
     observed, imputed = counts["observed"], counts["imputed"]
     if column.kind == "number":
-        ends = _bins_of(column).tolist()
-        picture = histogram(ends, observed[1:-4], imputed[1:-4], (observed[0], observed[-4]), (imputed[0], imputed[-4]))
+        ends = _bin_edges(column).tolist()
+        picture = draw_histogram(
+            ends, observed[1:-4], imputed[1:-4], (observed[0], observed[-4]), (imputed[0], imputed[-4])
+        )
         beyond = int(imputed[0] + imputed[-4])
         note = f"; {beyond:,} imputed beyond the observed numbers" if beyond else ""
-        if column.body is not None:
-            note = f"; observed from {' to '.join(span(column.low, column.high))}, few of them far from the others"
+        if column.bulk is not None:
+            note = (
+                f"; observed from {' to '.join(format_range(column.low, column.high))}, few of them far from the others"
+            )
     else:
-        picture, note = _shares(column, observed, imputed)
+        picture, note = _draw_shares(column, observed, imputed)
     found = [entry[column.name] for entry in history if column.name in entry]
-    figures = [f"<figure>{picture}<figcaption>{_caption(column, observed, imputed)}{note}</figcaption></figure>"]
+    figures = [f"<figure>{picture}<figcaption>{_format_caption(column, observed, imputed)}{note}</figcaption></figure>"]
     if found:
         spread = isinstance(found[0], list | tuple)
         mean = observed[-2] / observed[-3] + (column.low + column.high) / 2 if spread and observed[-3] else None
-        drawn = course([v[0] if spread else v for v in found], [v[1] for v in found] if spread else None, mean)
+        drawn = draw_rounds([v[0] if spread else v for v in found], [v[1] for v in found] if spread else None, mean)
         said = (
             "mean ± standard deviation of what was drawn (dashed: observed mean)"
             if spread
@@ -274,13 +280,13 @@ def _card(column: ColumnProfile, counts: Mapping[str, Sequence[float]], history:
     return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
 
 
-def _caption(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> str:
+def _format_caption(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> str:
     number = column.kind == "number"
     seen, filled = (observed[-3], imputed[-3]) if number else (sum(observed), sum(imputed))
     return f"{int(seen):,} observed, {int(filled):,} imputed"
 
 
-def _shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> tuple[str, str]:
+def _draw_shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> tuple[str, str]:
     order = sorted(range(len(observed)), key=lambda code: -observed[code])
     if len(order) <= _MOST_STATES:
         order, rest = list(range(len(observed))), []
@@ -292,13 +298,13 @@ def _shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[
         labels.append(f"{len(rest)} others")
         seen.append(sum(observed[code] for code in rest))
         filled.append(sum(imputed[code] for code in rest))
-    return bars(labels, seen, filled), ""
+    return draw_bars(labels, seen, filled), ""
 
 
 # -- the first rows ------------------------------------------------------------------------------------------------------
 
 
-def preview(source: Source, profile: Profile, filling: Filling, kinds: Kinds, most: int) -> str:
+def format_preview(source: TableSource, profile: TableProfile, filling: DrawModels, kinds: Kinds, most: int) -> str:
     """Return some rows as text, what was imputed with a star."""
     lines: list[list[str]] = []
     names = [name for name in source.names if name in profile.columns]
@@ -306,8 +312,8 @@ def preview(source: Source, profile: Profile, filling: Filling, kinds: Kinds, mo
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = block.cells(filling.names, kinds)
-        cells = {name: profile.aligned(name, found.get(name), block.rows) for name in filling.names}
-        fills = filling.fills(Table.from_cells(cells, stateless=True), block.start, 0)
+        cells = {name: profile.align_cells(name, found.get(name), block.rows) for name in filling.names}
+        fills = filling.fill(Table.from_cells(cells, stateless=True), block.start, 0)
         given = {
             (int(row), name): v for name, (rows, values) in fills.items() for row, v in zip(rows, values, strict=True)
         }
@@ -318,14 +324,14 @@ def preview(source: Source, profile: Profile, filling: Filling, kinds: Kinds, mo
                 value, star = values[name][row], ""
                 if (row, name) in given:
                     value, star = given[row, name], "*"
-                line.append(_short(value, profile.columns[name].whole) + star)
+                line.append(_format_cell(value, profile.columns[name].whole) + star)
             lines.append(line)
             if len(lines) >= most:
-                return _laid_out(["row", *names], lines)
-    return _laid_out(["row", *names], lines) if lines else "no cell was missing"
+                return _lay_out(["row", *names], lines)
+    return _lay_out(["row", *names], lines) if lines else "no cell was missing"
 
 
-def _short(value: Any, whole: bool) -> str:
+def _format_cell(value: Any, whole: bool) -> str:
     if value is None:
         return "?"
     if isinstance(value, float):
@@ -334,8 +340,8 @@ def _short(value: Any, whole: bool) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
-def _laid_out(names: list[str], lines: list[list[str]]) -> str:
-    heads = [_short(name, False) for name in names]
+def _lay_out(names: list[str], lines: list[list[str]]) -> str:
+    heads = [_format_cell(name, False) for name in names]
     columns = [[head, *(line[place] for line in lines)] for place, head in enumerate(heads)]
     widths = [max(map(len, column)) for column in columns]
     count = len(widths)
@@ -355,12 +361,12 @@ _FEW = 20
 """So few numbers are dots, not shares."""
 
 
-def short(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with as many digits as a label needs.
 
     Examples
     --------
-    >>> short(1234567.0), short(0.123456), short(-2.0)
+    >>> format_number(1234567.0), format_number(0.123456), format_number(-2.0)
     ('1,234,567', '0.1235', '-2')
     """
     if value and not 1e-4 <= abs(value) < 1e9:
@@ -370,30 +376,30 @@ def short(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def span(low: float, high: float) -> tuple[str, str]:
+def format_range(low: float, high: float) -> tuple[str, str]:
     """Return the two ends of an axis with so many digits that they say where it lies.
 
     Examples
     --------
-    >>> span(0.0, 12.5), span(9.97e11, 1.0031e12)
+    >>> format_range(0.0, 12.5), format_range(9.97e11, 1.0031e12)
     (('0', '12.5'), ('9.9700e+11', '1.0031e+12'))
     """
     largest = max(abs(low), abs(high))
     digits = math.ceil(math.log10(largest / (high - low))) + 2 if high > low and largest else 0
     if digits <= 3 or largest / (high - low) > 1e13:
-        return short(low), short(high)
+        return format_number(low), format_number(high)
     if 1e-4 <= largest < 1e9:
         places = max(0, digits - 1 - math.floor(math.log10(largest)))
         return f"{low:,.{places}f}", f"{high:,.{places}f}"
     return f"{low:.{digits - 1}e}", f"{high:.{digits - 1}e}"
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     """Return a text without its middle where it is too long: what tells names apart is often at their end.
 
     Examples
     --------
-    >>> shortened("a very long name, number 7", 12)
+    >>> shorten_text("a very long name, number 7", 12)
     'a very…ber 7'
     """
     if len(text) <= most:
@@ -402,18 +408,18 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def _svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
+def _wrap_svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img" '
         f'aria-label="{escape(label)}"><title>{escape(label)}</title>{"".join(parts)}</svg>'
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
+def _draw_text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{f" class={kind!r}" if kind else ""}>{escape(text)}</text>'
 
 
-def histogram(
+def draw_histogram(
     ends: Sequence[float],
     observed: Sequence[float],
     imputed: Sequence[float],
@@ -464,7 +470,7 @@ def histogram(
                 f'<circle class="dot" cx="{x:.2f}" cy="{floor - 4 - 7 * i:.2f}" r="3"/>' for i in range(round(count))
             ]
     else:
-        parts.append(f'<path class="i" d="{_steps(lines, margin, step, floor, scale)}"/>')
+        parts.append(f'<path class="i" d="{_outline(lines, margin, step, floor, scale)}"/>')
         for share, x in ((tails[0], 4.0), (tails[1], _WIDTH - margin + 8.0)):
             if share:
                 y = floor - max(share * scale, 1.5)
@@ -472,21 +478,21 @@ def histogram(
                     f'<rect class="i" x="{x:.1f}" y="{y:.2f}" width="{margin - 12:.1f}" height="{floor - y:.2f}"/>'
                 )
     if below:
-        parts.append(_text(3, _HEIGHT - 5, "below"))
+        parts.append(_draw_text(3, _HEIGHT - 5, "below"))
     if above:
-        parts.append(_text(_WIDTH - 3, _HEIGHT - 5, "above", "end"))
+        parts.append(_draw_text(_WIDTH - 3, _HEIGHT - 5, "above", "end"))
     parts.append(f'<path class="axis" d="M{margin:.1f} {floor:.1f}H{_WIDTH - margin:.1f}"/>')
     inset = 8 if below or above else 0
     low, high = ends[0], ends[-1]
     if low % 1 == 0.5 and high % 1 == 0.5:
         low, high = low + 0.5, high - 0.5  # bins around whole numbers
-    first, last = span(low, high)
-    parts.append(_text(margin + inset, _HEIGHT - 5, first))
-    parts.append(_text(_WIDTH - margin - inset, _HEIGHT - 5, last, "end"))
-    return _svg(_WIDTH, _HEIGHT, parts, "distribution of observed and imputed numbers")
+    first, last = format_range(low, high)
+    parts.append(_draw_text(margin + inset, _HEIGHT - 5, first))
+    parts.append(_draw_text(_WIDTH - margin - inset, _HEIGHT - 5, last, "end"))
+    return _wrap_svg(_WIDTH, _HEIGHT, parts, "distribution of observed and imputed numbers")
 
 
-def _steps(lines: Sequence[float], margin: float, step: float, floor: float, scale: float) -> str:
+def _outline(lines: Sequence[float], margin: float, step: float, floor: float, scale: float) -> str:
     """Return the outline of bars that stand beside each other, nothing where there are none."""
     points, up = [], False
     for place, share in enumerate([*lines, 0.0]):
@@ -501,7 +507,7 @@ def _steps(lines: Sequence[float], margin: float, step: float, floor: float, sca
     return "".join(points)
 
 
-def bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float]) -> str:
+def draw_bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float]) -> str:
     """Draw the shares of states, observed above imputed."""
     total, others = sum(observed) or 1.0, sum(imputed)
     highest = max([c / total for c in observed] + [c / others for c in imputed if others]) or 1.0
@@ -510,19 +516,19 @@ def bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[flo
     parts = []
     for place, (label, seen, filled) in enumerate(zip(labels, observed, imputed, strict=True)):
         y = 4 + place * row
-        shown = _text(left - 6, y + 14, shortened(label, 18), "end")
+        shown = _draw_text(left - 6, y + 14, shorten_text(label, 18), "end")
         parts.append(f"<g><title>{escape(label)}</title>{shown}</g>")
         share = seen / total
         parts.append(f'<rect class="o" x="{left}" y="{y}" width="{share * scale:.2f}" height="9"/>')
-        parts.append(_text(left + share * scale + 4, y + 8.5, f"{share:.1%}", kind="small"))
+        parts.append(_draw_text(left + share * scale + 4, y + 8.5, f"{share:.1%}", kind="small"))
         if others:
             share = filled / others
             parts.append(f'<rect class="b" x="{left}" y="{y + 10}" width="{share * scale:.2f}" height="9"/>')
-            parts.append(_text(left + share * scale + 4, y + 19, f"{share:.1%}", kind="small"))
-    return _svg(_WIDTH, 6 + row * len(labels), parts, "shares of observed and imputed states")
+            parts.append(_draw_text(left + share * scale + 4, y + 19, f"{share:.1%}", kind="small"))
+    return _wrap_svg(_WIDTH, 6 + row * len(labels), parts, "shares of observed and imputed states")
 
 
-def course(values: Sequence[float], spreads: Sequence[float] | None, observed: float | None = None) -> str:
+def draw_rounds(values: Sequence[float], spreads: Sequence[float] | None, observed: float | None = None) -> str:
     """Draw what each round of learning drew: a line of means or shares, and a band of one standard deviation.
 
     `observed` is the mean of the observed numbers, a dashed line.
@@ -557,23 +563,23 @@ def course(values: Sequence[float], spreads: Sequence[float] | None, observed: f
         f'<circle class="dot" cx="{x}" cy="{y}" r="2"/>' for x, y in (at(i, v).split() for i, v in enumerate(values))
     ]
     parts.append(f'<path class="axis" d="M{left:.1f} {_TOP}V{floor:.1f}H{width - _LEFT:.1f}"/>')
-    least, most = span(low, high)
-    parts.append(_text(left - 5, _TOP + 8, most, "end"))
-    parts.append(_text(left - 5, floor, least, "end"))
-    parts.append(_text(left, height - 5, "round 1"))
+    least, most = format_range(low, high)
+    parts.append(_draw_text(left - 5, _TOP + 8, most, "end"))
+    parts.append(_draw_text(left - 5, floor, least, "end"))
+    parts.append(_draw_text(left, height - 5, "round 1"))
     if len(values) > 1:
-        parts.append(_text(width - _LEFT, height - 5, str(len(values)), "end"))
-    return _svg(width, height, parts, "what each round of learning drew")
+        parts.append(_draw_text(width - _LEFT, height - 5, str(len(values)), "end"))
+    return _wrap_svg(width, height, parts, "what each round of learning drew")
 
 
-def patterns(names: Sequence[str], rows: Sequence[tuple[Sequence[bool], str]]) -> str:
+def draw_patterns(names: Sequence[str], rows: Sequence[tuple[Sequence[bool], str]]) -> str:
     """Draw which cells are missing together: a line for each pattern, with how many rows have it."""
     cell, top, right = 16, 98, 190
     width, height = len(names) * cell + right, top + len(rows) * cell + 4
     parts = []
     for place, name in enumerate(names):
         x, y = place * cell + cell * 0.7, top - 6
-        shown = shortened(name, 15)
+        shown = shorten_text(name, 15)
         parts.append(
             f'<g><title>{escape(name)}</title><text x="{x:.1f}" y="{y}" transform="rotate(-60 {x:.1f} {y})">{escape(shown)}</text></g>'
         )
@@ -584,5 +590,5 @@ def patterns(names: Sequence[str], rows: Sequence[tuple[Sequence[bool], str]]) -
             parts.append(
                 f'<rect class="{kind}" x="{place * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}"/>'
             )
-        parts.append(_text(len(names) * cell + 8, y + 12, label))
-    return _svg(width, height, parts, "which cells are missing together")
+        parts.append(_draw_text(len(names) * cell + 8, y + 12, label))
+    return _wrap_svg(width, height, parts, "which cells are missing together")

@@ -17,33 +17,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hybridbn
-from hybridbn.commands.column_profiles import Profile
-from hybridbn.commands.locations import Location, Taken, UsageFault, refuse_folders, refuse_taken
+from hybridbn.commands.column_profiles import TableProfile
+from hybridbn.commands.locations import Location, OutputTaken, UsageFault, refuse_existing_output, refuse_folders
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Source
+from hybridbn.formats.tables.base import TableSource
 from hybridbn.variables import shorten
 
 if TYPE_CHECKING:
-    from hybridbn.commands.draw_models import Filling
+    from hybridbn.commands.draw_models import DrawModels
 
 __all__ = [
-    "OtherRun",
-    "Request",
-    "Run",
+    "ImputationRequest",
+    "ImputationRun",
+    "RunMismatch",
     "Workspace",
     "fingerprint",
-    "locked",
-    "named",
+    "lock_output",
+    "name_input_in_errors",
     "refuse_clashes",
     "refuse_contradictions",
     "refuse_present",
-    "refuse_strangers",
+    "refuse_unknown_columns",
 ]
 
 
 @dataclass(frozen=True)
-class Request:
+class ImputationRequest:
     """What the user asks for; the names are those of the options."""
 
     input: str
@@ -83,7 +83,7 @@ class Request:
     show: int = 0
 
 
-def refuse_clashes(request: Request, source: Location, goal: Location) -> None:
+def refuse_clashes(request: ImputationRequest, source: Location, goal: Location) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
     if not goal.pipe and (source.path or source.url, source.table) == (goal.path or goal.url, goal.table):
         raise UsageFault(f"the output {goal.shown} is the input; choose another name")
@@ -107,15 +107,15 @@ def refuse_clashes(request: Request, source: Location, goal: Location) -> None:
         named[option] = target
 
 
-def refuse_present(request: Request, goal: Location) -> None:
+def refuse_present(request: ImputationRequest, goal: Location) -> None:
     """Refuse outputs that must not be replaced."""
-    refuse_taken(goal, request.no_clobber)
+    refuse_existing_output(goal, request.no_clobber)
     for option, path in (("--save-model", request.save_model), ("--report", request.report)):
         if path is not None and request.no_clobber and os.path.exists(path):
-            raise Taken(f"{option} {path} exists already, and --no-clobber says to leave it")
+            raise OutputTaken(f"{option} {path} exists already, and --no-clobber says to leave it")
 
 
-def refuse_contradictions(request: Request) -> None:
+def refuse_contradictions(request: ImputationRequest) -> None:
     """Refuse columns that are said to be two things."""
     for first, second in (
         ("discrete", "continuous"),
@@ -128,7 +128,7 @@ def refuse_contradictions(request: Request) -> None:
             raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
 
 
-def refuse_strangers(request: Request, names: Sequence[str]) -> None:
+def refuse_unknown_columns(request: ImputationRequest, names: Sequence[str]) -> None:
     """Refuse options that name columns which are not there."""
     options = ("discrete", "continuous", "keep", "include")
     asked = {name: option for option in options for name in getattr(request, option)}
@@ -141,18 +141,18 @@ def refuse_strangers(request: Request, names: Sequence[str]) -> None:
             raise TableError(f"--{option} {name}: there is no such column; the columns are {shorten(names)}")
 
 
-class OtherRun(Exception):
+class RunMismatch(Exception):
     """The parts beside the output are of another input, other options or other versions."""
 
 
 @contextlib.contextmanager
-def locked(beside: Path | None, shown: str) -> Iterator[None]:
+def lock_output(beside: Path | None, shown: str) -> Iterator[None]:
     """Hold the lock of an output; a run that ends, in whatever way, lets it go."""
     if beside is None:
         yield
         return
     path = beside.with_name(f"{beside.name}.lock")
-    descriptor = _acquired(path, shown)
+    descriptor = _acquire_lock(path, shown)
     try:
         yield
     finally:
@@ -161,7 +161,7 @@ def locked(beside: Path | None, shown: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquired(path: Path, shown: str) -> int:
+def _acquire_lock(path: Path, shown: str) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -173,7 +173,9 @@ def _acquired(path: Path, shown: str) -> int:
             pass
         except OSError:
             os.close(descriptor)
-            raise Taken(f"{shown}: another run is writing it; wait for that one, or choose another output") from None
+            raise OutputTaken(
+                f"{shown}: another run is writing it; wait for that one, or choose another output"
+            ) from None
         os.close(descriptor)
 
 
@@ -220,7 +222,7 @@ class Workspace:
             return False
         if noted != fingerprint:
             keys = sorted(key for key in {*noted, *fingerprint} if noted.get(key) != fingerprint.get(key))
-            raise OtherRun(
+            raise RunMismatch(
                 f"an earlier run left its parts in {self.folder}, but since then the {' and the '.join(keys)} changed; "
                 "--restart begins anew"
             )
@@ -250,7 +252,7 @@ class Workspace:
         except FileNotFoundError:
             return None
         except ValueError:
-            raise OtherRun(f"{self.folder / name} is damaged; --restart begins anew") from None
+            raise RunMismatch(f"{self.folder / name} is damaged; --restart begins anew") from None
 
     def path(self, name: str) -> Path:
         """Return where a part is."""
@@ -265,22 +267,22 @@ _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "rest
 
 
 @dataclass
-class Run:
+class ImputationRun:
     """What is known while the command runs."""
 
-    request: Request
+    request: ImputationRequest
     terminal: Terminal
     origin: Location
     goal: Location
     work: Workspace
-    source: Source = field(init=False)
-    profile: Profile = field(init=False)
-    filling: Filling = field(init=False)
+    source: TableSource = field(init=False)
+    profile: TableProfile = field(init=False)
+    filling: DrawModels = field(init=False)
     tally: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
 
-def fingerprint(run: Run) -> dict[str, Any]:
+def fingerprint(run: ImputationRun) -> dict[str, Any]:
     """Return what the bytes of the output depend on."""
     options = {name: value for name, value in asdict(run.request).items() if name not in _NOT_IN_RESULT}
     options["formats"] = [run.origin.suffix, run.goal.suffix, run.goal.form.part_form]
@@ -298,7 +300,7 @@ def fingerprint(run: Run) -> dict[str, Any]:
 
 
 @contextmanager
-def named(run: Run) -> Iterator[None]:
+def name_input_in_errors(run: ImputationRun) -> Iterator[None]:
     """Say which file it is that can't be read."""
     try:
         yield

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["Terminal", "in_options", "keep_interrupts"]
+__all__ = ["Terminal", "keep_interrupts", "reword_for_command"]
 
 _EVERY = 0.1
 _CLEAR = "\r\x1b[K"
@@ -37,35 +37,35 @@ class Terminal:
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.lively = not quiet and sys.stderr is not None and sys.stderr.isatty()
-        self.warned: list[str] = []
+        self.interactive = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
         """Say something that the user should know."""
-        text = in_options(text)
-        if text in self.warned:
+        text = reword_for_command(text)
+        if text in self.warnings:
             return
-        self.warned.append(text)
+        self.warnings.append(text)
         if not self.quiet:
-            self._say(f"warning: {text}")
+            self._print(f"warning: {text}")
 
     def note(self, text: str) -> None:
         """Say something to someone who is watching."""
-        if self.lively:
-            self._say(text)
+        if self.interactive:
+            self._print(text)
 
     def show(self, text: str) -> None:
         """Write to standard output."""
         print(text)
 
-    def step(self, text: str) -> None:
+    def show_step(self, text: str) -> None:
         """Say what is being done, until it is done."""
-        if self.lively:
+        if self.interactive:
             print(f"{_CLEAR}{text} ...", end="", file=sys.stderr, flush=True)
 
-    def done(self) -> None:
+    def clear_step(self) -> None:
         """Take the last step's words away."""
-        if self.lively:
+        if self.interactive:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
@@ -73,10 +73,10 @@ class Terminal:
         """Show how many rows have been read, by the function that this gives."""
         began, shown = time.monotonic(), 0.0
 
-        def told(rows: int) -> None:
+        def show_rows(rows: int) -> None:
             nonlocal shown
             now = time.monotonic()
-            if not self.lively or now - shown < _EVERY:
+            if not self.interactive or now - shown < _EVERY:
                 return
             shown = now
             if total is None:
@@ -84,20 +84,20 @@ class Terminal:
             else:
                 left = (now - began) * (total - rows) / max(rows - first, 1)
                 bar = "#" * int(24 * rows / total)
-                text = f"{what}: [{bar:<24}] {rows / total:4.0%} of {total:,} rows, {_minutes(left)} left"
+                text = f"{what}: [{bar:<24}] {rows / total:4.0%} of {total:,} rows, {_format_duration(left)} left"
             print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
 
         try:
-            yield told
+            yield show_rows
         finally:
-            self.done()
+            self.clear_step()
 
-    def _say(self, text: str) -> None:
-        self.done()
+    def _print(self, text: str) -> None:
+        self.clear_step()
         print(f"hybridbn: {text}", file=sys.stderr, flush=True)
 
 
-def _minutes(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
@@ -128,14 +128,14 @@ _WORDS = (
 )
 
 
-def in_options(text: str) -> str:
+def reword_for_command(text: str) -> str:
     """Return a message with the options of the command line instead of Python's, on one line.
 
     Examples
     --------
-    >>> in_options("if these are states, read the column with discrete=['x']")
+    >>> reword_for_command("if these are states, read the column with discrete=['x']")
     "if these are states, say --discrete 'x'"
-    >>> in_options("give another encoding='latin-1'")
+    >>> reword_for_command("give another encoding='latin-1'")
     "give another --encoding 'latin-1'"
     """
     for pattern, words in _WORDS:

@@ -37,11 +37,11 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.files import NameTaken, is_packed, replacing, unpacked
 from hybridbn.formats.tables.base import FileFormat, suffixes
 from hybridbn.formats.tables.database_base import OutputExists, database_of
-from hybridbn.formats.tables.typed_columns import Wanted
+from hybridbn.formats.tables.typed_columns import WantedColumns
 from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
-__all__ = ["WEB", "OutputExists", "format_of", "read_table", "shown_location", "suffix_of", "write_table"]
+__all__ = ["WEB", "OutputExists", "describe_location", "format_of", "read_table", "suffix_of", "write_table"]
 
 WEB = ("http", "https", "ftp", "ftps", "s3", "gs", "abfs", "hdfs")
 """Addresses that are neither files nor databases."""
@@ -97,8 +97,8 @@ def read_table(
       k  discrete    2 states  0 missing  1, 2
     """
     listed = None if variables is None else list(variables)
-    wanted = Wanted.of(discrete, continuous, columns, weights, listed)
-    location = _located(path)
+    wanted = WantedColumns.of(discrete, continuous, columns, weights, listed)
+    location = _locate(path)
     try:
         if isinstance(location, str):
             read = database_of(location).read(location, wanted, **options)
@@ -108,16 +108,16 @@ def read_table(
             read = form.read(file, wanted, suffix, **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
-        if shown_location(location) in str(error):
+        if describe_location(location) in str(error):
             raise
-        raise type(error)(f"{shown_location(location)}: {error}") from error.__cause__
+        raise type(error)(f"{describe_location(location)}: {error}") from error.__cause__
     if weights is not None:
         held = table.select([weights])
         table = table.drop(weights)
         try:
             table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
         except TableError as error:
-            raise TableError(f"{shown_location(location)}, column {weights!r}: {error}") from None
+            raise TableError(f"{describe_location(location)}, column {weights!r}: {error}") from None
     return table if listed is None else Table(table, variables=listed, unknown=unknown)
 
 
@@ -152,16 +152,16 @@ def write_table(
         if weights in table:
             raise TableError(f"the column for the weights, {weights!r}, is in the table already; choose another name")
         table = table.with_weights(None).with_column(weights, table.weights)
-    location = _located(path)
+    location = _locate(path)
     if isinstance(location, str):
         database_of(location).write(table, location, overwrite=overwrite, **options)
         return
     form, suffix = format_of(location)
-    with _replacing(location, overwrite) as file:
+    with _replace_file(location, overwrite) as file:
         form.write(table, file, suffix, **options)
 
 
-def _located(path: str | os.PathLike[str]) -> Path | str:
+def _locate(path: str | os.PathLike[str]) -> Path | str:
     """Return the path of a file, or the address of a table of a database."""
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -177,19 +177,19 @@ def _located(path: str | os.PathLike[str]) -> Path | str:
     return Path(text)
 
 
-def shown_location(location: Path | str) -> str:
+def describe_location(location: Path | str) -> str:
     """Return what messages call a file or a table: an address without its password.
 
     Examples
     --------
-    >>> shown_location("postgresql://me:secret@host/base?table=t")
+    >>> describe_location("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
     if isinstance(location, Path) or "://" not in location or location.startswith("sqlite:"):
         return str(location)
-    from hybridbn.formats.tables.sqlalchemy_database import shown
+    from hybridbn.formats.tables.sqlalchemy_database import hide_password
 
-    return shown(location)
+    return hide_password(location)
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -215,7 +215,7 @@ def format_of(path: Path) -> tuple[FileFormat, str]:
 
 
 @contextlib.contextmanager
-def _replacing(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
+def _replace_file(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a file that takes its name in the end, or refuse to replace the one that has it."""
     target = Path(os.path.realpath(location))
     taken = OutputExists(f"{location} exists already; overwrite=True would replace it")

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.tables.base import Field, Source
-from hybridbn.formats.tables.columnar import NEEDS, ArrowSource, ArrowWriter, Feather, arrow_read, batches_in
-from hybridbn.formats.tables.database_base import Database, DatabaseWriter, Located, NotWritten, OutputExists, Relation
-from hybridbn.formats.tables.sqlalchemy_database import Address, address_of, refuse_statements
-from hybridbn.formats.tables.typed_columns import Read, Wanted
+from hybridbn.formats.tables.base import Field, TableSource
+from hybridbn.formats.tables.columnar import NEEDS, ArrowSource, ArrowWriter, Feather, read_arrow_table, read_batches
+from hybridbn.formats.tables.database_base import (
+    Database,
+    DatabaseLocation,
+    DatabaseWriter,
+    NotWritten,
+    OutputExists,
+    QueryResult,
+)
+from hybridbn.formats.tables.sqlalchemy_database import DatabaseAddress, address_of, refuse_statements
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
 
 __all__ = ["Adbc", "ingest"]
@@ -31,36 +38,36 @@ class Adbc(Database):
     keeps_index = True
     needs = NEEDS
 
-    def locate(self, url: str) -> Located:
+    def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart."""
         address = address_of(url)
-        return Located(address.shown, None, address.name if address.what == "table" else "")
+        return DatabaseLocation(address.shown, None, address.name if address.what == "table" else "")
 
-    def read(self, url: str, wanted: Wanted) -> Read:
+    def read(self, url: str, wanted: WantedColumns) -> ReadColumns:
         """Read a table or the result of one query; nothing is committed."""
         import pyarrow
 
-        with _connected(url, reading=True) as opened:
-            schema, batches = _fetched(opened, wanted)
-            return arrow_read(pyarrow.Table.from_batches(batches, schema), wanted)
+        with _connect(url, reading=True) as opened:
+            schema, batches = _fetch(opened, wanted)
+            return read_arrow_table(pyarrow.Table.from_batches(batches, schema), wanted)
 
     @contextlib.contextmanager
-    def opened(self, url: str, wanted: Wanted) -> Iterator[Relation]:
+    def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
         """Open a table or the result of one query, as rows."""
-        with _connected(url, reading=True) as opened:
-            schema, batches = _fetched(opened, wanted)
+        with _connect(url, reading=True) as opened:
+            schema, batches = _fetch(opened, wanted)
             rows: Iterator[list[Any]] = (
                 list(zip(*(column.to_pylist() for column in batch.columns), strict=True)) for batch in batches
             )
-            yield Relation(schema.names, rows)
+            yield QueryResult(schema.names, rows)
 
-    def source(self, url: str, folder: Path, shown: str) -> Source:
+    def source(self, url: str, folder: Path, shown: str) -> TableSource:
         """Open a table or the result of one query that is read in blocks, from a copy in a folder."""
         import pyarrow
 
         path = folder / "input.feather"
-        with _connected(url, reading=True) as opened:
-            schema, batches = _fetched(opened, Wanted())
+        with _connect(url, reading=True) as opened:
+            schema, batches = _fetch(opened, WantedColumns())
             with pyarrow.OSFile(str(path), "wb") as raw, pyarrow.ipc.new_file(raw, schema) as file:
                 for batch in batches:
                     file.write_batch(batch)
@@ -72,39 +79,39 @@ class Adbc(Database):
         ingest(url, made.schema, made.to_batches(), overwrite=overwrite)
 
     def writer(
-        self, fields: Sequence[Field], url: str, *, origin: Source | None = None, counter: str | None = None
+        self, fields: Sequence[Field], url: str, *, origin: TableSource | None = None, counter: str | None = None
     ) -> AdbcWriter:
         """Return what writes a new table with these columns."""
         return AdbcWriter(fields, counter, origin, url)
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where something has the table's name, or that can't be reached."""
-        with _connected(url, lambda text: NotWritten(text, begun=False)) as opened:
+        with _connect(url, lambda text: NotWritten(text, begun=False)) as opened:
             _refuse_present(opened)
 
 
 class AdbcWriter(ArrowWriter, DatabaseWriter):
     """Writes a new table from Arrow batches."""
 
-    def __init__(self, fields: Sequence[Field], counter: str | None, origin: Source | None, url: str) -> None:
+    def __init__(self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, url: str) -> None:
         super().__init__(fields, counter, origin)
         self.url = url
 
     def insert(self, parts: Iterable[bytes]) -> None:
         """Make the table with the rows of all parts."""
-        ingest(self.url, self.schema, batches_in(parts))
+        ingest(self.url, self.schema, read_batches(parts))
 
 
-class _Opened(NamedTuple):
-    address: Address
+class _Session(NamedTuple):
+    address: DatabaseAddress
     connection: Any
     cursor: Any
 
 
 @contextlib.contextmanager
-def _connected(
+def _connect(
     url: str, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
-) -> Iterator[_Opened]:
+) -> Iterator[_Session]:
     """Open a connection with one transaction, which is rolled back unless it is committed inside."""
     address = address_of(url)
     scheme, _, rest = address.url.removeprefix("adbc+").partition("://")
@@ -119,7 +126,7 @@ def _connected(
         place = f"file:{rest.removeprefix('/')}?mode={'ro' if reading else 'rwc'}"
     try:
         with driver.connect(place) as connection, connection.cursor() as cursor:
-            yield _Opened(address, connection, cursor)
+            yield _Session(address, connection, cursor)
             connection.rollback()
     except driver.Error as error:
         raise refusal(f"{address.shown}: the database refuses: {str(error).strip()[:600]}") from None
@@ -128,11 +135,11 @@ def _connected(
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _fetched(opened: _Opened, wanted: Wanted) -> tuple[Any, Iterator[Any]]:
+def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]:
     """Return a schema, and the batches of a result."""
     import pyarrow
 
-    opened.cursor.execute(_statement(opened, wanted))
+    opened.cursor.execute(_build_statement(opened, wanted))
     reader = opened.cursor.fetch_record_batch()
     # The driver hands decimals over as text, to keep their digits.
     texts = {
@@ -154,24 +161,24 @@ def _fetched(opened: _Opened, wanted: Wanted) -> tuple[Any, Iterator[Any]]:
     return schema, batches()
 
 
-def _statement(opened: _Opened, wanted: Wanted) -> str:
+def _build_statement(opened: _Session, wanted: WantedColumns) -> str:
     address, cursor = opened.address, opened.cursor
     if address.what == "query":
         refuse_statements(address.name)
         return address.name
-    target = _qualified(address)
+    target = _qualify(address)
     if wanted.columns is None:
         return f"SELECT * FROM {target}"
     cursor.execute(f"SELECT * FROM {target} WHERE 1 = 0")
     names = wanted.names(cursor.fetch_arrow_table().column_names)
-    return f"SELECT {', '.join(map(_quoted, names))} FROM {target}"
+    return f"SELECT {', '.join(map(_quote, names))} FROM {target}"
 
 
-def _qualified(address: Address) -> str:
-    return ".".join(map(_quoted, [*([address.schema] if address.schema else []), address.name]))
+def _qualify(address: DatabaseAddress) -> str:
+    return ".".join(map(_quote, [*([address.schema] if address.schema else []), address.name]))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     if "\0" in name:
         raise TableError(f"{name!r}: a name can't hold a NUL character")
     return '"' + name.replace('"', '""') + '"'
@@ -180,11 +187,11 @@ def _quoted(name: str) -> str:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _refuse_present(opened: _Opened) -> None:
+def _refuse_present(opened: _Session) -> None:
     if opened.address.what != "table":
         raise FormatError(f"{opened.address.shown!r}: a table is written to adbc+dialect://user@host/base?table=name")
     try:
-        opened.cursor.execute(f"SELECT 1 FROM {_qualified(opened.address)} WHERE 1 = 0")
+        opened.cursor.execute(f"SELECT 1 FROM {_qualify(opened.address)} WHERE 1 = 0")
     except opened.connection.Error:
         opened.connection.rollback()
     else:
@@ -200,7 +207,7 @@ def ingest(url: str, schema: Any, batches: Iterable[Any], *, overwrite: bool = F
     )
     begun, broken = False, list[BaseException]()
 
-    def sent() -> Iterator[Any]:
+    def send() -> Iterator[Any]:
         try:
             for batch in batches:
                 yield batch.cast(plain)
@@ -209,11 +216,11 @@ def ingest(url: str, schema: Any, batches: Iterable[Any], *, overwrite: bool = F
             raise
 
     try:
-        with _connected(url, lambda text: NotWritten(text, begun=begun)) as opened:
+        with _connect(url, lambda text: NotWritten(text, begun=begun)) as opened:
             if not overwrite:
                 _refuse_present(opened)
             begun = True
-            reader = pyarrow.RecordBatchReader.from_batches(plain, sent())
+            reader = pyarrow.RecordBatchReader.from_batches(plain, send())
             mode = "replace" if overwrite else "create"
             opened.cursor.adbc_ingest(opened.address.name, reader, mode=mode, db_schema_name=opened.address.schema)
             opened.connection.commit()

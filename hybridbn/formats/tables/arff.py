@@ -19,19 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
-from hybridbn.formats.tables.base import Source as TableSource
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.formats.tables.text_blocks import (
     Change,
     TextBlock,
     TextSource,
     TextWriter,
-    lines,
-    located,
+    format_texts,
+    make_line_splitter,
     plain_text,
-    texts_of,
+    shift_lines_in_errors,
 )
-from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
+from hybridbn.formats.tables.typed_columns import NUMBER, ReadColumns, WantedColumns, name_lines_for_rows, type_texts
 from hybridbn.tables.cells import Cells, check_numbers, convert_cells, label_codes
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
@@ -81,7 +80,9 @@ class Arff(FileFormat):
     text = True
     mixed = False
 
-    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str, *, encoding: str = "utf-8") -> Read:
+    def read(
+        self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str = "utf-8"
+    ) -> ReadColumns:
         """Read a file."""
         return _read(file, wanted, encoding)
 
@@ -102,7 +103,7 @@ class Arff(FileFormat):
         return ArffWriter(fields, counter, encoding, origin if isinstance(origin, ArffSource) else None)
 
 
-def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str = "utf-8") -> Read:
+def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str = "utf-8") -> ReadColumns:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
     try:
         text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding)
@@ -115,33 +116,33 @@ def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str = "utf-8") -> Re
     if "\0" in text:
         number = next(i for i, line in enumerate(split, start=1) if "\0" in line)
         raise FormatError(f"line {number}: a NUL character; the file is damaged, or no ARFF file")
-    header = _header_of(split)
+    header = _parse_header(split)
     names = wanted.names([attribute.name for attribute in header.attributes])
-    rows, where, weights = _rows_of(split, header)
+    rows, where, weights = _parse_rows(split, header)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     try:
         for attribute, column in zip(header.attributes, columns, strict=True):
             if attribute.name in names:
-                found, source = _cells(attribute, column, header.types.get(attribute.name), wanted)
+                found, source = _type_column(attribute, column, header.types.get(attribute.name), wanted)
                 cells[attribute.name] = found
                 if source is not None:
                     sources[attribute.name] = source
     except TableError as error:
-        raise relocated(error, lambda row: where[row]) from None
-    return Read({name: cells[name] for name in names}, sources, weights)
+        raise name_lines_for_rows(error, lambda row: where[row]) from None
+    return ReadColumns({name: cells[name] for name in names}, sources, weights)
 
 
 # --- the header -------------------------------------------------------------------------------------------------------
 
 
-def _header_of(lines: Sequence[str]) -> _Header:
+def _parse_header(lines: Sequence[str]) -> _Header:
     """Return the header that some lines begin with.
 
     Examples
     --------
-    >>> _header_of(["@relation r", "@attribute c {a,b}", "@data"]).attributes[0].values
+    >>> _parse_header(["@relation r", "@attribute c {a,b}", "@data"]).attributes[0].values
     ('a', 'b')
     """
     attributes: list[_Attribute] = []
@@ -149,7 +150,7 @@ def _header_of(lines: Sequence[str]) -> _Header:
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if text.startswith(_NOTE):
-            types = _noted(text.removeprefix(_NOTE), number)
+            types = _parse_note(text.removeprefix(_NOTE), number)
         if not text or text.startswith("%"):
             continue
         word = text.split(maxsplit=1)[0].lower()
@@ -171,11 +172,11 @@ def _attribute(text: str, number: int) -> _Attribute:
     found = _ATTRIBUTE.match(text)
     if found is None:
         raise FormatError(f"line {number}: {text[:60]!r} names no attribute")
-    name, declared = _plain(found.group(1)), found.group(2).strip()
+    name, declared = _unquote(found.group(1)), found.group(2).strip()
     if not name:
         raise FormatError(f"line {number}: the attribute's name is empty")
     if declared.startswith("{"):
-        return _Attribute(name, _nominal(declared, name, number), number)
+        return _Attribute(name, _parse_nominal(declared, name, number), number)
     kind = re.split(r"[\s%\[]", declared, maxsplit=1)[0].lower()
     if kind in _NUMERIC:
         return _Attribute(name, None, number, kind == "integer")
@@ -187,7 +188,7 @@ def _attribute(text: str, number: int) -> _Attribute:
     raise FormatError(f"line {number}: attribute {name!r} is of type {kind or 'nothing'!r}; {advice}")
 
 
-def _nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
+def _parse_nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
     place, values, closed = 1, list[str](), False
     pattern = re.compile(rf"\s*({_WORD}|[^,{{}}'\"]*?)\s*(,|\}})")
     while not closed:
@@ -199,7 +200,7 @@ def _nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
         if not found.group(1) and (values or found.group(2) == ","):
             raise FormatError(f"line {number}: attribute {name!r} has an empty value; quote it as ''")
         if found.group(1):
-            values.append(_plain(found.group(1)))
+            values.append(_unquote(found.group(1)))
         place, closed = found.end(), found.group(2) == "}"
     if not values or len(set(values)) < len(values):
         fault = "no values" if not values else "a value twice"
@@ -217,7 +218,7 @@ def _refuse_repeats(attributes: Sequence[_Attribute]) -> None:
             )
 
 
-def _noted(text: str, number: int) -> dict[str, str]:
+def _parse_note(text: str, number: int) -> dict[str, str]:
     try:
         types = json.loads(text)
     except (ValueError, RecursionError):
@@ -227,7 +228,7 @@ def _noted(text: str, number: int) -> dict[str, str]:
     return types
 
 
-def _plain(word: str) -> str:
+def _unquote(word: str) -> str:
     """Return a word without its quotes and escapes."""
     if word[:1] not in ("'", '"') or len(word) < 2:
         return word
@@ -239,7 +240,7 @@ def _plain(word: str) -> str:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def _rows_of(lines: Sequence[str], header: _Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
+def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | None]], list[int], NDArray[Any] | None]:
     """Return the rows as texts (None: missing), their lines, and the weights if rows have any."""
     width = len(header.attributes)
     rows: list[list[str | None]] = []
@@ -255,9 +256,9 @@ def _rows_of(lines: Sequence[str], header: _Header) -> tuple[list[list[str | Non
             weights[len(rows)] = float(found.group(1))
             line = line[: found.start()].rstrip()
         if line[0] == "{":
-            row = _sparse(line, header, number + 1)
+            row = _parse_sparse(line, header, number + 1)
         elif "'" in line or '"' in line or "\t" in line:
-            row = _dense(line, number + 1)
+            row = _parse_dense(line, number + 1)
         else:
             row = [None if value == "?" else value for value in map(str.strip, line.split(","))]
         if len(row) != width:
@@ -273,7 +274,7 @@ def _rows_of(lines: Sequence[str], header: _Header) -> tuple[list[list[str | Non
     return rows, where, given
 
 
-def _dense(line: str, number: int) -> list[str | None]:
+def _parse_dense(line: str, number: int) -> list[str | None]:
     pattern = _TABBED if "," not in line else _VALUE
     row: list[str | None] = []
     place = 0
@@ -283,13 +284,13 @@ def _dense(line: str, number: int) -> list[str | None]:
             raise TableError(
                 f"line {number}: an open quote, or text beside a quoted value, at {line[place : place + 40]!r}"
             )
-        row.append(None if found.group(1) == "?" else _plain(found.group(1)))
+        row.append(None if found.group(1) == "?" else _unquote(found.group(1)))
         place = found.end()
         if not found.group(2):
             return row
 
 
-def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
+def _parse_sparse(line: str, header: _Header, number: int) -> list[str | None]:
     # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
     row: list[str | None] = ["0" if a.values is None else a.values[0] for a in header.attributes]
     inner = line[1:-1].strip()
@@ -307,13 +308,13 @@ def _sparse(line: str, header: _Header, number: int) -> list[str | None]:
             raise TableError(
                 f"line {number}: attribute number {index} is out of order, or not below {len(row)} (they count from 0)"
             )
-        row[index] = None if found.group(2) == "?" else _plain(found.group(2))
+        row[index] = None if found.group(2) == "?" else _unquote(found.group(2))
         place, last = found.end(), index
     return row
 
 
-def _cells(
-    attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: Wanted
+def _type_column(
+    attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: WantedColumns
 ) -> tuple[Cells, ColumnSource | None]:
     name = attribute.name
     known: dict[str | None, int] = {value: code for code, value in enumerate(attribute.values or ())}
@@ -328,14 +329,14 @@ def _cells(
     del known[None]
     texts = [str(value) for value in known]
     if attribute.values is None:
-        return typed(name, codes, texts, wanted.kinds.get(name, "continuous"), "write ? for a missing value")
+        return type_texts(name, codes, texts, wanted.kinds.get(name, "continuous"), "write ? for a missing value")
     if len(texts) > declared:
         row = int(np.argmax(codes == declared))
         raise TableError(
             f"column {name!r}, row {row}: {texts[declared]!r} is not among the values declared in line {attribute.line}: "
             f"{shorten(attribute.values)}"
         )
-    cells = label_codes(name, codes, _states(name, texts, noted), declared=True)
+    cells = label_codes(name, codes, _type_states(name, texts, noted), declared=True)
     if wanted.kind(name) == "continuous":
         if not all(NUMBER.fullmatch(text) for text in texts):
             raise TableError(f"column {name!r} is nominal with values {shorten(texts)}, which are not numbers")
@@ -344,7 +345,7 @@ def _cells(
     return convert_cells(name, cells, wanted.kind(name)), None
 
 
-def _states(name: str, texts: list[str], noted: str | None) -> list[Any]:
+def _type_states(name: str, texts: list[str], noted: str | None) -> list[Any]:
     try:
         if noted == "integer":
             return [int(text) for text in texts]
@@ -370,19 +371,21 @@ class ArffSource(TextSource):
     textual = True
 
     def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, lines(b"%"), ArffBlock)
+        super().__init__(path, shown, make_line_splitter(b"%"), ArffBlock)
         with self._open() as stream:
-            head = list(_until_data(stream))
+            head = list(_read_until_data(stream))
         self.header = b"".join(head)
         self.header_lines = len(head)
         try:
             text = self.header.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise TableError("the header is not text in UTF-8; give another encoding, such as latin-1") from None
-        self.names = Wanted().names([attribute.name for attribute in _header_of(text.splitlines()).attributes])
+        self.names = WantedColumns().names(
+            [attribute.name for attribute in _parse_header(text.splitlines()).attributes]
+        )
 
 
-def _until_data(stream: IO[bytes]) -> Iterator[bytes]:
+def _read_until_data(stream: IO[bytes]) -> Iterator[bytes]:
     size = 0
     for line in stream:
         yield line
@@ -399,8 +402,8 @@ class ArffBlock(TextBlock):
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
         source = self.source
-        wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
-        with located(source.header_lines, self.piece.line - 1 - source.header_lines):
+        wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
+        with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
             read = _read(io.BytesIO(source.header + self.piece.data), wanted)
             if read.weights is not None:
                 raise TableError("rows have weights, which the command does not know; hybridbn.impute in Python does")
@@ -409,7 +412,7 @@ class ArffBlock(TextBlock):
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts."""
         text = (self.source.header + self.piece.data).decode("utf-8-sig").splitlines()
-        rows, _, _ = _rows_of(text, _header_of(text))
+        rows, _, _ = _parse_rows(text, _parse_header(text))
         columns = [self.source.names.index(name) for name in names]
         return {name: [row[column] for row in rows] for name, column in zip(names, columns, strict=True)}
 
@@ -439,17 +442,17 @@ class ArffWriter(TextWriter):
         for field in self.fields:
             kind = kinds.get(field.kind, "string")
             if field.states is not None:
-                kind = f"{{{','.join(_quoted_word(plain_text(state)) for state in field.states)}}}"
+                kind = f"{{{','.join(_quote_word(plain_text(state)) for state in field.states)}}}"
                 if field.kind in ("integer", "float", "bool"):
                     notes[field.name] = field.kind
-            lines.append(f"@attribute {_quoted_word(field.name)} {kind}")
+            lines.append(f"@attribute {_quote_word(field.name)} {kind}")
         if notes:
             lines.insert(1, _NOTE + json.dumps(notes))
         return "\n".join([*lines, "", "@data", ""]).encode()
 
     def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
-        texts = [texts_of(values, _quoted_word, "?") for values in columns.values()]
+        texts = [format_texts(values, _quote_word, "?") for values in columns.values()]
         return map(",".join, zip(*texts, strict=True))
 
     def splice(self, block: ArffBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
@@ -459,22 +462,22 @@ class ArffWriter(TextWriter):
         for name, (rows, values) in fills.items():
             column = names.index(name)
             for row, value in zip(rows.tolist(), values, strict=True):
-                wanted.setdefault(row, {})[column] = _quoted_word(spell(name, value)).encode()
+                wanted.setdefault(row, {})[column] = _quote_word(spell(name, value)).encode()
         changes: list[Change] = []
         for row, filled in wanted.items():
             start = int(piece.starts[row])
-            spans = _spans(piece.data[start : int(piece.ends[row])].decode("latin-1"))
+            spans = _find_spans(piece.data[start : int(piece.ends[row])].decode("latin-1"))
             changes += [(start + spans[column][0], start + spans[column][1], text) for column, text in filled.items()]
-        return block.changed(changes)
+        return block.replace_bytes(changes)
 
 
-def _spans(line: str) -> Mapping[int, tuple[int, int]]:
+def _find_spans(line: str) -> Mapping[int, tuple[int, int]]:
     """Return where the values of a row start and end."""
     spans: dict[int, tuple[int, int]] = {}
     begin = len(line) - len(line.lstrip())
     end = len(line.rstrip())
     if line[begin] == "{":
-        start, end = begin + 1, line.rindex("}", 0, _unweighted(line, end))
+        start, end = begin + 1, line.rindex("}", 0, _strip_weight(line, end))
         while start < end and line[start:end].strip():
             match = _SPARSE.match(line, start, end)
             if match is None:
@@ -482,7 +485,7 @@ def _spans(line: str) -> Mapping[int, tuple[int, int]]:
             spans[int(match.group(1))] = match.span(2)
             start = match.end()
         return spans
-    end = _unweighted(line, end)
+    end = _strip_weight(line, end)
     pattern = _TABBED if "," not in line else _VALUE
     start = begin
     while True:
@@ -495,7 +498,7 @@ def _spans(line: str) -> Mapping[int, tuple[int, int]]:
             return spans
 
 
-def _unweighted(line: str, end: int) -> int:
+def _strip_weight(line: str, end: int) -> int:
     """Return the end of a row without the weight in braces that may follow it."""
     text = line[:end]
     if text.endswith("}"):
@@ -506,12 +509,12 @@ def _unweighted(line: str, end: int) -> int:
     return end
 
 
-def _quoted_word(text: str) -> str:
+def _quote_word(text: str) -> str:
     r"""Return a name or state as ARFF writes it.
 
     Examples
     --------
-    >>> print(_quoted_word("a"), _quoted_word("it's"))
+    >>> print(_quote_word("a"), _quote_word("it's"))
     a 'it\'s'
     """
     if re.fullmatch(r"[A-Za-z0-9_.+<>=:/&*-]+", text):

@@ -3,7 +3,7 @@
 A format is a class in a file of its own. Subclassing `FileFormat` with suffixes, or `Database` with schemes, registers it:
 `hybridbn.read_table`, `hybridbn.write_table`, ``hybridbn convert`` and ``hybridbn impute`` know it from then on, and nothing
 else has to be changed. A small format defines how a whole table is read and written; the base class makes blocks and parts
-of that. A format of large tables defines a `Source`, which is read in blocks of rows, and a `Writer`, which turns blocks into
+of that. A format of large tables defines a `TableSource`, which is read in blocks of rows, and a `Writer`, which turns blocks into
 parts and joins the parts.
 """
 
@@ -26,24 +26,24 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed, unpacked
-from hybridbn.formats.tables.row_encoding import decoded, encoded
-from hybridbn.formats.tables.typed_columns import Read, Wanted, typed_objects
+from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.variables import shorten
 
 __all__ = [
-    "Block",
-    "Declared",
+    "DatabaseType",
     "Field",
     "FileFormat",
     "FileSource",
     "FileWriter",
     "Fills",
     "Kinds",
-    "Source",
     "Spell",
+    "TableBlock",
     "TableFormat",
+    "TableSource",
     "Writer",
     "cell_values",
     "fields_of",
@@ -66,7 +66,7 @@ ROWS = 20_000
 """So many rows of a table are written as one part."""
 
 
-class Declared(NamedTuple):
+class DatabaseType(NamedTuple):
     """The type that a column has in a database of this dialect."""
 
     dialect: str
@@ -92,7 +92,7 @@ class Field(NamedTuple):
 
     name: str
     kind: str = "other"
-    declared: Declared | None = None
+    declared: DatabaseType | None = None
     states: tuple[Hashable, ...] | None = None
     limits: tuple[float, float] | None = None
 
@@ -100,7 +100,7 @@ class Field(NamedTuple):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-class Block(ABC):
+class TableBlock(ABC):
     """Some consecutive rows of a table, as they came in.
 
     Attributes
@@ -122,7 +122,7 @@ class Block(ABC):
         """Return columns as Python values, None where a cell is missing; of a textual source, as text."""
 
 
-class Source(ABC):
+class TableSource(ABC):
     """A table that is read in blocks, as often as needed.
 
     Attributes
@@ -152,7 +152,7 @@ class Source(ABC):
     decimal: str = "."
 
     @abstractmethod
-    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+    def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:
         """Give blocks of so many rows, from the block of this number on; those before must have been read once."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class Source(ABC):
         """Return a fingerprint of the content."""
 
     @abstractmethod
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Tell whether the content is still that of the beginning."""
 
     def line_of(self, row: int) -> str:
@@ -172,24 +172,24 @@ class Source(ABC):
         return self.fields.get(name, Field(name, "text" if self.textual else "other"))
 
 
-class FileSource(Source):
+class FileSource(TableSource):
     """A table in a file, which must not change while it is read."""
 
     def __init__(self, path: Path, shown: str) -> None:
         self.path, self.shown = path, shown
-        self._state = _state(path)
+        self._state = _file_state(path)
 
     def digest(self) -> str:
         """Return a hash of the file."""
         with open(self.path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Tell whether the file is the same as in the beginning."""
-        return _state(self.path) == self._state
+        return _file_state(self.path) == self._state
 
 
-def _state(path: Path) -> tuple[int, int, int]:
+def _file_state(path: Path) -> tuple[int, int, int]:
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns, status.st_ino
 
@@ -200,30 +200,30 @@ class WholeSource(FileSource):
     def __init__(self, form: FileFormat, path: Path, shown: str, suffix: str, options: Mapping[str, Any]) -> None:
         super().__init__(path, shown)
         self.form, self.suffix, self.options = form, suffix, options
-        self.table = self._typed(Wanted())
+        self.table = self._read(WantedColumns())
         self.names = list(self.table.names)
         self.fields = {field.name: field for field in fields_of(self.table, form.title)}
         self._kinds: dict[str, Any] = {}
 
-    def _typed(self, wanted: Wanted) -> Table:
+    def _read(self, wanted: WantedColumns) -> Table:
         file = unpacked(self.path) if is_packed(self.path) else self.path
         read = self.form.read(file, wanted, self.suffix, **self.options)
         return Table.from_cells(read.cells, sources=read.sources, stateless=True)
 
-    def typed(self, kinds: Kinds) -> Table:
+    def read_as(self, kinds: Kinds) -> Table:
         """Return the table with some columns read as what they are declared to be."""
         if dict(kinds) != self._kinds:
             self._kinds = dict(kinds)
-            self.table = self._typed(Wanted(dict(kinds), optional=True))
+            self.table = self._read(WantedColumns(dict(kinds), optional=True))
         return self.table
 
-    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+    def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:
         """Give blocks of so many rows."""
         for start in range(first * rows, len(self.table), rows):
             yield WholeBlock(self, start, min(rows, len(self.table) - start))
 
 
-class WholeBlock(Block):
+class WholeBlock(TableBlock):
     """Some rows of a table in memory."""
 
     def __init__(self, source: WholeSource, start: int, rows: int) -> None:
@@ -231,7 +231,7 @@ class WholeBlock(Block):
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
-        table = self.source.typed({name: kind for name, kind in kinds.items() if name in self.source.names})
+        table = self.source.read_as({name: kind for name, kind in kinds.items() if name in self.source.names})
         part = slice(self.start, self.start + self.rows)
         whole = {name: table.cells(name) for name in names}
         return {name: replace(cells, array=cells.array[part]) for name, cells in whole.items()}
@@ -264,7 +264,7 @@ class Writer(ABC):
         self.counter = counter
         self.fields = [*([Field(counter, "integer")] if counter is not None else []), *fields]
 
-    def part(self, columns: dict[str, list[Any]], draw: int = 0) -> bytes:
+    def make_part(self, columns: dict[str, list[Any]], draw: int = 0) -> bytes:
         """Return rows, given as columns of Python values, as a part of the table."""
         if self.counter is not None:
             rows = len(next(iter(columns.values()), ()))
@@ -297,11 +297,11 @@ class WholeWriter(FileWriter):
 
     def render(self, columns: dict[str, list[Any]]) -> bytes:
         """Return rows as lines of JSON."""
-        return encoded(zip(*columns.values(), strict=True), list(columns))
+        return encode_rows(zip(*columns.values(), strict=True), list(columns))
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the table."""
-        rows = [row for part in parts for row in decoded(part)]
+        rows = [row for part in parts for row in decode_rows(part)]
         names = [field.name for field in self.fields]
         columns = dict(zip(names, map(list, zip(*rows, strict=True)) if rows else ([] for _ in names), strict=True))
         wanted: dict[str, Any] = {
@@ -309,7 +309,7 @@ class WholeWriter(FileWriter):
             for field in self.fields
             if field.states is not None or field.kind in ("integer", "float", "decimal")
         }
-        read = typed_objects(columns, Wanted(wanted))
+        read = type_objects(columns, WantedColumns(wanted))
         self.form.write(Table.from_cells(read.cells, sources=read.sources, stateless=True), file, self.suffix)
 
 
@@ -321,7 +321,7 @@ def fields_of(table: Table, holder: str, *, mixed: bool = True) -> list[Field]:
     >>> [field.kind for field in fields_of(Table({"x": [1.5, None], "k": [1, 2], "c": ["a", "b"]}), "CSV")]
     ['float', 'integer', 'text']
     """
-    return [_field(name, table.cells(name), holder, mixed) for name in table.names]
+    return [_make_field(name, table.cells(name), holder, mixed) for name in table.names]
 
 
 _KINDS: Mapping[frozenset[type], str] = {
@@ -345,7 +345,7 @@ def kind_of_states(states: Sequence[Hashable]) -> str:
     return _KINDS.get(frozenset(map(type, states)), "other")
 
 
-def _field(name: str, cells: Cells, holder: str, mixed: bool) -> Field:
+def _make_field(name: str, cells: Cells, holder: str, mixed: bool) -> Field:
     if cells.states is None:
         return Field(name, "integer" if cells.integer else "float")
     kind = kind_of_states(cells.states)
@@ -370,14 +370,14 @@ def cell_values(table: Table, name: str) -> list[Any]:
         values[:-1] = cells.states
         return list(values[cells.array])
     if not cells.integer:
-        return _with_holes(cells.array, cells.missing)
+        return _insert_none(cells.array, cells.missing)
     numbers = np.where(cells.missing, 0.0, cells.array)
     if (np.abs(numbers) < EXACT_INTEGERS).all() and (numbers == np.rint(numbers)).all():
-        return _with_holes(numbers.astype(np.int64), cells.missing)
+        return _insert_none(numbers.astype(np.int64), cells.missing)
     return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
 
 
-def _with_holes(array: NDArray[Any], missing: NDArray[np.bool_]) -> list[Any]:
+def _insert_none(array: NDArray[Any], missing: NDArray[np.bool_]) -> list[Any]:
     values: list[Any] = array.tolist()
     for row in np.flatnonzero(missing).tolist():
         values[row] = None
@@ -456,10 +456,10 @@ class FileFormat(TableFormat, ABC):
             _BY_SUFFIX.update(dict.fromkeys(cls.suffixes, form))
 
     @abstractmethod
-    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read the wanted columns of a whole file; formats may have options of their own."""
 
-    def source(self, path: Path, shown: str, suffix: str, **options: Any) -> Source:
+    def source(self, path: Path, shown: str, suffix: str, **options: Any) -> TableSource:
         """Open a file that is read in blocks; messages call it `shown`."""
         return WholeSource(self, path, shown, suffix, options)
 
@@ -468,7 +468,7 @@ class FileFormat(TableFormat, ABC):
         fields: Sequence[Field],
         suffix: str,
         *,
-        origin: Source | None = None,
+        origin: TableSource | None = None,
         counter: str | None = None,
         **options: Any,
     ) -> FileWriter:

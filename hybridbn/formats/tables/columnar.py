@@ -19,7 +19,6 @@ import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
 from hybridbn.formats.tables.base import (
-    Block,
     Field,
     FileFormat,
     FileSource,
@@ -27,18 +26,28 @@ from hybridbn.formats.tables.base import (
     Fills,
     Kinds,
     Spell,
+    TableBlock,
+    TableSource,
     fields_of,
 )
-from hybridbn.formats.tables.base import Source as TableSource
-from hybridbn.formats.tables.text_blocks import located, plain_text
-from hybridbn.formats.tables.typed_columns import Read, Wanted
+from hybridbn.formats.tables.text_blocks import plain_text, shift_lines_in_errors
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
 from hybridbn.tables.adapters.arrow import label_dictionary
 from hybridbn.tables.cells import Cells, convert_cells, recode_cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Discrete
 
-__all__ = ["NEEDS", "ArrowBlock", "ArrowSource", "ArrowWriter", "Feather", "Parquet", "arrow_read", "batches_in"]
+__all__ = [
+    "NEEDS",
+    "ArrowBlock",
+    "ArrowSource",
+    "ArrowWriter",
+    "Feather",
+    "Parquet",
+    "read_arrow_table",
+    "read_batches",
+]
 
 _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
@@ -55,25 +64,25 @@ class _Columnar(FileFormat):
     mixed = False
     needs = NEEDS
 
-    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
-        pyarrow = _needed_pyarrow()
+        pyarrow = _import_pyarrow()
         # a missing file is reported as one, before pyarrow wraps it
         with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data:
             try:
-                table, original = self._table(pyarrow, data, wanted)
+                table, original = self._read_table(pyarrow, data, wanted)
             except (pyarrow.ArrowException, OSError) as error:
                 if isinstance(error, TableError):
                     raise
                 raise FormatError(f"not a whole {self.title} file: {error}") from error
-        return _typed(pyarrow, table, original, wanted, _noted_columns(original.metadata))
+        return _type_columns(pyarrow, table, original, wanted, _read_notes(original.metadata))
 
     @abstractmethod
-    def _table(self, pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
+    def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         """Return the wanted columns as an Arrow table, and the schema of the file."""
 
     @abstractmethod
-    def opened(self, path: Path) -> AbstractContextManager[Any]:
+    def open_batches(self, path: Path) -> AbstractContextManager[Any]:
         """Open a file for reading a part at a time."""
 
     @abstractmethod
@@ -96,7 +105,7 @@ class _Columnar(FileFormat):
 
     def write(self, table: Table, file: IO[bytes], suffix: str) -> None:  # type: ignore[override]
         """Write a table, and note what its columns are."""
-        pyarrow = _needed_pyarrow()
+        pyarrow = _import_pyarrow()
         fields_of(table, self.title, mixed=self.mixed)  # which refuses what can't be held
         notes = {}
         for name in table.names:
@@ -128,11 +137,11 @@ class Parquet(_Columnar):
     suffixes = (".parquet", ".pq")
     names = ("parquet",)
 
-    def _table(self, pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
+    def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         from pyarrow import parquet
 
         schema = parquet.ParquetFile(data).schema_arrow
-        names = _chosen(schema, wanted)
+        names = _choose_columns(schema, wanted)
         types = pyarrow.types
         texts = [
             n for n in names if types.is_string(schema.field(n).type) or types.is_large_string(schema.field(n).type)
@@ -145,7 +154,7 @@ class Parquet(_Columnar):
         return opened.read(columns=names).select(names), schema
 
     @contextlib.contextmanager
-    def opened(self, path: Path) -> Iterator[Any]:
+    def open_batches(self, path: Path) -> Iterator[Any]:
         """Open a file."""
         from pyarrow import parquet
 
@@ -158,14 +167,14 @@ class Parquet(_Columnar):
         while group < file.num_row_groups and skip >= file.metadata.row_group(group).num_rows:
             skip -= file.metadata.row_group(group).num_rows
             group += 1
-        yield from _without(file.iter_batches(rows, row_groups=list(range(group, file.num_row_groups))), skip)
+        yield from _skip_rows(file.iter_batches(rows, row_groups=list(range(group, file.num_row_groups))), skip)
 
     def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the parts in row groups that are not too small."""
         from pyarrow import parquet
 
         with parquet.ParquetWriter(file, schema) as out:
-            for table in _grouped(pyarrow, parts):
+            for table in _group_parts(pyarrow, parts):
                 out.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
@@ -182,17 +191,17 @@ class Feather(_Columnar):
     suffixes = (".feather", ".arrow")
     names = ("feather",)
 
-    def _table(self, pyarrow: Any, data: Any, wanted: Wanted) -> tuple[Any, Any]:
+    def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         from pyarrow import feather
 
         name = getattr(data, "name", None)
         if isinstance(name, str | Path) and os.path.getsize(name):
             data = pyarrow.memory_map(os.fspath(name))
         table = feather.read_table(data)
-        return table.select(_chosen(table.schema, wanted)), table.schema
+        return table.select(_choose_columns(table.schema, wanted)), table.schema
 
     @contextlib.contextmanager
-    def opened(self, path: Path) -> Iterator[Any]:
+    def open_batches(self, path: Path) -> Iterator[Any]:
         """Open a file."""
         import pyarrow
 
@@ -201,12 +210,12 @@ class Feather(_Columnar):
 
     def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
         """Give the file's own batches."""
-        yield from _without((file.get_batch(number) for number in range(file.num_record_batches)), skip)
+        yield from _skip_rows((file.get_batch(number) for number in range(file.num_record_batches)), skip)
 
     def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the batches of all parts."""
-        with pyarrow.ipc.new_file(file, schema, options=_compressed(pyarrow)) as out:
-            for batch in batches_in(parts):
+        with pyarrow.ipc.new_file(file, schema, options=_compression(pyarrow)) as out:
+            for batch in read_batches(parts):
                 out.write_batch(batch)
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
@@ -215,7 +224,7 @@ class Feather(_Columnar):
         feather.write_feather(table, file)
 
 
-def _without(batches: Iterable[Any], skip: int) -> Iterator[Any]:
+def _skip_rows(batches: Iterable[Any], skip: int) -> Iterator[Any]:
     for batch in batches:
         if skip < batch.num_rows:
             yield batch.slice(skip)
@@ -225,22 +234,24 @@ def _without(batches: Iterable[Any], skip: int) -> Iterator[Any]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def arrow_read(table: Any, wanted: Wanted) -> Read:
+def read_arrow_table(table: Any, wanted: WantedColumns) -> ReadColumns:
     """Return the wanted columns of an Arrow table from anywhere."""
-    return _typed(_needed_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
+    return _type_columns(_import_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
 
 
-def _typed(pyarrow: Any, table: Any, original: Any, wanted: Wanted, noted: Mapping[str, Mapping[str, Any]]) -> Read:
+def _type_columns(
+    pyarrow: Any, table: Any, original: Any, wanted: WantedColumns, noted: Mapping[str, Mapping[str, Any]]
+) -> ReadColumns:
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        cells[name], source = _cells_in(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
+        cells[name], source = _type_column(pyarrow, name, column, original.field(name).type, wanted, noted.get(name))
         if source is not None:
             sources[name] = source
-    return Read(cells, sources)
+    return ReadColumns(cells, sources)
 
 
-def _needed_pyarrow() -> Any:
+def _import_pyarrow() -> Any:
     """Return pyarrow, or say how to get it."""
     try:
         import pyarrow
@@ -249,7 +260,7 @@ def _needed_pyarrow() -> Any:
     return pyarrow
 
 
-def _chosen(schema: Any, wanted: Wanted) -> list[str]:
+def _choose_columns(schema: Any, wanted: WantedColumns) -> list[str]:
     names = list(schema.names)
     if wanted.columns is None:
         index = _index_columns(schema.metadata)
@@ -266,8 +277,8 @@ def _index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
         return set()  # someone else's note; the data does not depend on it
 
 
-def _cells_in(
-    pyarrow: Any, name: str, column: Any, original: Any, wanted: Wanted, noted: Mapping[str, Any] | None
+def _type_column(
+    pyarrow: Any, name: str, column: Any, original: Any, wanted: WantedColumns, noted: Mapping[str, Any] | None
 ) -> tuple[Cells, ColumnSource | None]:
     """Return a column of Arrow as typed cells, and what keeps integers that no float holds.
 
@@ -297,7 +308,7 @@ def _cells_in(
     return found, ColumnSource("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
 
 
-def _noted_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
+def _read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
     """Return what `write` noted about the columns; refuse a note that it can't have written."""
     text = (metadata or {}).get(_KEY)
     if text is None:
@@ -347,20 +358,22 @@ class ArrowSource(FileSource):
 
     def __init__(self, form: _Columnar, path: Path, shown: str) -> None:
         super().__init__(path, shown)
-        self.form, self.pyarrow = form, _needed_pyarrow()
-        with self._opened() as file:
+        self.form, self.pyarrow = form, _import_pyarrow()
+        with self._open() as file:
             self.schema = file.schema_arrow if isinstance(form, Parquet) else file.schema
-        self.names = Wanted().names(list(self.schema.names))
+        self.names = WantedColumns().names(list(self.schema.names))
         # pandas' index stands beside the data
         self.index = self.frame_index = frozenset(_index_columns(self.schema.metadata))
-        self.noted = _noted_columns(self.schema.metadata)
+        self.noted = _read_notes(self.schema.metadata)
         types = self.pyarrow.types
-        self.fields = {f.name: Field(f.name, _kind(types, f.type), limits=_limits(f.type)) for f in self.schema}
+        self.fields = {
+            f.name: Field(f.name, _kind_of_type(types, f.type), limits=_limits_of_type(f.type)) for f in self.schema
+        }
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _open(self) -> Iterator[Any]:
         try:
-            with self.form.opened(self.path) as file:
+            with self.form.open_batches(self.path) as file:
                 yield file
         except (self.pyarrow.ArrowException, OSError) as error:
             if isinstance(error, TableError) or (isinstance(error, OSError) and error.errno):
@@ -370,7 +383,7 @@ class ArrowSource(FileSource):
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""
         start, count, held = first * rows, 0, list[Any]()
-        with self._opened() as file:
+        with self._open() as file:
             for batch in self.form.batches(file, start, rows):
                 begin = 0
                 while begin < batch.num_rows:
@@ -385,7 +398,7 @@ class ArrowSource(FileSource):
             yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
 
 
-class ArrowBlock(Block):
+class ArrowBlock(TableBlock):
     """Some rows of an Arrow table, wherever it comes from."""
 
     def __init__(self, table: Any, start: int = 0, noted: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -394,12 +407,12 @@ class ArrowBlock(Block):
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
-        cells, wanted, pyarrow = {}, Wanted(dict(kinds)), _needed_pyarrow()
-        with located(-1, self.start, "row"):
+        cells, wanted, pyarrow = {}, WantedColumns(dict(kinds)), _import_pyarrow()
+        with shift_lines_in_errors(-1, self.start, "row"):
             for name in names:
                 column = self.table.column(name)
                 note = self.noted.get(name) if name not in kinds else None
-                cells[name], _ = _cells_in(pyarrow, name, column, column.type, wanted, note)
+                cells[name], _ = _type_column(pyarrow, name, column, column.type, wanted, note)
         return cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -411,7 +424,7 @@ class ArrowBlock(Block):
         }
 
 
-def _kind(types: Any, held: Any) -> str:
+def _kind_of_type(types: Any, held: Any) -> str:
     """Return what a type holds, in the words of `Field`."""
     if types.is_dictionary(held):
         held = held.value_type
@@ -433,7 +446,7 @@ def _kind(types: Any, held: Any) -> str:
     return next((kind for kind, test in tests.items() if test(held)), "other")
 
 
-def _limits(held: Any) -> tuple[float, float] | None:
+def _limits_of_type(held: Any) -> tuple[float, float] | None:
     """Return the least and the greatest number that a type of integers holds."""
     match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
     if match is None:
@@ -454,7 +467,7 @@ class ArrowWriter(FileWriter):
         self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar | None = None
     ) -> None:
         super().__init__(fields, counter)
-        self.form, self.pyarrow = form, _needed_pyarrow()
+        self.form, self.pyarrow = form, _import_pyarrow()
         self.origin = origin if isinstance(origin, ArrowSource) else None
         self.splices = self.origin is not None
         self._states = {field.name: field.states for field in fields if field.states is not None}
@@ -498,26 +511,26 @@ class ArrowWriter(FileWriter):
             elif pyarrow.types.is_floating(field.type):
                 values = [v if v is None else float(v) for v in values]
             arrays.append(pyarrow.array(values, field.type))
-        return self._packed(pyarrow.table(arrays, schema=self.schema))
+        return self._write_bytes(pyarrow.table(arrays, schema=self.schema))
 
     def splice(self, block: ArrowBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
         """Return the block's own table, holes filled in its own types."""
         table = block.table
         for name, (rows, values) in fills.items():
-            table = self._filled(table, name, rows, values)
+            table = self._fill_column(table, name, rows, values)
         if self.counter is not None:
             count = self.pyarrow.array(np.full(table.num_rows, draw + 1, dtype=np.int32))
             table = table.add_column(0, self.counter, count)
-        return self._packed(self._coded(table))
+        return self._write_bytes(self._encode_states(table))
 
-    def _filled(self, table: Any, name: str, rows: Any, values: list[Any]) -> Any:
+    def _fill_column(self, table: Any, name: str, rows: Any, values: list[Any]) -> Any:
         from pyarrow import compute
 
         pyarrow, number = self.pyarrow, table.column_names.index(name)
         column = table.column(number).combine_chunks()
         kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
         if pyarrow.types.is_integer(kind):
-            low, high = _limits(kind) or (-math.inf, math.inf)
+            low, high = _limits_of_type(kind) or (-math.inf, math.inf)
             values = [int(min(max(value, low), high)) for value in values]
         elif pyarrow.types.is_decimal(kind):
             values = [decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-kind.scale)) for value in values]
@@ -529,7 +542,7 @@ class ArrowWriter(FileWriter):
         done = compute.replace_with_mask(dense, pyarrow.array(mask), fill)
         return table.set_column(number, table.schema.field(number).with_type(done.type), done)
 
-    def _coded(self, table: Any) -> Any:
+    def _encode_states(self, table: Any) -> Any:
         """Give columns of states, where the file has them so, the dictionary of the whole table."""
         from pyarrow import compute
 
@@ -542,10 +555,10 @@ class ArrowWriter(FileWriter):
                 table = table.set_column(number, field, coded)
         return table
 
-    def _packed(self, table: Any) -> bytes:
+    def _write_bytes(self, table: Any) -> bytes:
         table = table.cast(self.schema)
         sink = io.BytesIO()
-        with self.pyarrow.ipc.new_file(sink, table.schema, options=_compressed(self.pyarrow)) as file:
+        with self.pyarrow.ipc.new_file(sink, table.schema, options=_compression(self.pyarrow)) as file:
             file.write_table(table)
         return sink.getvalue()
 
@@ -556,11 +569,11 @@ class ArrowWriter(FileWriter):
         self.form.join(self.pyarrow, self.schema, parts, file)
 
 
-def _compressed(pyarrow: Any) -> Any:
+def _compression(pyarrow: Any) -> Any:
     return pyarrow.ipc.IpcWriteOptions(compression="lz4" if pyarrow.Codec.is_available("lz4") else None)
 
 
-def batches_in(parts: Iterable[bytes]) -> Iterator[Any]:
+def read_batches(parts: Iterable[bytes]) -> Iterator[Any]:
     """Give the batches of parts that are Arrow files."""
     import pyarrow
 
@@ -570,7 +583,7 @@ def batches_in(parts: Iterable[bytes]) -> Iterator[Any]:
                 yield opened.get_batch(number)
 
 
-def _grouped(pyarrow: Any, parts: Iterable[bytes]) -> Iterator[Any]:
+def _group_parts(pyarrow: Any, parts: Iterable[bytes]) -> Iterator[Any]:
     """Give tables of many parts each: row groups that are not too small."""
     held: list[Any] = []
     for part in parts:

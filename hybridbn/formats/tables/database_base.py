@@ -14,19 +14,25 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import (
-    Declared,
+    DatabaseType,
     Field,
     Kinds,
-    Source,
     TableFormat,
+    TableSource,
     Writer,
     cell_values,
     fields_of,
     load_own_formats,
 )
-from hybridbn.formats.tables.row_encoding import decoded, encoded, kind_of
-from hybridbn.formats.tables.text_blocks import Piece, TextBlock, TextSource, lines, located
-from hybridbn.formats.tables.typed_columns import Read, Wanted, typed_objects
+from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows, kind_of_types
+from hybridbn.formats.tables.text_blocks import (
+    RecordChunk,
+    TextBlock,
+    TextSource,
+    make_line_splitter,
+    shift_lines_in_errors,
+)
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.variables import shorten
@@ -34,16 +40,16 @@ from hybridbn.variables import shorten
 __all__ = [
     "BATCH",
     "Database",
+    "DatabaseLocation",
     "DatabaseWriter",
     "Insert",
-    "Located",
     "NotWritten",
     "OutputExists",
-    "Relation",
+    "QueryResult",
     "RowDatabase",
-    "as_held",
+    "absent_table_error",
+    "convert_for_database",
     "database_of",
-    "no_table",
 ]
 
 BATCH = 10_000
@@ -71,7 +77,7 @@ class NotWritten(FormatError):
 
 
 @dataclass(frozen=True)
-class Relation:
+class QueryResult:
     """The result of one statement.
 
     Attributes
@@ -91,7 +97,7 @@ class Relation:
 
     names: list[str]
     batches: Iterator[list[Sequence[Any]]]
-    declared: Mapping[str, Declared] = field(default_factory=dict)
+    declared: Mapping[str, DatabaseType] = field(default_factory=dict)
     truths: frozenset[str] = frozenset()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     key: tuple[str, ...] = ()
@@ -101,7 +107,7 @@ Insert: TypeAlias = Callable[[list[Sequence[Any]]], None]
 """Sends rows to a new table."""
 
 
-class Located(NamedTuple):
+class DatabaseLocation(NamedTuple):
     """Where an address leads: what messages call it, the file if it is one, and the table; a query has no table."""
 
     shown: str
@@ -128,11 +134,11 @@ class Database(TableFormat, ABC):
             _BY_SCHEME.update(dict.fromkeys(cls.schemes, cls()))
 
     @abstractmethod
-    def locate(self, url: str) -> Located:
+    def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart, without a look at the database."""
 
     @abstractmethod
-    def opened(self, url: str, wanted: Wanted) -> AbstractContextManager[Relation]:
+    def open_result(self, url: str, wanted: WantedColumns) -> AbstractContextManager[QueryResult]:
         """Open a table or the result of a query for reading."""
 
     @abstractmethod
@@ -145,22 +151,22 @@ class Database(TableFormat, ABC):
 
     @abstractmethod
     def writer(
-        self, fields: Sequence[Field], url: str, *, origin: Source | None = None, counter: str | None = None
+        self, fields: Sequence[Field], url: str, *, origin: TableSource | None = None, counter: str | None = None
     ) -> DatabaseWriter:
         """Return what writes a new table with these columns."""
 
-    def read(self, url: str, wanted: Wanted) -> Read:
+    def read(self, url: str, wanted: WantedColumns) -> ReadColumns:
         """Read a table or the result of one query; NULL is a missing cell."""
-        with self.opened(url, wanted) as relation:
-            return _gathered(relation, wanted)
+        with self.open_result(url, wanted) as relation:
+            return _gather(relation, wanted)
 
-    def source(self, url: str, folder: Path, shown: str) -> Source:
+    def source(self, url: str, folder: Path, shown: str) -> TableSource:
         """Open a table or the result of a query that is read in blocks, from a copy in a folder."""
         return RowSource(self, url, folder / "input.rows", shown)
 
     def count(self, url: str) -> int:
         """Return how many rows a table has."""
-        with self.opened(url, Wanted()) as relation:
+        with self.open_result(url, WantedColumns()) as relation:
             return sum(map(len, relation.batches))
 
 
@@ -170,20 +176,20 @@ class RowDatabase(Database):
     exact = True
 
     @abstractmethod
-    def creating(
+    def create_table(
         self, url: str, columns: Sequence[Field], *, overwrite: bool = False
     ) -> AbstractContextManager[Insert]:
         """Make a table whose rows are sent inside of the context: all of it is there in the end, or nothing."""
 
     def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
         """Write a new table in one transaction."""
-        with self.creating(url, fields_of(table, self.title, mixed=self.mixed), overwrite=overwrite) as insert:
+        with self.create_table(url, fields_of(table, self.title, mixed=self.mixed), overwrite=overwrite) as insert:
             for start in range(0, len(table), BATCH):
                 part = table[start : start + BATCH]
                 insert(list(zip(*(cell_values(part, name) for name in part.names), strict=True)))
 
     def writer(
-        self, fields: Sequence[Field], url: str, *, origin: Source | None = None, counter: str | None = None
+        self, fields: Sequence[Field], url: str, *, origin: TableSource | None = None, counter: str | None = None
     ) -> DatabaseWriter:
         """Return what writes a new table with these columns."""
         return RowWriter(self, fields, url, counter)
@@ -207,7 +213,7 @@ def database_of(url: str) -> Database:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _gathered(relation: Relation, wanted: Wanted) -> Read:
+def _gather(relation: QueryResult, wanted: WantedColumns) -> ReadColumns:
     """Return the wanted columns of a result as typed cells."""
     found: list[list[Any]] = [[] for _ in relation.names]
     for batch in relation.batches:
@@ -218,7 +224,7 @@ def _gathered(relation: Relation, wanted: Wanted) -> Read:
         _refuse_binary(name, column)
         if name in relation.truths:
             values[name] = _as_truths(column)
-    return typed_objects(values, wanted)
+    return type_objects(values, wanted)
 
 
 def _as_truths(column: Sequence[Any]) -> list[Any]:
@@ -232,13 +238,13 @@ def _as_truths(column: Sequence[Any]) -> list[Any]:
     return [bool(value) if value in (0, 1) else value for value in column]
 
 
-def as_held(value: Any, own: tuple[type, ...]) -> Any:
+def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
     """Return a value as text where a database has no type for it; those of the types `own` stay.
 
     Examples
     --------
     >>> import datetime
-    >>> as_held(datetime.datetime(2020, 1, 2), (int,)), as_held([1, None], (int,)), as_held(3, (int,))
+    >>> convert_for_database(datetime.datetime(2020, 1, 2), (int,)), convert_for_database([1, None], (int,)), convert_for_database(3, (int,))
     ('2020-01-02 00:00:00', '[1, null]', 3)
     """
     if value is None or isinstance(value, own):
@@ -248,12 +254,12 @@ def as_held(value: Any, own: tuple[type, ...]) -> Any:
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
-def no_table(name: str, present: Sequence[str]) -> TableError:
+def absent_table_error(name: str, present: Sequence[str]) -> TableError:
     """Return the error of a table that is not there.
 
     Examples
     --------
-    >>> no_table("t", [])
+    >>> absent_table_error("t", [])
     TableError("there is no table 't'; the database holds none")
     """
     there = f"the tables are {shorten(sorted(present))}" if present else "the database holds none"
@@ -279,8 +285,8 @@ class RowSource(TextSource):
 
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
         kinds: dict[str, str] = {}
-        with form.opened(url, Wanted()) as relation, open(path, "wb") as file:
-            names = Wanted().names(relation.names)
+        with form.open_result(url, WantedColumns()) as relation, open(path, "wb") as file:
+            names = WantedColumns().names(relation.names)
             types: list[set[type]] = [set() for _ in names]
             file.write(json.dumps(names).encode() + b"\n")
             for batch in relation.batches:
@@ -289,12 +295,12 @@ class RowSource(TextSource):
                     if datetime.datetime in types[number] and names[number] not in kinds:
                         zones = {value.tzinfo is not None for value in column if value is not None}
                         kinds[names[number]] = "instant" if True in zones else "datetime"
-                file.write(encoded(map(tuple, batch), names))
-        kinds = {name: kind_of(held) for name, held in zip(names, types, strict=True)} | {
+                file.write(encode_rows(map(tuple, batch), names))
+        kinds = {name: kind_of_types(held) for name, held in zip(names, types, strict=True)} | {
             name: kind for name, kind in kinds.items() if kind == "instant"
         }
         kinds |= dict.fromkeys(relation.truths, "bool")
-        super().__init__(path, shown, lines(), RowBlock)
+        super().__init__(path, shown, make_line_splitter(), RowBlock)
         self.names, self.header_lines = names, 1
         with self._open() as stream:
             self.header = stream.readline()
@@ -314,9 +320,9 @@ class RowSource(TextSource):
 class RowBlock(TextBlock):
     """Some rows of a table of a database."""
 
-    def __init__(self, source: RowSource, start: int, piece: Piece) -> None:
+    def __init__(self, source: RowSource, start: int, piece: RecordChunk) -> None:
         super().__init__(source, start, piece)
-        columns = zip(*decoded(piece.data), strict=True)
+        columns = zip(*decode_rows(piece.data), strict=True)
         self._columns = {
             name: _as_truths(column) if name in source.truths else list(column)
             for name, column in zip(source.names, columns, strict=True)
@@ -327,8 +333,8 @@ class RowBlock(TextBlock):
         chosen = {name: self._columns[name] for name in names}
         for name, column in chosen.items():
             _refuse_binary(name, column, self.start)
-        with located(-1, self.start, "row"):
-            return typed_objects(chosen, Wanted({n: kind for n, kind in kinds.items() if n in chosen})).cells
+        with shift_lines_in_errors(-1, self.start, "row"):
+            return type_objects(chosen, WantedColumns({n: kind for n, kind in kinds.items() if n in chosen})).cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as they are in the database."""
@@ -338,14 +344,14 @@ class RowBlock(TextBlock):
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-class _TakenBack(Exception):
+class _Rollback(Exception):
     """Takes back what was made."""
 
 
 class DatabaseWriter(Writer):
     """Writes a new table of a database, in one transaction."""
 
-    def rehearse(self) -> None:
+    def try_to_create(self) -> None:
         """Find out what is refused, before anything is learned."""
 
     @abstractmethod
@@ -362,15 +368,15 @@ class RowWriter(DatabaseWriter):
 
     def render(self, columns: dict[str, list[Any]]) -> bytes:
         """Return rows as lines of JSON."""
-        return encoded(zip(*columns.values(), strict=True), list(columns))
+        return encode_rows(zip(*columns.values(), strict=True), list(columns))
 
-    def rehearse(self) -> None:
+    def try_to_create(self) -> None:
         """Make the table and take it back."""
-        with contextlib.suppress(_TakenBack), self.form.creating(self.url, self.fields):
-            raise _TakenBack
+        with contextlib.suppress(_Rollback), self.form.create_table(self.url, self.fields):
+            raise _Rollback
 
     def insert(self, parts: Iterable[bytes]) -> None:
         """Make the table with the rows of all parts."""
-        with self.form.creating(self.url, self.fields) as insert:
+        with self.form.create_table(self.url, self.fields) as insert:
             for part in parts:
-                insert(list(decoded(part)))
+                insert(list(decode_rows(part)))

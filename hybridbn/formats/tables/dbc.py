@@ -15,7 +15,7 @@ from hybridbn.formats.networks.elvira_syntax import Node, parse_head, unquoted
 from hybridbn.formats.parsing import NUMBER, decoded
 from hybridbn.formats.parsing import Source as Text
 from hybridbn.formats.tables.base import FileFormat
-from hybridbn.formats.tables.typed_columns import Read, Wanted
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables.cells import Cells, check_numbers, label_codes
 from hybridbn.tables.columns import ColumnSource
 from hybridbn.variables import shorten
@@ -36,19 +36,21 @@ class ElviraCases(FileFormat):
     text = True
     unwritable = "tables are not written as .dbc; write .csv, which Elvira imports, or .arff"
 
-    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str, *, encoding: str | None = None) -> Read:
+    def read(
+        self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str | None = None
+    ) -> ReadColumns:
         """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their indices."""
         return _read(file, wanted, encoding)
 
 
-def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str | None) -> Read:
+def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -> ReadColumns:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
     text = decoded(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
     syntax, start = parse_head(text)
     nodes = list(syntax.nodes.values())
     if not nodes:
         raise FormatError(f"{text.name}: no node is declared")
-    rows, places = _rows(text, start, len(nodes))
+    rows, places = _parse_cases(text, start, len(nodes))
     if syntax.cases is not None and syntax.cases != str(len(rows)):
         raise FormatError(
             f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the file complete?"
@@ -80,11 +82,11 @@ def _read(file: Path | IO[bytes], wanted: Wanted, encoding: str | None) -> Read:
                 raise FormatError(
                     f"{text.name}: {node.name!r} is declared finite-states; it can't be read as continuous"
                 )
-            cells[node.name] = _states(node, column, text, syntax.states, fail)
-    return Read({name: cells[name] for name in names}, sources)
+            cells[node.name] = _type_states(node, column, text, syntax.states, fail)
+    return ReadColumns({name: cells[name] for name in names}, sources)
 
 
-def _states(
+def _type_states(
     node: Node, column: tuple[str, ...], text: Text, default: list[str] | None, fail: Callable[[int, str], NoReturn]
 ) -> Cells:
     from hybridbn.formats.networks.elvira import discrete_of  # which imports all potentials
@@ -102,7 +104,7 @@ def _states(
     return label_codes(node.name, codes, list(variable.states), declared=True)
 
 
-def _rows(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int]]:
+def _parse_cases(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int]]:
     """Return the cells of each case, and where it starts."""
     rows: list[list[str]] = []
     places: list[int] = []

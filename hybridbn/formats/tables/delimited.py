@@ -15,25 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell
-from hybridbn.formats.tables.base import Source as TableSource
-from hybridbn.formats.tables.delimited_scanner import Scanner, checked_bytes, coded_columns
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
+from hybridbn.formats.tables.delimited_scanner import Scanner, encode_columns, read_text_bytes
 from hybridbn.formats.tables.text_blocks import (
     Change,
     TextBlock,
     TextSource,
     TextWriter,
-    delimited_records,
-    located,
-    refused_gzip,
-    texts_of,
+    format_texts,
+    make_delimited_splitter,
+    report_damaged_gzip,
+    shift_lines_in_errors,
 )
-from hybridbn.formats.tables.typed_columns import NUMBER, Read, Wanted, relocated, typed
+from hybridbn.formats.tables.typed_columns import NUMBER, ReadColumns, WantedColumns, name_lines_for_rows, type_texts
 from hybridbn.tables.adapters.arrow import decode_dictionary
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 
-__all__ = ["MISSING", "Delimited", "other_delimiter", "point_for_comma"]
+__all__ = ["MISSING", "Delimited", "replace_comma", "suggest_delimiter"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
@@ -63,7 +62,7 @@ class Delimited(FileFormat):
     def read(
         self,
         file: Path | IO[bytes],
-        wanted: Wanted,
+        wanted: WantedColumns,
         suffix: str,
         *,
         delimiter: str | None = None,
@@ -71,9 +70,9 @@ class Delimited(FileFormat):
         encoding: str = "utf-8",
         decimal: str = ".",
         engine: str | None = None,
-    ) -> Read:
+    ) -> ReadColumns:
         """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
-        return _read(file, wanted, _checked_delimiter(delimiter, suffix), missing, encoding, decimal, engine)
+        return _read(file, wanted, _check_delimiter(delimiter, suffix), missing, encoding, decimal, engine)
 
     def source(  # type: ignore[override]
         self,
@@ -100,7 +99,7 @@ class Delimited(FileFormat):
         encoding: str = "utf-8",
     ) -> DelimitedWriter:
         """Return what writes a file with these columns; text that would read as a missing cell is put in quotes."""
-        return DelimitedWriter(fields, counter, encoding, _checked_delimiter(delimiter, suffix), missing, origin)
+        return DelimitedWriter(fields, counter, encoding, _check_delimiter(delimiter, suffix), missing, origin)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -108,50 +107,50 @@ class Delimited(FileFormat):
 
 def _read(
     file: Path | IO[bytes],
-    wanted: Wanted,
+    wanted: WantedColumns,
     separator: str,
     missing: str | Iterable[str],
     encoding: str = "utf-8",
     decimal: str = ".",
     engine: str | None = None,
-) -> Read:
+) -> ReadColumns:
     if decimal not in (".", ","):
         raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
     markers = frozenset([missing] if isinstance(missing, str) else missing)
-    data = checked_bytes(file, encoding)
+    data = read_text_bytes(file, encoding)
     scanner = Scanner(data, separator)
-    header, sample, whole = scanner.beginning(_SAMPLE)
+    header, sample, whole = scanner.read_beginning(_SAMPLE)
     try:
         names = wanted.names(header)
     except TableError as error:
-        raise TableError(f"{error}{other_delimiter(header, separator)}") from None
+        raise TableError(f"{error}{suggest_delimiter(header, separator)}") from None
     remedy = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
     rules = _Rules(wanted, markers, remedy, decimal)
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
         if arrow is None:
-            return _scanned(scanner, header, names, rules)
-        return _parsed(arrow, scanner, header, names, rules, sample)
+            return _read_with_scanner(scanner, header, names, rules)
+        return _read_with_pyarrow(arrow, scanner, header, names, rules, sample)
     except TableError as error:
         # Rows are counted over records; only the way to an error looks for their lines.
-        raise relocated(error, scanner.line_of) from None
+        raise name_lines_for_rows(error, scanner.line_of) from None
 
 
 class _Rules(NamedTuple):
     """How cells are read: as what, which are missing, what to say of bad ones, and the sign before decimals."""
 
-    wanted: Wanted
+    wanted: WantedColumns
     markers: frozenset[str]
     remedy: str
     decimal: str
 
 
-def _checked_delimiter(delimiter: str | None, suffix: str) -> str:
+def _check_delimiter(delimiter: str | None, suffix: str) -> str:
     r"""Return the delimiter of a file, given or by its suffix; refuse what can't be one.
 
     Examples
     --------
-    >>> _checked_delimiter(None, ".tsv")
+    >>> _check_delimiter(None, ".tsv")
     '\t'
     """
     separator = delimiter if delimiter is not None else "\t" if suffix in (".tsv", ".tab") else ","
@@ -160,12 +159,12 @@ def _checked_delimiter(delimiter: str | None, suffix: str) -> str:
     return separator
 
 
-def other_delimiter(header: Sequence[str], separator: str) -> str:
+def suggest_delimiter(header: Sequence[str], separator: str) -> str:
     """Return what to ask where the only column's name holds another delimiter; nothing otherwise.
 
     Examples
     --------
-    >>> other_delimiter(["a;b"], ",")
+    >>> suggest_delimiter(["a;b"], ",")
     " (is ';' the delimiter? then give delimiter=';')"
     """
     other = next((sign for sign in ";\t|," if sign != separator and len(header) == 1 and sign in header[0]), None)
@@ -183,17 +182,17 @@ def _pyarrow_csv() -> Any:
 # --- our own scanner --------------------------------------------------------------------------------------------------
 
 
-def _scanned(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> Read:
-    columns = coded_columns(scanner, len(header), [header.index(name) for name in names])
+def _read_with_scanner(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> ReadColumns:
+    columns = encode_columns(scanner, len(header), [header.index(name) for name in names])
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     for name, (codes, distinct) in zip(names, columns, strict=True):
-        codes, texts = _unmarked(codes, distinct, rules.markers)
-        _typed_into(cells, sources, name, codes, texts, rules)
-    return Read(cells, sources)
+        codes, texts = _drop_markers(codes, distinct, rules.markers)
+        _add_typed_column(cells, sources, name, codes, texts, rules)
+    return ReadColumns(cells, sources)
 
 
-def _unmarked(
+def _drop_markers(
     codes: NDArray[np.intp], distinct: Sequence[str], markers: frozenset[str]
 ) -> tuple[NDArray[np.intp], list[str]]:
     """Return codes and texts without the markers of missing cells; a quoted text (NUL before it) is none."""
@@ -206,7 +205,7 @@ def _unmarked(
     return places[codes], list(texts)
 
 
-def _typed_into(
+def _add_typed_column(
     cells: dict[str, Cells],
     sources: dict[str, ColumnSource],
     name: str,
@@ -216,7 +215,7 @@ def _typed_into(
 ) -> None:
     wish = rules.wanted.kinds.get(name)
     if rules.decimal == "," and wish not in ("discrete", "text"):
-        texts = _with_points(name, codes, texts)
+        texts = _replace_commas(name, codes, texts)
     if "" in texts and wish not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
@@ -224,12 +223,12 @@ def _typed_into(
             known = {text: code for code, text in enumerate(others)}
             places = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = places[codes], others
-    cells[name], source = typed(name, codes, texts, wish, rules.remedy)
+    cells[name], source = type_texts(name, codes, texts, wish, rules.remedy)
     if source is not None:
         sources[name] = source
 
 
-def _with_points(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
+def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
     """Return numbers with a decimal comma as ones with a point; other texts as they are."""
     pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
     if pointed is not None:
@@ -237,15 +236,15 @@ def _with_points(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequen
             f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may separate thousands "
             f"where decimal=','; write numbers as 1234,5, or read the column as text with discrete=[{name!r}]"
         )
-    return [point_for_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
+    return [replace_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
 
 
-def point_for_comma(text: str) -> str:
+def replace_comma(text: str) -> str:
     """Return a number with a decimal comma as one with a point.
 
     Examples
     --------
-    >>> point_for_comma("-1,5")
+    >>> replace_comma("-1,5")
     '-1.5'
     """
     return text.replace(",", ".")
@@ -254,14 +253,14 @@ def point_for_comma(text: str) -> str:
 # --- pyarrow ----------------------------------------------------------------------------------------------------------
 
 
-def _parsed(
+def _read_with_pyarrow(
     csv: Any,
     scanner: Scanner,
     header: Sequence[str],
     names: Sequence[str],
     rules: _Rules,
     sample: Sequence[Sequence[str]],
-) -> Read:
+) -> ReadColumns:
     import pyarrow
 
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
@@ -269,9 +268,9 @@ def _parsed(
     for name in names:
         place = header.index(name)
         number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
-        if number and _all_numbers((row[place] for row in sample), rules.markers):
+        if number and _are_numbers((row[place] for row in sample), rules.markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
-    table = _converted(csv, pyarrow, scanner, header, names, types, rules.markers)
+    table = _convert(csv, pyarrow, scanner, header, names, types, rules.markers)
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -280,28 +279,28 @@ def _parsed(
                 column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
             )
             codes, texts = decode_dictionary(coded)
-            _typed_into(cells, sources, name, codes, texts, rules)
+            _add_typed_column(cells, sources, name, codes, texts, rules)
         else:
             cells[name] = found = read_cells(name, column)
-            if found.integer and _beyond_floats(column):
+            if found.integer and _exceeds_floats(column):
                 sources[name] = ColumnSource("arrow", column)
-    return Read(cells, sources)
+    return ReadColumns(cells, sources)
 
 
-def _beyond_floats(column: Any) -> bool:
+def _exceeds_floats(column: Any) -> bool:
     import pyarrow.compute as compute
 
     ends = compute.min_max(column).as_py()
     return any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends.values())
 
 
-def _all_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
+def _are_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
     """Tell whether a column's first cells are numbers: a guess that the whole column has to confirm."""
     observed = {text for text in texts if text not in markers}
     return bool(observed) and all(NUMBER.fullmatch(text) for text in observed)
 
 
-def _converted(
+def _convert(
     csv: Any,
     pyarrow: Any,
     scanner: Scanner,
@@ -328,7 +327,7 @@ def _converted(
             with pyarrow.BufferReader(scanner.buffer(pyarrow)) as stream:
                 table = csv.read_csv(stream, parse_options=parse, convert_options=options)
         except pyarrow.ArrowInvalid as error:
-            if _widened(pyarrow, str(error), header, types):
+            if _widen(pyarrow, str(error), header, types):
                 continue
             scanner.validate(None)
             if newlines or not scanner.quotes:
@@ -350,7 +349,7 @@ def _converted(
         return pyarrow.table(columns, names=list(names))
 
 
-def _widened(pyarrow: Any, message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
+def _widen(pyarrow: Any, message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
     """Give the column that a conversion failed at the next wider type; tell whether there was one."""
     found = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", message)
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
@@ -377,24 +376,24 @@ class DelimitedSource(TextSource):
     def __init__(
         self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str
     ) -> None:
-        self.delimiter = _checked_delimiter(delimiter, suffix)
-        super().__init__(path, shown, delimited_records(self.delimiter), DelimitedBlock)
+        self.delimiter = _check_delimiter(delimiter, suffix)
+        super().__init__(path, shown, make_delimited_splitter(self.delimiter), DelimitedBlock)
         self.decimal = decimal
         self.missing = tuple(missing)
-        with refused_gzip(), self._open() as stream:
-            self.header = self._head(stream)
+        with report_damaged_gzip(), self._open() as stream:
+            self.header = self._read_header(stream)
         self.header_lines = self.header.count(b"\n") or self.header.count(b"\r")
-        scanner = Scanner(checked_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
-        names = scanner.beginning(_HEAD)[0]
-        hint = other_delimiter(names, self.delimiter)
+        scanner = Scanner(read_text_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
+        names = scanner.read_beginning(_HEAD)[0]
+        hint = suggest_delimiter(names, self.delimiter)
         try:
-            self.names = Wanted().names(names)
+            self.names = WantedColumns().names(names)
         except TableError as error:
             raise TableError(f"{error}{hint}") from None
         if delimiter is None and hint:
             raise TableError(f"the only column is called {names[0]!r}{hint}")
 
-    def _head(self, stream: IO[bytes]) -> bytes:
+    def _read_header(self, stream: IO[bytes]) -> bytes:
         head, size = b"", _HEAD
         while True:
             more = stream.read(size)
@@ -404,12 +403,12 @@ class DelimitedSource(TextSource):
                 return head[: int(ends[0])]
             if not more or len(head) > _MOST_HEAD:
                 # an empty file, or a quote that is never closed: the scanner says which
-                scanner = Scanner(checked_bytes(io.BytesIO(head), "utf-8"), self.delimiter)
-                next(scanner.records(scanner.text()), None)
+                scanner = Scanner(read_text_bytes(io.BytesIO(head), "utf-8"), self.delimiter)
+                next(scanner.split_records(scanner.text()), None)
                 raise TableError("the file is empty; a header with the columns' names is needed")
             size = len(head)
 
-    def lined_header(self) -> bytes:
+    def header_with_line_end(self) -> bytes:
         """Return the header with a line end."""
         return self.header if self.header[-1:] in (b"\n", b"\r") else self.header + b"\n"
 
@@ -422,9 +421,9 @@ class DelimitedBlock(TextBlock):
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
         source = self.source
-        wanted = Wanted({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
-        data = io.BytesIO(source.lined_header() + self.piece.data)
-        with located(source.header_lines, self.piece.line - 1 - source.header_lines):
+        wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
+        data = io.BytesIO(source.header_with_line_end() + self.piece.data)
+        with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
             return _read(data, wanted, source.delimiter, source.missing, decimal=source.decimal).cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -433,12 +432,13 @@ class DelimitedBlock(TextBlock):
         markers = frozenset(self.source.missing)
         scanner = Scanner(b"x", self.source.delimiter)
         text = self.piece.data.decode("utf-8-sig" if not self.start else "utf-8")
-        rows = [record.cells for record in scanner.records(text)]
+        rows = [record.cells for record in scanner.split_records(text)]
         return {
-            name: [_unquoted(row[column], markers) for row in rows] for name, column in zip(names, columns, strict=True)
+            name: [_strip_mark(row[column], markers) for row in rows]
+            for name, column in zip(names, columns, strict=True)
         }
 
-    def quoted_spans(self, row: int) -> list[tuple[int, int]]:
+    def find_quoted_spans(self, row: int) -> list[tuple[int, int]]:
         """Return where the cells of one record start and end, in a block that has quotes."""
         start, end = self.piece.starts[row], self.piece.ends[row]
         spans, begin = [], 0
@@ -454,7 +454,7 @@ class DelimitedBlock(TextBlock):
             if match.group(3) != self.source.delimiter:
                 return spans
 
-    def plain_spans(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    def find_plain_spans(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Return the starts and ends of all cells, (rows, columns); None where a quoted cell may hold a delimiter."""
         data, starts, ends = self.piece.data, self.piece.starts, self.piece.ends
         signs, width = np.frombuffer(data, dtype=np.uint8), len(self.source.names)
@@ -471,7 +471,7 @@ class DelimitedBlock(TextBlock):
         return np.column_stack([starts, separators + 1]), np.column_stack([separators, stops])
 
 
-def _unquoted(text: str, markers: frozenset[str]) -> str | None:
+def _strip_mark(text: str, markers: frozenset[str]) -> str | None:
     return text[1:] if text.startswith("\0") else None if text in markers else text
 
 
@@ -504,14 +504,14 @@ class DelimitedWriter(TextWriter):
         self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
 
     def _cell(self, text: str) -> str:
-        return _quoted_cell(text, self.delimiter, self._quoted)
+        return _quote_cell(text, self.delimiter, self._quoted)
 
     def header(self) -> bytes:
         """Return the columns' names."""
         if self.origin is None:
             names = self.delimiter.join(self._cell(field.name) for field in self.fields)
             return f"{names}\n".encode()
-        header = self.origin.lined_header()
+        header = self.origin.header_with_line_end()
         if self.counter is None:
             return header
         mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""
@@ -520,7 +520,7 @@ class DelimitedWriter(TextWriter):
 
     def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
-        texts = [texts_of(values, self._cell, self.missing) for values in columns.values()]
+        texts = [format_texts(values, self._cell, self.missing) for values in columns.values()]
         return map(self.delimiter.join, zip(*texts, strict=True))
 
     def splice(self, block: DelimitedBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
@@ -528,14 +528,14 @@ class DelimitedWriter(TextWriter):
         names = block.source.names
         written: dict[tuple[str, Any], bytes] = {}
         changes: list[Change] = []
-        plain = block.plain_spans()
+        plain = block.find_plain_spans()
         quoted: dict[int, list[tuple[int, int]]] = {}
         for name, (rows, values) in fills.items():
             column = names.index(name)
             if plain is not None:
                 starts, ends = plain[0][rows, column].tolist(), plain[1][rows, column].tolist()
             else:
-                spans = [quoted.setdefault(row, block.quoted_spans(row))[column] for row in rows.tolist()]
+                spans = [quoted.setdefault(row, block.find_quoted_spans(row))[column] for row in rows.tolist()]
                 starts, ends = [span[0] for span in spans], [span[1] for span in spans]
             filled = []
             for value in values:
@@ -547,15 +547,15 @@ class DelimitedWriter(TextWriter):
                 filled.append(text)
             changes += zip(starts, ends, filled, strict=True)
         prefix = "" if self.counter is None else f"{draw + 1}{self.delimiter}"
-        return self.lined(block.changed(changes, prefix.encode()))
+        return self.end_last_line(block.replace_bytes(changes, prefix.encode()))
 
 
-def _quoted_cell(text: str, separator: str, quoted: set[str]) -> str:
+def _quote_cell(text: str, separator: str, quoted: set[str]) -> str:
     """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing cells.
 
     Examples
     --------
-    >>> _quoted_cell("a", ",", {"NA"}), _quoted_cell("a,b", ",", {"NA"}), _quoted_cell("NA", ",", {"NA"})
+    >>> _quote_cell("a", ",", {"NA"}), _quote_cell("a,b", ",", {"NA"}), _quote_cell("NA", ",", {"NA"})
     ('a', '"a,b"', '"NA"')
     """
     if text in quoted or text != text.strip() or any(sign in text for sign in (separator, '"', "\n", "\r")):

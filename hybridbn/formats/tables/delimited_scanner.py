@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 
-__all__ = ["Record", "Scanner", "checked_bytes", "coded_columns"]
+__all__ = ["DelimitedRecord", "Scanner", "encode_columns", "read_text_bytes"]
 
 _BATCH = 10_000
 _WINDOW = 1 << 18  # small enough to stay in a processor's cache
@@ -27,14 +27,14 @@ _MARKS = {
 }
 
 
-class Record(NamedTuple):
+class DelimitedRecord(NamedTuple):
     """One record of a delimited file: the line where it starts, and its cells, a quoted one with a NUL before it."""
 
     line: int
     cells: list[str]
 
 
-def checked_bytes(file: Path | IO[bytes], encoding: str) -> Any:
+def read_text_bytes(file: Path | IO[bytes], encoding: str) -> Any:
     """Return a file's bytes in UTF-8 (mapped where the file is so itself), refusing what is no text."""
     data: Any
     if isinstance(file, Path):
@@ -59,7 +59,7 @@ def checked_bytes(file: Path | IO[bytes], encoding: str) -> Any:
         raise TableError("line 1: the file is compressed; its name must end in .gz then")
     nul = data.find(b"\0")
     if nul >= 0:
-        raise TableError(f"line {_lines(data, nul)}: a NUL byte; the file is damaged, or no text in UTF-8")
+        raise TableError(f"line {_line_number(data, nul)}: a NUL byte; the file is damaged, or no text in UTF-8")
     if data[:3] == codecs.BOM_UTF8 and len(data) == 3:
         data = b""
     if not len(data) or (not data[:4096].strip() and not data[:].strip()):
@@ -67,7 +67,7 @@ def checked_bytes(file: Path | IO[bytes], encoding: str) -> Any:
     return data
 
 
-def _lines(data: Any, end: int) -> int:
+def _line_number(data: Any, end: int) -> int:
     """Return the number of the line that a byte is in; CR, LF and CRLF each end a line."""
     before = bytes(data[:end])
     return 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
@@ -106,16 +106,16 @@ class Scanner:
         try:
             return decoder.decode(self.data[:size], final=size is None)
         except UnicodeDecodeError as error:
-            line = _lines(self.data, error.start)
+            line = _line_number(self.data, error.start)
             raise TableError(
                 f"line {line}: byte {self.data[error.start]:#04x} is not UTF-8; if the file is in another encoding, give it, "
                 "for example encoding='latin-1'"
             ) from None
 
-    def records(self, text: str, *, whole: bool = True) -> Iterator[Record]:
+    def split_records(self, text: str, *, whole: bool = True) -> Iterator[DelimitedRecord]:
         """Give the records of a text, the header too; of a text cut short (not `whole`) only the certain ones."""
         if '"' not in text:
-            yield from self._bare_records(text, whole)
+            yield from self._split_bare_records(text, whole)
             return
         place, line, cells, start, end = 0, 1, list[str](), 1, len(text)
         match = self.cell.match
@@ -124,7 +124,7 @@ class Scanner:
             if found is None or (not whole and found.end() == end):
                 if not whole:
                     return
-                raise TableError(self._quote_fault(text, place, start, line))
+                raise TableError(self._describe_quote_fault(text, place, start, line))
             quoted, bare, stop = found.groups()
             if quoted is None:
                 cells.append(bare)
@@ -134,20 +134,20 @@ class Scanner:
             place = found.end()
             if stop != self.delimiter:
                 if cells != [""]:
-                    yield Record(start, cells)
+                    yield DelimitedRecord(start, cells)
                 cells, line = [], line + 1
                 start = line
 
-    def _bare_records(self, text: str, whole: bool) -> Iterator[Record]:
+    def _split_bare_records(self, text: str, whole: bool) -> Iterator[DelimitedRecord]:
         sign = self.delimiter
         lines = re.split(r"\r\n|\n|\r", text)
         if not whole:
             lines.pop()
         for number, line in enumerate(lines, start=1):
             if line:
-                yield Record(number, line.split(sign))
+                yield DelimitedRecord(number, line.split(sign))
 
-    def _quote_fault(self, text: str, place: int, start: int, line: int) -> str:
+    def _describe_quote_fault(self, text: str, place: int, start: int, line: int) -> str:
         rest = text[place : place + 40]
         if rest.startswith('"') and not re.compile(r'"(?:[^"]|"")*+"').match(text, place):
             return (
@@ -155,12 +155,12 @@ class Scanner:
             )
         return f"line {line}: text after a closing quote: {rest!r}; a quote inside a quoted cell must be doubled"
 
-    def beginning(self, size: int) -> tuple[list[str], list[list[str]], bool]:
+    def read_beginning(self, size: int) -> tuple[list[str], list[list[str]], bool]:
         """Return the header, the first full-width records, and whether that is the whole file."""
         while True:
             whole = size >= len(self.data)
             text = self.text(None if whole else size)
-            records = list(self.records(text, whole=whole))
+            records = list(self.split_records(text, whole=whole))
             if records or whole:
                 break
             size *= 8
@@ -170,17 +170,17 @@ class Scanner:
         rows = [record.cells for record in records[1:1001]]
         return header, [row for row in rows if len(row) == len(header)], whole and len(records) == 1 + len(rows)
 
-    def body(self, width: int | None) -> Iterator[Record]:
+    def body_records(self, width: int | None) -> Iterator[DelimitedRecord]:
         """Give the records after the header, refusing those that are not `width` cells wide (None: the header's)."""
-        records = self.records(self.text())
+        records = self.split_records(self.text())
         header = next(records).cells
         expected = len(header) if width is None else width
         for record in records:
             if len(record.cells) != expected:
-                raise TableError(self._ragged(record, expected, header))
+                raise TableError(self._describe_ragged(record, expected, header))
             yield record
 
-    def _ragged(self, record: Record, expected: int, header: Sequence[str]) -> str:
+    def _describe_ragged(self, record: DelimitedRecord, expected: int, header: Sequence[str]) -> str:
         other = next((sign for sign in ";\t|," if sign != self.delimiter and expected == 1 and sign in header[0]), None)
         hint = (
             f"is {other!r} the delimiter? then give delimiter={other!r}"
@@ -191,7 +191,7 @@ class Scanner:
 
     def validate(self, width: int | None) -> None:
         """Look at every record; raise `TableError` at the first fault."""
-        for _ in self.body(width):
+        for _ in self.body_records(width):
             pass
 
     def quotes_are_plain(self, rows: int) -> bool:
@@ -235,13 +235,13 @@ class Scanner:
 
     def line_of(self, row: int) -> int:
         """Return the line where a row of the table starts."""
-        for place, record in enumerate(self.body(None)):
+        for place, record in enumerate(self.body_records(None)):
             if place == row:
                 return record.line
         return row + 2
 
 
-def coded_columns(scanner: Scanner, width: int, places: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:
+def encode_columns(scanner: Scanner, width: int, places: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:
     """Return some columns of the body as codes and distinct texts."""
     known: list[dict[str, int]] = [{} for _ in places]
     parts: list[list[NDArray[np.intp]]] = [[] for _ in places]
@@ -252,7 +252,7 @@ def coded_columns(scanner: Scanner, width: int, places: Sequence[int]) -> list[t
             part.append(np.array([seen.setdefault(text, len(seen)) for text in columns[place]], dtype=np.intp))
 
     batch: list[list[str]] = []
-    for record in scanner.body(width):
+    for record in scanner.body_records(width):
         batch.append(record.cells)
         if len(batch) == _BATCH:
             flush(batch)

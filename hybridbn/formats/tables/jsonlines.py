@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from hybridbn.errors import TableError
-from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Source, Spell
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.formats.tables.text_blocks import (
     Change,
-    Piece,
+    RecordChunk,
     TextBlock,
     TextSource,
     TextWriter,
-    lines,
-    located,
+    format_texts,
+    make_line_splitter,
     plain_text,
-    texts_of,
+    shift_lines_in_errors,
 )
-from hybridbn.formats.tables.typed_columns import Read, Wanted, relocated, typed_objects
+from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, name_lines_for_rows, type_objects
 from hybridbn.tables.cells import Cells
 
 __all__ = ["JsonLines"]
@@ -37,7 +37,7 @@ class JsonLines(FileFormat):
     part_form = "jsonlines"
     packable = True
 
-    def read(self, file: Path | IO[bytes], wanted: Wanted, suffix: str) -> Read:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read JSON lines; blank lines are skipped."""
         return _read(file, wanted)
 
@@ -46,7 +46,7 @@ class JsonLines(FileFormat):
         return JsonSource(path, shown)
 
     def writer(  # type: ignore[override]
-        self, fields: Sequence[Field], suffix: str, *, origin: Source | None = None, counter: str | None = None
+        self, fields: Sequence[Field], suffix: str, *, origin: TableSource | None = None, counter: str | None = None
     ) -> JsonWriter:
         """Return what writes a file with these columns; every key is on every line, null where a cell is missing."""
         return JsonWriter(fields, counter, splices=isinstance(origin, JsonSource))
@@ -55,7 +55,7 @@ class JsonLines(FileFormat):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(file: Path | IO[bytes], wanted: Wanted) -> Read:
+def _read(file: Path | IO[bytes], wanted: WantedColumns) -> ReadColumns:
     columns: dict[str, list[Any]] = {}
     numbers: list[int] = []
     if isinstance(file, Path):
@@ -69,14 +69,14 @@ def _read(file: Path | IO[bytes], wanted: Wanted) -> Read:
         values.extend([None] * (len(numbers) - len(values)))
     names = wanted.names(list(columns))
     try:
-        return typed_objects({name: columns[name] for name in names}, wanted)
+        return type_objects({name: columns[name] for name in names}, wanted)
     except TableError as error:
-        raise relocated(error, lambda row: numbers[row]) from None
+        raise name_lines_for_rows(error, lambda row: numbers[row]) from None
 
 
 def _gather(file: IO[bytes], columns: dict[str, list[Any]], numbers: list[int]) -> None:
     """Add the values of all lines to `columns`, which may end early, and the numbers of the lines to `numbers`."""
-    decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=_refuse_repeats, parse_constant=_refuse_constant)
     for number, raw in enumerate(file, start=1):
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -108,7 +108,7 @@ def _gather(file: IO[bytes], columns: dict[str, list[Any]], numbers: list[int]) 
         numbers.append(number)
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
@@ -125,17 +125,17 @@ class JsonSource(TextSource):
     """A file of JSON lines; columns turn up as it is read."""
 
     def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, lines(), JsonBlock)
+        super().__init__(path, shown, make_line_splitter(), JsonBlock)
 
 
 class JsonBlock(TextBlock):
     """Some lines of JSON."""
 
-    def __init__(self, source: JsonSource, start: int, piece: Piece) -> None:
+    def __init__(self, source: JsonSource, start: int, piece: RecordChunk) -> None:
         super().__init__(source, start, piece)
         self._columns: dict[str, list[Any]] = {}
         self._numbers: list[int] = []
-        with located(0, piece.line - 1):
+        with shift_lines_in_errors(0, piece.line - 1):
             _gather(io.BytesIO(piece.data), self._columns, self._numbers)
         for values in self._columns.values():
             values.extend([None] * (self.rows - len(values)))
@@ -144,11 +144,11 @@ class JsonBlock(TextBlock):
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
         chosen = {name: self._columns[name] for name in names if name in self._columns}
-        wanted = Wanted({name: kind for name, kind in kinds.items() if name in chosen})
+        wanted = WantedColumns({name: kind for name, kind in kinds.items() if name in chosen})
         try:
-            return typed_objects(chosen, wanted).cells
+            return type_objects(chosen, wanted).cells
         except TableError as error:
-            moved = relocated(error, lambda row: self.piece.line - 1 + self._numbers[row])
+            moved = name_lines_for_rows(error, lambda row: self.piece.line - 1 + self._numbers[row])
             raise moved from error.__cause__
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -170,7 +170,7 @@ class JsonWriter(TextWriter):
         """Give a line for each row."""
         keys = (_quote(name).replace("%", "%%") for name in columns)
         line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}"
-        texts = [texts_of(values, _quote, "null", _json) for values in columns.values()]
+        texts = [format_texts(values, _quote, "null", _format_json) for values in columns.values()]
         return map(line.__mod__, zip(*texts, strict=True))
 
     def splice(self, block: JsonBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
@@ -187,7 +187,7 @@ class JsonWriter(TextWriter):
             start, end = int(piece.starts[row]), int(piece.ends[row])
             line = data[start:end]
             record: dict[str, Any] = decoder.decode(line.decode("utf-8-sig").strip())
-            cells = {name: _json(value) for name, value in record.items()} | filled
+            cells = {name: _format_json(value) for name, value in record.items()} | filled
             inner = ", ".join(f"{_quote(name)}: {text}" for name, text in cells.items())
             changes.append((start, start + len(line.rstrip()), f"{{{prefix}{inner}}}".encode()))
         for row, start in enumerate(piece.starts.tolist() if prefix else ()):
@@ -195,7 +195,7 @@ class JsonWriter(TextWriter):
                 begin = data.index(b"{", start) + 1
                 empty = data[begin : piece.ends[row]].strip() == b"}"
                 changes.append((begin, begin, (prefix.removesuffix(", ") if empty else prefix).encode()))
-        return self.lined(block.changed(changes))
+        return self.end_last_line(block.replace_bytes(changes))
 
 
 class _Literal(str):
@@ -208,7 +208,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     if isinstance(value, _Literal):
         return str(value)
     return json.dumps(value, ensure_ascii=False, default=plain_text)

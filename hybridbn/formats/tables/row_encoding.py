@@ -12,7 +12,7 @@ from typing import Any
 
 from hybridbn.errors import TableError
 
-__all__ = ["decoded", "encoded", "kind_of"]
+__all__ = ["decode_rows", "encode_rows", "kind_of_types"]
 
 _TAG = "\0"  # no text of a database begins so
 _KINDS: dict[type, str] = {
@@ -42,12 +42,12 @@ _AS_TEXT: tuple[type, ...] = (
 )
 
 
-def kind_of(types: Iterable[type]) -> str:
+def kind_of_types(types: Iterable[type]) -> str:
     """Return what values of these types are, in the words of `hybridbn.formats.tables.database_base.NewColumn`.
 
     Examples
     --------
-    >>> kind_of([int, float, type(None)]), kind_of([bool]), kind_of([int, str])
+    >>> kind_of_types([int, float, type(None)]), kind_of_types([bool]), kind_of_types([int, str])
     ('float', 'bool', 'other')
     """
     kinds = {_KINDS.get(held, "text" if held in _AS_TEXT else "other") for held in types if held is not type(None)}
@@ -57,18 +57,18 @@ def kind_of(types: Iterable[type]) -> str:
     return kinds.pop() if len(kinds) == 1 else "other"
 
 
-def encoded(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> bytes:
+def encode_rows(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> bytes:
     r"""Return rows as lines.
 
     Examples
     --------
-    >>> encoded([(1, None), (2.5, "a")], ["x", "c"])
+    >>> encode_rows([(1, None), (2.5, "a")], ["x", "c"])
     b'[1, null]\n[2.5, "a"]\n'
     """
     made = []
     for row in rows:
         try:
-            made.append(json.dumps(row, default=_tagged))
+            made.append(json.dumps(row, default=_tag))
         except (TypeError, ValueError):
             odd = next((n for n, v in zip(names, row, strict=True) if not _fits(v)), names[0])
             value = row[list(names).index(odd)]
@@ -80,13 +80,13 @@ def encoded(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> bytes:
 
 def _fits(value: Any) -> bool:
     try:
-        json.dumps(value, default=_tagged)
+        json.dumps(value, default=_tag)
     except (TypeError, ValueError):
         return False
     return True
 
 
-def _tagged(value: Any) -> Any:
+def _tag(value: Any) -> Any:
     if isinstance(value, _AS_TEXT):
         return str(value)
     kind = next((kind for held, kind in _KINDS.items() if isinstance(value, held)), None)
@@ -99,7 +99,7 @@ def _tagged(value: Any) -> Any:
     return {_TAG: [kind, value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)]}
 
 
-_MADE: dict[str, Any] = {
+_DECODERS: dict[str, Any] = {
     "bytes": bytes.fromhex,
     "interval": lambda parts: datetime.timedelta(*parts),
     "decimal": decimal.Decimal,
@@ -110,20 +110,20 @@ _MADE: dict[str, Any] = {
 }
 
 
-def _untagged(found: dict[str, Any]) -> Any:
+def _untag(found: dict[str, Any]) -> Any:
     if found.keys() == {_TAG}:
         kind, text = found[_TAG]
-        return _MADE[kind](text)
+        return _DECODERS[kind](text)
     return found
 
 
-def decoded(data: bytes) -> list[list[Any]]:
+def decode_rows(data: bytes) -> list[list[Any]]:
     """Return the rows of some lines.
 
     Examples
     --------
-    >>> decoded(encoded([(decimal.Decimal("1.50"), b"x", datetime.date(2020, 1, 2))], ["n", "b", "d"]))
+    >>> decode_rows(encode_rows([(decimal.Decimal("1.50"), b"x", datetime.date(2020, 1, 2))], ["n", "b", "d"]))
     [[Decimal('1.50'), b'x', datetime.date(2020, 1, 2)]]
     """
-    found: list[list[Any]] = json.loads(b"[%s]" % b",".join(data.splitlines()), object_hook=_untagged)
+    found: list[list[Any]] = json.loads(b"[%s]" % b",".join(data.splitlines()), object_hook=_untag)
     return found

@@ -14,21 +14,21 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.tables.base import Declared, Field
+from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
+    DatabaseLocation,
     Insert,
-    Located,
     NotWritten,
     OutputExists,
-    Relation,
+    QueryResult,
     RowDatabase,
-    as_held,
-    no_table,
+    absent_table_error,
+    convert_for_database,
 )
-from hybridbn.formats.tables.typed_columns import Wanted
+from hybridbn.formats.tables.typed_columns import WantedColumns
 
-__all__ = ["Address", "SqlAlchemy", "address_of", "refuse_statements", "shown"]
+__all__ = ["DatabaseAddress", "SqlAlchemy", "address_of", "hide_password", "refuse_statements"]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
 _SECRET = re.compile(r"(://[^/@:\s]*:)\S*@|([?&](?:password|passwd|pwd)=)[^&\s]*")
@@ -41,18 +41,18 @@ class SqlAlchemy(RowDatabase):
 
     schemes = ("",)
 
-    def locate(self, url: str) -> Located:
+    def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart."""
         address = address_of(url)
-        return Located(address.shown, None, address.name if address.what == "table" else "")
+        return DatabaseLocation(address.shown, None, address.name if address.what == "table" else "")
 
     @contextlib.contextmanager
-    def opened(self, url: str, wanted: Wanted) -> Iterator[Relation]:
+    def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
         """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a time."""
         address = address_of(url)
         if address.what == "query":
             refuse_statements(address.name)
-        with _connected(address, reading=True) as (sqlalchemy, connection):
+        with _connect(address, reading=True) as (sqlalchemy, connection):
             streaming = {"stream_results": True, "max_row_buffer": BATCH}
             if address.what == "query":
                 # without parameters, so that a percent sign in a query is one
@@ -60,16 +60,16 @@ class SqlAlchemy(RowDatabase):
                 result = connection.exec_driver_sql(address.name, execution_options=options)
                 if not result.returns_rows:
                     raise TableError("the query gives no columns; write one SELECT statement")
-                yield Relation(list(result.keys()), _batches(result))
+                yield QueryResult(list(result.keys()), _fetch_batches(result))
                 return
             dialect = connection.dialect.name
-            types = _columns_of(sqlalchemy, connection, address)
+            types = _column_types(sqlalchemy, connection, address)
             names = wanted.names(list(types))
-            declared = {name: Declared(dialect, types[name]) for name in names}
+            declared = {name: DatabaseType(dialect, types[name]) for name in names}
             # Keyed by number, as names may be anything.
             columns = [
                 sqlalchemy.Column(
-                    name, _bound(sqlalchemy, Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
+                    name, _binding_type(sqlalchemy, Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
                 )
                 for i, name in enumerate(names)
             ]
@@ -82,9 +82,9 @@ class SqlAlchemy(RowDatabase):
                 # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
                 connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
             ranges = _ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
-            yield Relation(
+            yield QueryResult(
                 names,
-                _batches(connection.execute(query, execution_options=streaming)),
+                _fetch_batches(connection.execute(query, execution_options=streaming)),
                 declared,
                 ranges=ranges,
                 key=key,
@@ -92,9 +92,9 @@ class SqlAlchemy(RowDatabase):
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
-        address = _goal(url)
-        with _connected(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
-            target = _target(sqlalchemy, connection, address, [Field("x", "integer")])
+        address = _target_address(url)
+        with _connect(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
+            target = _build_target(sqlalchemy, connection, address, [Field("x", "integer")])
             transactional = connection.dialect.name in _TRANSACTIONAL
             _make_room(sqlalchemy, connection, target, address, overwrite=False, transactional=transactional)
             if transactional:
@@ -102,20 +102,20 @@ class SqlAlchemy(RowDatabase):
                 connection.rollback()
 
     @contextlib.contextmanager
-    def creating(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
+    def create_table(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
         """Make a table whose rows are sent inside of the context, in one transaction."""
-        address = _goal(url)
+        address = _target_address(url)
         begun = False
-        with _connected(address, lambda text: NotWritten(text, begun=begun)) as (sqlalchemy, connection):
+        with _connect(address, lambda text: NotWritten(text, begun=begun)) as (sqlalchemy, connection):
             dialect = connection.dialect
             _refuse_long([address.name, *(column.name for column in columns)], dialect)
-            target = _target(sqlalchemy, connection, address, columns)
+            target = _build_target(sqlalchemy, connection, address, columns)
             transactional = dialect.name in _TRANSACTIONAL
             _make_room(sqlalchemy, connection, target, address, overwrite=overwrite, transactional=transactional)
             target.create(connection)
             begun = True
             try:
-                yield _inserter(sqlalchemy, connection, target, columns)
+                yield _make_inserter(sqlalchemy, connection, target, columns)
             except BaseException:
                 if not transactional:  # the table is there already, transaction or not
                     connection.rollback()
@@ -123,7 +123,7 @@ class SqlAlchemy(RowDatabase):
                 raise
 
 
-class Address(NamedTuple):
+class DatabaseAddress(NamedTuple):
     """A database's address, what is asked of it, and the address without its password."""
 
     url: str
@@ -133,12 +133,12 @@ class Address(NamedTuple):
     shown: str
 
 
-def shown(url: str) -> str:
+def hide_password(url: str) -> str:
     """Return an address without its password.
 
     Examples
     --------
-    >>> shown("postgresql://me:secret@host/base?table=t")
+    >>> hide_password("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
     place = _PLACE.search(url)
@@ -146,7 +146,7 @@ def shown(url: str) -> str:
     return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url[:end]) + url[end:]
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> DatabaseAddress:
     """Take an address apart.
 
     Examples
@@ -157,7 +157,7 @@ def address_of(url: str) -> Address:
     found = _PLACE.search(url)
     if found is None or not url[found.end() :]:
         raise FormatError(
-            f"{shown(url)!r} is no address of a table; write dialect://user@host/base?table=name (and &schema=... before it), "
+            f"{hide_password(url)!r} is no address of a table; write dialect://user@host/base?table=name (and &schema=... before it), "
             "or ?query=SELECT ..."
         )
     base, rest = url[: found.start()], unquote(url[found.end() :])
@@ -166,10 +166,10 @@ def address_of(url: str) -> Address:
     if schema is not None:
         base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
     what: Literal["table", "query"] = "table" if found[2] == "table" else "query"
-    return Address(base, what, rest, unquote(schema[1]) if schema else None, shown(url))
+    return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, hide_password(url))
 
 
-def _sqlalchemy(address: Address) -> Any:
+def _import_sqlalchemy(address: DatabaseAddress) -> Any:
     try:
         import sqlalchemy
     except ImportError as error:
@@ -181,24 +181,24 @@ def _sqlalchemy(address: Address) -> Any:
 
 
 @contextlib.contextmanager
-def _connected(
-    address: Address, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
+def _connect(
+    address: DatabaseAddress, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
 ) -> Iterator[tuple[Any, Any]]:
     """Open a connection with one transaction, which is rolled back after reading and on any error.
 
     What the database refuses is raised as `refusal` makes it.
     """
-    sqlalchemy = _sqlalchemy(address)
+    sqlalchemy = _import_sqlalchemy(address)
     try:
         engine = sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
         if engine.dialect.name == "sqlite":
-            _begin_by_hand(sqlalchemy, engine)
+            _begin_explicitly(sqlalchemy, engine)
             if reading and engine.url.database and not engine.url.database.startswith("file:"):
                 with open(engine.url.database, "rb"):  # SQLite would make a missing file
                     pass
         with engine.connect() as connection:
             if reading:
-                connection = connection.execution_options(**_read_only(engine.dialect.name))
+                connection = connection.execution_options(**_reading_options(engine.dialect.name))
             with connection.begin() as transaction:
                 yield sqlalchemy, connection
                 if reading:
@@ -209,42 +209,42 @@ def _connected(
             "download it first"
         ) from None
     except sqlalchemy.exc.ArgumentError as error:
-        raise FormatError(f"{address.shown!r} is no address of a database: {shown(str(error))}") from None
+        raise FormatError(f"{address.shown!r} is no address of a database: {hide_password(str(error))}") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip()
-        raise refusal(f"{address.shown}: the database refuses: {shown(reason)[:600]}") from None
+        raise refusal(f"{address.shown}: the database refuses: {hide_password(reason)[:600]}") from None
     except (OverflowError, UnicodeEncodeError) as error:
         raise refusal(f"{address.shown}: a value that the database can't hold: {error}") from None
     except ImportError as error:
         raise HybridBNError(f"{address.shown}: the database's driver is missing: {error}; install it") from error
 
 
-def _read_only(dialect: str) -> dict[str, Any]:
+def _reading_options(dialect: str) -> dict[str, Any]:
     return {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"} if dialect == "postgresql" else {}
 
 
-def _begin_by_hand(sqlalchemy: Any, engine: Any) -> None:
+def _begin_explicitly(sqlalchemy: Any, engine: Any) -> None:
     """Make SQLite begin transactions itself: Python's driver leaves CREATE TABLE outside of them."""
 
-    def opened(connection: Any, record: Any) -> None:
+    def turn_off_implicit_transactions(connection: Any, record: Any) -> None:
         connection.isolation_level = None
 
-    def begun(connection: Any) -> None:
+    def begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN")
 
-    sqlalchemy.event.listen(engine, "connect", opened)
-    sqlalchemy.event.listen(engine, "begin", begun)
+    sqlalchemy.event.listen(engine, "connect", turn_off_implicit_transactions)
+    sqlalchemy.event.listen(engine, "begin", begin)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _batches(result: Any) -> Iterator[list[Sequence[Any]]]:
+def _fetch_batches(result: Any) -> Iterator[list[Sequence[Any]]]:
     while rows := result.fetchmany(BATCH):
         yield rows
 
 
-def _key_of(sqlalchemy: Any, connection: Any, address: Address) -> tuple[str, ...]:
+def _key_of(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> tuple[str, ...]:
     """Return the columns of the primary key; a view has none."""
     key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
     return tuple(key.get("constrained_columns") or ())
@@ -258,7 +258,7 @@ def refuse_statements(query: str) -> None:
         raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
 
 
-def _columns_of(sqlalchemy: Any, connection: Any, address: Address) -> dict[str, Any]:
+def _column_types(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> dict[str, Any]:
     """Return the columns of a table with their types."""
     inspector = sqlalchemy.inspect(connection)
     try:
@@ -268,21 +268,21 @@ def _columns_of(sqlalchemy: Any, connection: Any, address: Address) -> dict[str,
         found = {}
     if not found:
         tables = [*inspector.get_table_names(schema=address.schema), *inspector.get_view_names(schema=address.schema)]
-        raise no_table(address.name, tables)
+        raise absent_table_error(address.name, tables)
     return found
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _goal(url: str) -> Address:
+def _target_address(url: str) -> DatabaseAddress:
     address = address_of(url)
     if address.what != "table":
         raise FormatError(f"{address.shown!r}: a table is written to dialect://user@host/base?table=name")
     return address
 
 
-def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequence[Field]) -> Any:
+def _build_target(sqlalchemy: Any, connection: Any, address: DatabaseAddress, columns: Sequence[Field]) -> Any:
     dialect = connection.dialect.name
     made = [
         sqlalchemy.Column(
@@ -293,11 +293,11 @@ def _target(sqlalchemy: Any, connection: Any, address: Address, columns: Sequenc
     return sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *made, schema=address.schema)
 
 
-def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[Field]) -> Insert:
+def _make_inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[Field]) -> Insert:
     keys = [f"c{i}" for i in range(len(columns))]
     dialect = connection.dialect.name
     sent = [
-        sqlalchemy.Column(column.name, _bound(sqlalchemy, column, made.type, dialect), key=key)
+        sqlalchemy.Column(column.name, _binding_type(sqlalchemy, column, made.type, dialect), key=key)
         for column, made, key in zip(columns, target.c, keys, strict=True)
     ]
     statement = sqlalchemy.Table(target.name, sqlalchemy.MetaData(), *sent, schema=target.schema).insert()
@@ -312,7 +312,7 @@ def _inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[F
             records = [dict(zip(keys, row, strict=True)) for row in rows[start : start + BATCH]]
             for key in texts:
                 for record in records:
-                    record[key] = as_held(record[key], (str,))
+                    record[key] = convert_for_database(record[key], (str,))
             connection.execute(statement, records)
 
     return insert
@@ -323,7 +323,7 @@ def _is_text(sqlalchemy: Any, column: Field, made: Any) -> bool:
 
 
 def _make_room(
-    sqlalchemy: Any, connection: Any, target: Any, address: Address, *, overwrite: bool, transactional: bool
+    sqlalchemy: Any, connection: Any, target: Any, address: DatabaseAddress, *, overwrite: bool, transactional: bool
 ) -> None:
     inspector = sqlalchemy.inspect(connection)
     if address.name in inspector.get_view_names(schema=address.schema):
@@ -368,7 +368,7 @@ def _type_of(sqlalchemy: Any, column: Field, dialect: str) -> Any:
     declared = column.declared
     if declared is not None and isinstance(declared.type, sqlalchemy.types.TypeEngine):
         if declared.dialect == dialect:
-            return _unbound(sqlalchemy, declared.type)
+            return _as_new_type(sqlalchemy, declared.type)
         if column.kind in ("decimal", "float", "integer") and isinstance(declared.type, sqlalchemy.Numeric):
             return declared.type.as_generic()
     types = {
@@ -389,7 +389,7 @@ def _type_of(sqlalchemy: Any, column: Field, dialect: str) -> Any:
     return types.get(column.kind, sqlalchemy.Text)()
 
 
-def _unbound(sqlalchemy: Any, found: Any) -> Any:
+def _as_new_type(sqlalchemy: Any, found: Any) -> Any:
     """Return a type that was found in a database as one for a new table: types that have names are there already."""
     if isinstance(found, sqlalchemy.JSON):
         return type(found)(none_as_null=True)
@@ -399,13 +399,13 @@ def _unbound(sqlalchemy: Any, found: Any) -> Any:
     return found
 
 
-def _bound(sqlalchemy: Any, column: Field, found: Any, dialect: str) -> Any:
+def _binding_type(sqlalchemy: Any, column: Field, found: Any, dialect: str) -> Any:
     """Return the type by which values are read and sent: the driver's own, unless it needs to be told or comes from elsewhere."""
     own = column.declared is not None and column.declared.dialect == dialect
-    return found if not own or isinstance(found, _told(sqlalchemy)) else None
+    return found if not own or isinstance(found, _ambiguous_types(sqlalchemy)) else None
 
 
-def _told(sqlalchemy: Any) -> tuple[type, ...]:
+def _ambiguous_types(sqlalchemy: Any) -> tuple[type, ...]:
     """Return the types that drivers do not tell from others, as truth values held as numbers."""
     return sqlalchemy.Boolean, sqlalchemy.JSON, sqlalchemy.ARRAY
 

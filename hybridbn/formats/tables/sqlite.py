@@ -11,24 +11,24 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Declared, Field
+from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
+    DatabaseLocation,
     Insert,
-    Located,
     NotWritten,
     OutputExists,
-    Relation,
+    QueryResult,
     RowDatabase,
-    as_held,
-    no_table,
+    absent_table_error,
+    convert_for_database,
 )
-from hybridbn.formats.tables.typed_columns import Wanted
+from hybridbn.formats.tables.typed_columns import WantedColumns
 
 __all__ = ["Sqlite"]
 
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: recursive common tables
-_PATIENCE = 60.0  # seconds, for other writers
+_LOCK_TIMEOUT = 60.0  # seconds, for other writers
 _TYPES = {
     "integer": "INTEGER",
     "float": "REAL",
@@ -49,13 +49,13 @@ class Sqlite(RowDatabase):
     schemes = ("sqlite:",)
     title = "SQLite"
 
-    def locate(self, url: str) -> Located:
+    def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart."""
         address = _address_of(url)
-        return Located(url, address.file, address.text if address.what == "table" else "")
+        return DatabaseLocation(url, address.file, address.text if address.what == "table" else "")
 
     @contextlib.contextmanager
-    def opened(self, url: str, wanted: Wanted) -> Iterator[Relation]:
+    def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
         """Open a table or the result of one query, of a database opened read-only.
 
         A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
@@ -64,46 +64,46 @@ class Sqlite(RowDatabase):
         address = _address_of(url)
         with open(address.file, "rb"):  # a missing file is reported as one
             pass
-        with _connected(address.file, "ro") as connection:
-            statement, declared, key = address.text, dict[str, Declared](), tuple[str, ...]()
+        with _connect(address.file, "ro") as connection:
+            statement, declared, key = address.text, dict[str, DatabaseType](), tuple[str, ...]()
             if address.what == "table":
                 described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
                 if not described:
-                    raise no_table(address.text, _tables(connection))
-                declared = {name: Declared("sqlite", text) for _, name, text, *_ in described}
+                    raise absent_table_error(address.text, _list_tables(connection))
+                declared = {name: DatabaseType("sqlite", text) for _, name, text, *_ in described}
                 key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
                 chosen = wanted.names(list(declared))
                 statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
             connection.set_authorizer(
                 lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
             )
-            cursor = _executed(connection, statement)
+            cursor = _execute(connection, statement)
             truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
             names = [column[0] for column in cursor.description]
-            yield Relation(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
+            yield QueryResult(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, and a file that is no database."""
-        address = _goal(url)
+        address = _target_of(url)
         if address.file.exists():
-            with _connected(address.file, "ro") as connection:
+            with _connect(address.file, "ro") as connection:
                 _make_room(connection, address.text, overwrite=False)
 
     @contextlib.contextmanager
-    def creating(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
+    def create_table(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
         """Make a table whose rows are sent inside of the context, in one transaction."""
-        address = _goal(url)
-        _refuse_equal([column.name for column in columns])
+        address = _target_of(url)
+        _refuse_equal_names([column.name for column in columns])
         fresh = not address.file.exists()
         try:
-            with _connected(address.file, "rwc") as connection:
-                with _refusals(begun=False):
+            with _connect(address.file, "rwc") as connection:
+                with _translate_errors(begun=False):
                     connection.execute("BEGIN IMMEDIATE")
                 try:
-                    with _refusals(begun=False):
+                    with _translate_errors(begun=False):
                         _create(connection, address.text, columns, overwrite)
-                    with _refusals(begun=True):
-                        yield _inserter(connection, address.text, columns)
+                    with _translate_errors(begun=True):
+                        yield _make_inserter(connection, address.text, columns)
                         connection.execute("COMMIT")
                 except BaseException:
                     with contextlib.suppress(sqlite3.Error):
@@ -116,7 +116,7 @@ class Sqlite(RowDatabase):
             raise
 
 
-class _Address(NamedTuple):
+class _SqliteAddress(NamedTuple):
     """A file, and a table's name or a query."""
 
     file: Path
@@ -124,7 +124,7 @@ class _Address(NamedTuple):
     text: str
 
 
-def _address_of(url: str) -> _Address:
+def _address_of(url: str) -> _SqliteAddress:
     """Take an address apart.
 
     Examples
@@ -141,7 +141,7 @@ def _address_of(url: str) -> _Address:
             "(sqlite:////folder/file.db for an absolute path)"
         )
     # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
-    return _Address(Path(path), "table" if what == "table" else "query", unquote(text))
+    return _SqliteAddress(Path(path), "table" if what == "table" else "query", unquote(text))
 
 
 def _identifier(name: str) -> str:
@@ -153,12 +153,12 @@ def _identifier(name: str) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
+def _list_tables(connection: sqlite3.Connection) -> list[str]:
     found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")
     return [name for (name,) in found]
 
 
-def _executed(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
     try:
         cursor = connection.execute(statement)
     except (sqlite3.ProgrammingError, sqlite3.Warning) as error:
@@ -175,11 +175,11 @@ def _executed(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
 
 
 @contextlib.contextmanager
-def _connected(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
     """Open a database; transactions are begun and ended by hand."""
     try:
         name = f"file:{quote(str(file))}?mode={mode}"
-        connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_PATIENCE)
+        connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
         try:
             yield connection
         finally:
@@ -193,7 +193,7 @@ def _connected(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _goal(url: str) -> _Address:
+def _target_of(url: str) -> _SqliteAddress:
     address = _address_of(url)
     if address.what != "table":
         raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
@@ -201,7 +201,7 @@ def _goal(url: str) -> _Address:
 
 
 @contextlib.contextmanager
-def _refusals(*, begun: bool) -> Iterator[None]:
+def _translate_errors(*, begun: bool) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
@@ -211,7 +211,7 @@ def _refusals(*, begun: bool) -> Iterator[None]:
         raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
 
 
-def _refuse_equal(names: list[str]) -> None:
+def _refuse_equal_names(names: list[str]) -> None:
     folded = [name.lower() for name in names]
     clash = next((name for name in names if folded.count(name.lower()) > 1), None)
     if clash is not None:
@@ -230,18 +230,18 @@ def _make_room(connection: sqlite3.Connection, name: str, *, overwrite: bool) ->
 
 def _create(connection: sqlite3.Connection, name: str, columns: Sequence[Field], overwrite: bool) -> None:
     _make_room(connection, name, overwrite=overwrite)
-    defined = ", ".join(f"{_identifier(column.name)} {_type(column)}".rstrip() for column in columns)
+    defined = ", ".join(f"{_identifier(column.name)} {_type_of(column)}".rstrip() for column in columns)
     connection.execute(f"CREATE TABLE {_identifier(name)} ({defined})")
 
 
-def _type(column: Field) -> str:
+def _type_of(column: Field) -> str:
     declared = column.declared
     if declared is not None and declared.dialect == "sqlite" and isinstance(declared.type, str):
         return declared.type
     return _TYPES.get(column.kind, "")
 
 
-def _inserter(connection: sqlite3.Connection, name: str, columns: Sequence[Field]) -> Insert:
+def _make_inserter(connection: sqlite3.Connection, name: str, columns: Sequence[Field]) -> Insert:
     statement = f"INSERT INTO {_identifier(name)} VALUES ({', '.join('?' * len(columns))})"
     foreign = [i for i, column in enumerate(columns) if column.kind not in ("integer", "float", "bool", "text")]
 
@@ -249,7 +249,7 @@ def _inserter(connection: sqlite3.Connection, name: str, columns: Sequence[Field
         if foreign:
             columnwise: list[Sequence[Any]] = list(zip(*rows, strict=True))
             for i in foreign:
-                columnwise[i] = [as_held(value, _OWN) for value in columnwise[i]]
+                columnwise[i] = [convert_for_database(value, _OWN) for value in columnwise[i]]
             rows = list(zip(*columnwise, strict=True))
         connection.executemany(statement, rows)
 

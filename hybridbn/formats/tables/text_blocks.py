@@ -18,37 +18,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Block, Field, FileSource, FileWriter
+from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
 
 __all__ = [
     "Change",
-    "Piece",
-    "Split",
+    "RecordChunk",
+    "Splitter",
     "TextBlock",
     "TextSource",
     "TextWriter",
-    "changed",
-    "delimited_records",
-    "lines",
-    "located",
-    "pieces",
+    "format_texts",
+    "make_delimited_splitter",
+    "make_line_splitter",
     "plain_text",
-    "refused_gzip",
-    "texts_of",
+    "read_chunks",
+    "replace_bytes",
+    "report_damaged_gzip",
+    "shift_lines_in_errors",
 ]
 
-Places: TypeAlias = NDArray[np.intp]
+Positions: TypeAlias = NDArray[np.intp]
 
-Split: TypeAlias = Callable[[bytes, bool], tuple[Places, Places]]
+Splitter: TypeAlias = Callable[[bytes, bool], tuple[Positions, Positions]]
 """From bytes, and whether they are the last of the file, to the starts and ends of the records that are whole."""
 
 _SIZE = 1 << 22
 _LONGEST = 1 << 26
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)")
-_NO_PLACES = np.zeros(0, dtype=np.intp)
+_NO_POSITIONS = np.zeros(0, dtype=np.intp)
 
 
-class Piece(NamedTuple):
+class RecordChunk(NamedTuple):
     """Some records that stand together in a file.
 
     Attributes
@@ -63,15 +63,15 @@ class Piece(NamedTuple):
     """
 
     data: bytes
-    starts: Places
-    ends: Places
+    starts: Positions
+    ends: Positions
     offset: int
     line: int
 
 
-def pieces(stream: IO[bytes], split: Split, rows: int, offset: int, line: int) -> Iterator[Piece]:
+def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line: int) -> Iterator[RecordChunk]:
     """Give the records of a stream, `rows` at a time; bytes after the last one go with the last piece."""
-    held: Piece | None = None
+    held: RecordChunk | None = None
     tail, final = b"", False
     while not final:
         data = stream.read(_SIZE)
@@ -93,36 +93,36 @@ def pieces(stream: IO[bytes], split: Split, rows: int, offset: int, line: int) -
                 yield held
             end = int(ends[stop - 1])
             part = tail[begin:end]
-            held = Piece(part, starts[place:stop] - begin, ends[place:stop] - begin, offset + begin, line)
-            line += _line_ends(part)
+            held = RecordChunk(part, starts[place:stop] - begin, ends[place:stop] - begin, offset + begin, line)
+            line += _count_line_ends(part)
             begin, place = end, stop
         if final and held is not None and begin < len(tail):
             held = held._replace(data=held.data + tail[begin:])
         elif final and begin < len(tail) and tail[begin:].strip():
             # what no record could be made of: its reader says why
-            held = Piece(tail[begin:], _NO_PLACES, _NO_PLACES, offset + begin, line)
+            held = RecordChunk(tail[begin:], _NO_POSITIONS, _NO_POSITIONS, offset + begin, line)
         tail, offset = tail[begin:], offset + begin
     if held is not None:
         yield held
 
 
-def _line_ends(data: bytes) -> int:
+def _count_line_ends(data: bytes) -> int:
     return data.count(b"\n") + (data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0)
 
 
-def lines(comment: bytes = b"") -> Split:
+def make_line_splitter(comment: bytes = b"") -> Splitter:
     r"""Return what finds lines that are neither blank nor comments.
 
     Examples
     --------
-    >>> lines(b"%")(b"a\n\n% no\nb\nhalf", False)[0].tolist()
+    >>> make_line_splitter(b"%")(b"a\n\n% no\nb\nhalf", False)[0].tolist()
     [0, 8]
     """
 
-    def split(data: bytes, final: bool) -> tuple[Places, Places]:
-        starts, ends = _all_lines(data, final)
+    def split(data: bytes, final: bool) -> tuple[Positions, Positions]:
+        starts, ends = _find_lines(data, final)
         keep = np.ones(len(starts), dtype=bool)
-        first = np.frombuffer(data, dtype=np.uint8)[starts] if len(starts) else _NO_PLACES
+        first = np.frombuffer(data, dtype=np.uint8)[starts] if len(starts) else _NO_POSITIONS
         for place in np.flatnonzero((first <= 32) | (first == (comment or b"\n")[0])).tolist():
             text = data[starts[place] : ends[place]].strip()
             keep[place] = bool(text) and not (comment and text.startswith(comment))
@@ -131,7 +131,7 @@ def lines(comment: bytes = b"") -> Split:
     return split
 
 
-def _all_lines(data: bytes, final: bool) -> tuple[Places, Places]:
+def _find_lines(data: bytes, final: bool) -> tuple[Positions, Positions]:
     if b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
         # a return at the very end may be half of a line end
         stop = len(data) if final else len(data) - data.endswith(b"\r")
@@ -154,12 +154,12 @@ def _quotes_close_within_lines(data: bytes) -> bool:
     return bool((before % 2 == 0).all())
 
 
-def delimited_records(delimiter: str) -> Split:
+def make_delimited_splitter(delimiter: str) -> Splitter:
     r"""Return what finds the records of a delimited file, line ends in quotes included; blank lines are none.
 
     Examples
     --------
-    >>> starts, ends = delimited_records(",")(b'a,"x\ny"\n\nb,c\nd,', False)
+    >>> starts, ends = make_delimited_splitter(",")(b'a,"x\ny"\n\nb,c\nd,', False)
     >>> starts.tolist(), ends.tolist()
     ([0, 9], [8, 13])
     """
@@ -167,9 +167,9 @@ def delimited_records(delimiter: str) -> Split:
     cell = rb'(?:"(?:[^"]|"")*+"|[^%s\r\n"][^%s\r\n]*+)?' % (sign, sign)
     record = re.compile(rb"%s(?:%s%s)*+(\r\n|\n|\r|\Z)" % (cell, sign, cell))
 
-    def split(data: bytes, final: bool) -> tuple[Places, Places]:
+    def split(data: bytes, final: bool) -> tuple[Positions, Positions]:
         if b'"' not in data or _quotes_close_within_lines(data):
-            starts, ends = _all_lines(data, final)
+            starts, ends = _find_lines(data, final)
             short = np.flatnonzero(ends - starts <= 2)
             keep = np.ones(len(starts), dtype=bool)
             for place in short.tolist():
@@ -212,7 +212,9 @@ class TextSource(FileSource):
         What finds the records in bytes.
     """
 
-    def __init__(self, path: Path, shown: str, split: Split, block: Callable[[Any, int, Piece], TextBlock]) -> None:
+    def __init__(
+        self, path: Path, shown: str, split: Splitter, block: Callable[[Any, int, RecordChunk], TextBlock]
+    ) -> None:
         super().__init__(path, shown)
         self.split, self._block = split, block
         self.names = []
@@ -225,9 +227,9 @@ class TextSource(FileSource):
     def blocks(self, rows: int, first: int = 0) -> Iterator[TextBlock]:
         """Give blocks of so many records."""
         offset, line = self._starts[first] if first else (len(self.header), self.header_lines + 1)
-        with refused_gzip(), self._open() as stream:
+        with report_damaged_gzip(), self._open() as stream:
             stream.seek(offset)
-            for number, piece in enumerate(pieces(stream, self.split, rows, offset, line), start=first):
+            for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=first):
                 if number == len(self._starts):
                     self._starts.append((piece.offset, piece.line))
                 yield self._block(self, number * rows, piece)
@@ -242,25 +244,25 @@ class TextSource(FileSource):
         return f"row {row}"
 
 
-class TextBlock(Block):
+class TextBlock(TableBlock):
     """Some records of a text file."""
 
-    def __init__(self, source: Any, start: int, piece: Piece) -> None:
+    def __init__(self, source: Any, start: int, piece: RecordChunk) -> None:
         self.source, self.start, self.piece, self.rows = source, start, piece, len(piece.starts)
 
-    def changed(self, changes: list[Change], prefix: bytes = b"") -> bytes:
+    def replace_bytes(self, changes: list[Change], prefix: bytes = b"") -> bytes:
         """Return the bytes with some of them replaced, and `prefix` before each record."""
         if prefix:
             changes = [*((start, start, prefix) for start in self.piece.starts.tolist()), *changes]
-        return changed(self.piece.data, changes)
+        return replace_bytes(self.piece.data, changes)
 
 
-def changed(data: bytes, changes: list[Change]) -> bytes:
+def replace_bytes(data: bytes, changes: list[Change]) -> bytes:
     """Return bytes with some of them replaced.
 
     Examples
     --------
-    >>> changed(b"1,,2", [(2, 2, b"x"), (0, 1, b"3")])
+    >>> replace_bytes(b"1,,2", [(2, 2, b"x"), (0, 1, b"3")])
     b'3,x,2'
     """
     changes.sort(key=lambda change: change[0])
@@ -279,7 +281,7 @@ def _is_packed(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def refused_gzip() -> Iterator[None]:
+def report_damaged_gzip() -> Iterator[None]:
     """Say what a damaged packed file is."""
     try:
         yield
@@ -288,25 +290,25 @@ def refused_gzip() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def located(header: int, by: int, word: str = "line") -> Iterator[None]:
+def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[None]:
     """Shift the numbers of lines or rows beyond the header, in errors that come from reading a block, by so many.
 
     Examples
     --------
-    >>> with located(1, 100):
+    >>> with shift_lines_in_errors(1, 100):
     ...     raise TableError("column 'x', line 3: no number")
     Traceback (most recent call last):
     hybridbn.errors.TableError: column 'x', line 103: no number
     """
 
-    def shifted(match: re.Match[str]) -> str:
+    def shift_number(match: re.Match[str]) -> str:
         number = int(match.group(1))
         return f"{word} {number + by if number > header else number}"
 
     try:
         yield
     except TableError as error:
-        raise TableError(re.sub(rf"\b{word} (\d+)\b", shifted, str(error))) from error.__cause__
+        raise TableError(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -341,17 +343,17 @@ class TextWriter(FileWriter):
             encoder = None if self.encoding == "utf-8" else codecs.getincrementalencoder(self.encoding)()
         except LookupError:
             raise TableError(f"there is no encoding {self.encoding!r}") from None
-        file.write(self._encoded(self.header(), encoder))
+        file.write(self._encode(self.header(), encoder))
         for part in parts:
-            file.write(self._encoded(part, encoder))
+            file.write(self._encode(part, encoder))
 
-    def _encoded(self, data: bytes, encoder: codecs.IncrementalEncoder | None) -> bytes:
+    def _encode(self, data: bytes, encoder: codecs.IncrementalEncoder | None) -> bytes:
         try:
             return data if encoder is None else encoder.encode(data.decode())
         except UnicodeEncodeError as error:
             raise TableError(f"{error.object[error.start : error.end]!r} can't be written in {self.encoding}") from None
 
-    def lined(self, data: bytes) -> bytes:
+    def end_last_line(self, data: bytes) -> bytes:
         """Return a part with the end of its last line, which a file may lack, where another draw follows."""
         return data if self.counter is None or data[-1:] in (b"\n", b"\r", b"") else data + b"\n"
 
@@ -360,14 +362,14 @@ _NUMBERS = {int, float}
 _TEXTS = {str, type(None)}
 
 
-def texts_of(
+def format_texts(
     values: Sequence[Any], quote: Callable[[str], str], missing: str, other: Callable[[Any], str] | None = None
 ) -> list[str]:
     """Return the texts of a column: text by `quote`, numbers by `repr`, all else by `other`.
 
     Examples
     --------
-    >>> texts_of(["a", None, "b"], str.upper, "?"), texts_of([1.5, None, True], str.upper, "?")
+    >>> format_texts(["a", None, "b"], str.upper, "?"), format_texts([1.5, None, True], str.upper, "?")
     (['A', '?', 'B'], ['1.5', '?', 'TRUE'])
     """
     types = set(map(type, values))

@@ -16,9 +16,17 @@ from hybridbn.tables.cells import EXACT_INTEGERS, Cells, as_objects, check_numbe
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
-__all__ = ["NUMBER", "Read", "Wanted", "Wish", "relocated", "typed", "typed_objects"]
+__all__ = [
+    "NUMBER",
+    "DeclaredKind",
+    "ReadColumns",
+    "WantedColumns",
+    "name_lines_for_rows",
+    "type_objects",
+    "type_texts",
+]
 
-Wish: TypeAlias = Literal["discrete", "continuous", "text"]
+DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"]
 
 NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _DIGITS = re.compile(r"[-+.0-9eE]++")
@@ -31,10 +39,10 @@ _TRUTH = ({"True": True, "False": False}, {"true": True, "false": False}, {"TRUE
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """Which columns a reader is to read, and as what where the type does not say it."""
 
-    kinds: dict[str, Wish] = field(default_factory=dict)
+    kinds: dict[str, DeclaredKind] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     optional: bool = False
     """Whether a wanted column may be absent: a model's variables may, columns asked for by name may not."""
@@ -47,10 +55,13 @@ class Wanted:
         columns: Iterable[str] | None,
         weights: str | None,
         variables: Sequence[Variable] | None,
-    ) -> Wanted:
+    ) -> WantedColumns:
         """Check and join the wishes of `read_table`'s caller."""
-        kinds: dict[str, Wish] = {}
-        declared: tuple[tuple[Wish, str | Iterable[str]], ...] = (("discrete", discrete), ("continuous", continuous))
+        kinds: dict[str, DeclaredKind] = {}
+        declared: tuple[tuple[DeclaredKind, str | Iterable[str]], ...] = (
+            ("discrete", discrete),
+            ("continuous", continuous),
+        )
         for kind, names in declared:
             for name in [names] if isinstance(names, str) else list(names):
                 if kinds.setdefault(name, kind) != kind:
@@ -74,7 +85,7 @@ class Wanted:
 
     def names(self, available: Sequence[str]) -> list[str]:
         """Return the columns to read, in the order asked for, having checked that they can be."""
-        _checked_header(available)
+        _check_header(available)
         asked = list(available) if self.columns is None else list(self.columns)
         if len(set(asked)) < len(asked):
             raise TableError(f"a column is named twice in {shorten(asked)}")
@@ -94,7 +105,7 @@ class Wanted:
         return "discrete" if wish == "text" else wish
 
 
-def _checked_header(names: Sequence[str]) -> None:
+def _check_header(names: Sequence[str]) -> None:
     if not names:
         raise TableError("the table has no columns")
     for place, name in enumerate(names):
@@ -109,7 +120,7 @@ def _checked_header(names: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadColumns:
     """What a reader has read."""
 
     cells: dict[str, Cells]
@@ -117,13 +128,13 @@ class Read:
     weights: NDArray[Any] | None = None
 
 
-def relocated(error: TableError, line_of: Callable[[int], int]) -> TableError:
+def name_lines_for_rows(error: TableError, line_of: Callable[[int], int]) -> TableError:
     """Return an error that names lines of the file instead of rows of the table."""
     return TableError(re.sub(r"\brow (\d+)", lambda found: f"line {line_of(int(found.group(1)))}", str(error)))
 
 
-def typed(
-    name: str, codes: NDArray[Any], distinct: Sequence[str], wish: Wish | None, remedy: str
+def type_texts(
+    name: str, codes: NDArray[Any], distinct: Sequence[str], wish: DeclaredKind | None, remedy: str
 ) -> tuple[Cells, ColumnSource | None]:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
@@ -131,16 +142,16 @@ def typed(
 
     Examples
     --------
-    >>> typed("x", np.array([0, 1, -1]), ["1.5", "2"], None, "")[0].array
+    >>> type_texts("x", np.array([0, 1, -1]), ["1.5", "2"], None, "")[0].array
     array([1.5, 2. , nan])
     """
     if wish == "text":
         return label_codes(name, codes, distinct), None
     if wish == "discrete":
-        return label_codes(name, codes, _states(distinct)), None
-    known = _floats(distinct)
+        return label_codes(name, codes, _parse_states(distinct)), None
+    known = _parse_floats(distinct)
     if known is not None:
-        return _number_cells(name, codes, distinct, known)
+        return _build_number_cells(name, codes, distinct, known)
     hollow = [i for i, text in enumerate(distinct) if _NAN.fullmatch(text)]
     numeric = [i for i, text in enumerate(distinct) if NUMBER.fullmatch(text)]
     infinite = (
@@ -148,9 +159,9 @@ def typed(
     )
     if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or wish == "continuous"):
         known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
-        return _number_cells(name, codes, distinct, known)
+        return _build_number_cells(name, codes, distinct, known)
     if wish is None and not numeric:
-        states = _states(distinct)
+        states = _parse_states(distinct)
         grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
         if not grouped or len(grouped) < len(distinct):
             return label_codes(name, codes, states), None
@@ -181,7 +192,7 @@ def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
     return int(np.argmax(np.isin(codes, wanted)))
 
 
-def _states(distinct: Sequence[str]) -> list[Any]:
+def _parse_states(distinct: Sequence[str]) -> list[Any]:
     """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
     if distinct and all(NUMBER.fullmatch(text) and not _PADDED.match(text) for text in distinct):
         found: list[Any] = [
@@ -195,7 +206,7 @@ def _states(distinct: Sequence[str]) -> list[Any]:
     return list(distinct)
 
 
-def _floats(distinct: Sequence[str]) -> Values | None:
+def _parse_floats(distinct: Sequence[str]) -> Values | None:
     """Return texts as numbers if all of them are, told by their characters at once; None where a closer look is needed."""
     if not distinct or not _DIGITS.fullmatch("".join(distinct)):
         return None
@@ -205,7 +216,7 @@ def _floats(distinct: Sequence[str]) -> Values | None:
         return None
 
 
-def _number_cells(
+def _build_number_cells(
     name: str, codes: NDArray[Any], distinct: Sequence[str], known: Values
 ) -> tuple[Cells, ColumnSource | None]:
     values = np.append(known, math.nan)
@@ -222,7 +233,7 @@ def _number_cells(
     return cells, None
 
 
-def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
+def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadColumns:
     """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
@@ -235,4 +246,4 @@ def typed_objects(columns: dict[str, list[Any]], wanted: Wanted) -> Read:
         cells[name] = found
         if found.integer and found.states is None:
             sources[name] = ColumnSource("numpy", array)
-    return Read(cells, sources)
+    return ReadColumns(cells, sources)
