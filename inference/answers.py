@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
-from hybridbn.inference.engines import Request, Solution, choose_plan
-from hybridbn.inference.evidence import Evidence, repeats
+from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
+from hybridbn.inference.evidence import Evidence, find_distinct_rows
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior, PiecemealPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
@@ -36,10 +36,10 @@ __all__ = [
     "Collector",
     "TableCollector",
     "collect_marginals",
+    "collect_nothing",
     "empty_posterior",
     "impossible_evidence",
     "node_axis_of",
-    "nothing",
     "posterior_of",
     "solve",
 ]
@@ -75,7 +75,7 @@ class Answer:
     options: Options
     evidence: Evidence
     distinct: Evidence
-    places: NDArray[np.intp] | None
+    distinct_rows: NDArray[np.intp] | None
     """For each row as the user gave it, its place among the distinct rows; None where that is the same."""
     collected: Sequence[Collector]
     log_norms: Values
@@ -88,10 +88,10 @@ class Answer:
         """Whether this is about a single case."""
         return self.evidence.single
 
-    def arranged(self, table: Values) -> Values:
+    def arrange_rows(self, table: Values) -> Values:
         """Return a table of the distinct rows (last) for the user's rows; impossible rows are NaN."""
-        if self.places is not None:
-            table = table[..., self.places]
+        if self.distinct_rows is not None:
+            table = table[..., self.distinct_rows]
         if self.marked is not None:
             table[..., self.marked] = np.nan
         return table
@@ -99,7 +99,7 @@ class Answer:
     @property
     def log_norm(self) -> Values:
         """The log probability of that part of the evidence which the problem contains, for each row."""
-        return self.log_norms if self.places is None else self.log_norms[self.places]
+        return self.log_norms if self.distinct_rows is None else self.log_norms[self.distinct_rows]
 
     def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
         """Raise for impossible rows, or mark them."""
@@ -116,7 +116,7 @@ class Answer:
         # logarithms lose as many digits as they have before the point; impossible rows get the most
         rounding = ROUNDING + EPSILON * (4 * np.abs(self.log_norms) + len(self.problem.factors))
         errors = np.maximum(self.errors, np.minimum(rounding, MOST_ROUNDING))
-        return errors if self.places is None else errors[self.places]
+        return errors if self.distinct_rows is None else errors[self.distinct_rows]
 
 
 def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False) -> ImpossibleEvidence:
@@ -132,7 +132,7 @@ def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False)
 # -- collectors ---------------------------------------------------------------------------------------------------
 
 
-def nothing(problem: Problem, question: Question, rows: int) -> Sequence[Collector]:
+def collect_nothing(problem: Problem, question: Question, rows: int) -> Sequence[Collector]:
     """Collect nothing: only the probability of the evidence is wanted."""
     return ()
 
@@ -180,8 +180,8 @@ class DensityCollector:
         if self.moments is None and max(self._bytes, 8.0 * self._numbers * self._rows) > self._most:
             self.moments = np.empty(self._rows), np.empty(self._rows)
         if self.moments is not None:
-            for places, part in self._parts:
-                self.moments[0][places], self.moments[1][places] = part.moments()
+            for distinct_rows, part in self._parts:
+                self.moments[0][distinct_rows], self.moments[1][distinct_rows] = part.moments()
             self._parts.clear()
 
     @property
@@ -190,7 +190,7 @@ class DensityCollector:
         if self.moments is not None:
             return None
         if len(self._parts) > 1 or len(self._parts[0][0]) != self._rows:
-            self._parts = [(np.arange(self._rows), type(self._parts[0][1]).joined(self._parts, self._rows))]
+            self._parts = [(np.arange(self._rows), type(self._parts[0][1]).join(self._parts, self._rows))]
         return self._parts[0][1]
 
 
@@ -224,7 +224,7 @@ class _ComponentCollector:
             collector.take(part.rows, GaussianPosterior.of(self._variables[name], weights, mean, variance))
 
 
-class _Fed(DensityCollector):
+class _ComponentDensityCollector(DensityCollector):
     """A collector that gets its densities from that of a component."""
 
     def add(self, part: Solution) -> None:
@@ -241,9 +241,9 @@ def collect_marginals(
     for number, name in enumerate(question.targets):
         component = problem.component_of.get(name)
         if component is not None:
-            fed = _Fed(rows, most)
-            collectors.append(fed)
-            components.setdefault(id(component), {})[name] = (number, fed)
+            collector = _ComponentDensityCollector(rows, most)
+            collectors.append(collector)
+            components.setdefault(id(component), {})[name] = (number, collector)
         elif name in problem.nodes:
             collectors.append(_NodeCollector(_continuous(problem, name), number, rows, most))
         else:
@@ -269,38 +269,38 @@ def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
 
 
 def posterior_of(
-    answer: Answer, number: int, variable: Variable, later: Callable[[], Values] | None = None
+    answer: Answer, number: int, variable: Variable, log_evidence: Callable[[], Values] | None = None
 ) -> DiscretePosterior | ContinuousPosterior:
     """Return the posterior of the target with that number."""
     collector = answer.collected[number]
     if isinstance(collector, TableCollector):
-        table = answer.arranged(collector.table)
+        table = answer.arrange_rows(collector.table)
         if isinstance(variable, Discrete):
-            return DiscretePosterior(variable, table, answer.single, answer.error, later)
+            return DiscretePosterior(variable, table, answer.single, answer.error, log_evidence)
         name, problem = variable.name, answer.problem
         axis = problem.axes[name]
         assert isinstance(axis, CellAxis)
-        return cell_posterior(problem, name, axis, table, answer.evidence, answer.single, answer.error, later)
+        return cell_posterior(problem, name, axis, table, answer.evidence, answer.single, answer.error, log_evidence)
     assert isinstance(collector, DensityCollector)
     assert isinstance(variable, Continuous)
     density = collector.density
-    if density is None or _expanded(density, answer) > KEPT_BYTES:
-        piece = density.taken if density is not None else _Again(answer, number)
+    if density is None or _count_expanded_bytes(density, answer) > KEPT_BYTES:
+        piece = density.select_rows if density is not None else _DensitySolver(answer, number)
         moments = density.moments() if density is not None else collector.moments
         assert moments is not None
-        places = np.arange(answer.distinct.rows) if answer.places is None else answer.places
-        return PiecemealPosterior(variable, piece, moments, places, answer.marked, answer.error, later)
-    if answer.places is not None:
-        density = density.taken(answer.places)
-    return density.answered(answer.single, answer.error, answer.marked, later)
+        distinct_rows = np.arange(answer.distinct.rows) if answer.distinct_rows is None else answer.distinct_rows
+        return LazyPosterior(variable, piece, moments, distinct_rows, answer.marked, answer.error, log_evidence)
+    if answer.distinct_rows is not None:
+        density = density.select_rows(answer.distinct_rows)
+    return density.with_answer(answer.single, answer.error, answer.marked, log_evidence)
 
 
-def _expanded(density: ContinuousPosterior, answer: Answer) -> float:
+def _count_expanded_bytes(density: ContinuousPosterior, answer: Answer) -> float:
     """Return the bytes that the density of all rows takes, where it must be written out for equal rows."""
-    return 0.0 if answer.places is None else 8.0 * density.numbers * len(answer.places)
+    return 0.0 if answer.distinct_rows is None else 8.0 * density.numbers * len(answer.distinct_rows)
 
 
-class _Again:
+class _DensitySolver:
     """Solves some distinct rows once more, for a target whose densities were not kept."""
 
     def __init__(self, answer: Answer, number: int) -> None:
@@ -312,7 +312,7 @@ class _Again:
         problem = problem_of(self._network, self._question, self._evidence)
         collected = collect_marginals(problem, self._question, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
-        request = Request(self._network, problem, self._question, evidence, self._options)
+        request = EngineRequest(self._network, problem, self._question, evidence, self._options)
         for part in choose_plan(request).solve(evidence):
             for collector in collected:
                 collector.add(part)
@@ -340,8 +340,8 @@ def solve(
     `collect` says what is kept of the solutions: by default what the posterior of each target needs.
     """
     problem = problem_of(network, question, read)
-    plan = choose_plan(Request(network, problem, question, read, options))
-    same = repeats(read, continuous=bool(problem.nodes)) if plan.distinct and not read.single else None
+    plan = choose_plan(EngineRequest(network, problem, question, read, options))
+    same = find_distinct_rows(read, continuous=bool(problem.nodes)) if plan.distinct and not read.single else None
     distinct = read if same is None else read.take(same.first, len(same.first))
     collected = collect(problem, question, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
@@ -349,12 +349,12 @@ def solve(
         log_norms[part.rows], errors[part.rows] = part.log_norm, part.error
         for collector in collected:
             collector.add(part)
-    places = None if same is None else same.inverse
-    answer = Answer(problem, question, network, options, read, distinct, places, collected, log_norms, errors)
+    distinct_rows = None if same is None else same.inverse
+    answer = Answer(problem, question, network, options, read, distinct, distinct_rows, collected, log_norms, errors)
     if not question.all_of:
         impossible = log_norms == -np.inf
         if impossible.any():
-            answer.refuse(impossible if places is None else impossible[places], options)
+            answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options)
     worst = float(errors.max(initial=0.0))
     if worst > options.tolerance:
         warnings.warn(

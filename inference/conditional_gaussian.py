@@ -22,8 +22,8 @@ from scipy.stats import truncnorm
 from hybridbn.inference.answers import TableCollector, impossible_evidence, solve
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, Question
-from hybridbn.inference.queries import relevant_evidence
-from hybridbn.inference.regressions import Regressions, conditionals
+from hybridbn.inference.queries import read_relevant_evidence
+from hybridbn.inference.regressions import Regressions, solve_conditionals
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -83,10 +83,10 @@ class ConditionalGaussian:
         """
         rows, values = evidence.rows, self._values(evidence)
         known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
-        configuration = self._configurations(known, values, levels, options)
+        configuration = self._draw_configurations(known, values, levels, options)
         noise = ndtri(np.array([levels[name] for name in self.numbers]).reshape(len(self.numbers), rows).T)
-        drawn = self._drawn(values, configuration, noise)
-        return self._filled(known, configuration, drawn, levels, options)
+        drawn = self._draw_numbers(values, configuration, noise)
+        return self._fill(known, configuration, drawn, levels, options)
 
     def draw_within(
         self,
@@ -115,18 +115,18 @@ class ConditionalGaussian:
         configuration: Codes = np.zeros(evidence.rows, dtype=np.intp)
         for sweep in range(_SWEEPS):
             uniforms = levels(sweep)
-            configuration = self._configurations(known, values, uniforms, options)
+            configuration = self._draw_configurations(known, values, uniforms, options)
             for column, name in enumerate(self.numbers):
-                center = self.expected(column, values, configuration)
+                center = self.conditional_mean(column, values, configuration)
                 spread = 1 / np.sqrt(self.regressions.gram[self.regressions.kind[configuration], column, column])
                 a, b = (low[column] - center) / spread, (high[column] - center) / spread
                 fresh = truncnorm.ppf(uniforms[name], a, b, center, spread)
                 values[:, column] = np.where(
                     hidden[:, column], np.clip(fresh, low[column], high[column]), values[:, column]
                 )
-        return self._filled(known, configuration, values, levels(_SWEEPS), options)
+        return self._fill(known, configuration, values, levels(_SWEEPS), options)
 
-    def expected(self, column: int, values: Values, configuration: Codes) -> Values:
+    def conditional_mean(self, column: int, values: Values, configuration: Codes) -> Values:
         """Return the expectation of one number given all other cells of complete rows."""
         own = self.regressions.gram[self.regressions.kind[configuration], column]
         pull = np.einsum("rj,rj->r", own, values - self.means[configuration])
@@ -141,7 +141,7 @@ class ConditionalGaussian:
                 values[:, column] = finding.values
         return values
 
-    def _filled(
+    def _fill(
         self,
         known: Mapping[str, Finding],
         configuration: Codes,
@@ -161,7 +161,7 @@ class ConditionalGaussian:
             filled.update(draw(self.discrete, Evidence(findings, rows, single=False), uniforms, options))
         return {**filled, **{name: values[:, column] for column, name in enumerate(self.numbers)}}
 
-    def _configurations(
+    def _draw_configurations(
         self, known: dict[str, Finding], values: Values, levels: dict[str, Values], options: Options
     ) -> Codes:
         """Draw the configuration of the given columns from its posterior; observed ones stay."""
@@ -203,16 +203,16 @@ class ConditionalGaussian:
     def _prior(self, names: list[str], known: dict[str, Finding], rows: Codes, options: Options) -> Values:
         """Return the log probabilities of all states of some columns given the other discrete ones: (rows, states)."""
         rest = {name: finding for name, finding in known.items() if name not in names}
-        read = relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
-        found: list[TableCollector] = []
+        read = read_relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
+        collectors: list[TableCollector] = []
 
         def collect(_: Problem, __: Question, distinct: int) -> Sequence[TableCollector]:
-            found.append(TableCollector(0, distinct))
-            return found
+            collectors.append(TableCollector(0, distinct))
+            return collectors
 
         answer = solve(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options, collect)
         sizes = [len(self.discrete.variable(name)) for name in names]  # type: ignore[arg-type]  # all are discrete
-        table = np.broadcast_to(answer.arranged(found[0].table), (*sizes, len(rows)))
+        table = np.broadcast_to(answer.arrange_rows(collectors[0].table), (*sizes, len(rows)))
         with np.errstate(divide="ignore"):
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 
@@ -220,16 +220,16 @@ class ConditionalGaussian:
         """Return the log density of what is observed in each row for the configurations that are `steps` from the first."""
         densities = np.zeros((len(values), len(steps)))
         row, step = np.nonzero(wanted)
-        for part in conditionals(self.regressions, first[row] + steps[step], row, values, np.isnan(values)):
+        for part in solve_conditionals(self.regressions, first[row] + steps[step], row, values, np.isnan(values)):
             squares = np.einsum("cij,cij->c", part.residual, part.residual)
             densities[row[part.cases], step[part.cases]] = part.log_constant - 0.5 * squares
         return densities
 
-    def _drawn(self, values: Values, configuration: Codes, noise: Values) -> Values:
+    def _draw_numbers(self, values: Values, configuration: Codes, noise: Values) -> Values:
         """Return rows with their hidden numbers drawn from standard normal noise (rows, numbers)."""
         hidden, drawn, row = np.isnan(values), np.array(values), np.arange(len(values))
         # not even the rounding of a draw depends on other rows
-        for part in conditionals(self.regressions, configuration, row, values, hidden, separately=True):
+        for part in solve_conditionals(self.regressions, configuration, row, values, hidden, separately=True):
             rows, columns = part.cases[:, None], part.columns[part.system]
             drawn[rows, columns] = part.draw(noise[rows, columns])
         return drawn

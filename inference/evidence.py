@@ -26,7 +26,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
-__all__ = ["Evidence", "EvidenceReader", "Finding", "Interval", "Repeats", "repeats"]
+__all__ = ["DistinctRows", "Evidence", "EvidenceReader", "Finding", "Interval", "find_distinct_rows"]
 
 
 @dataclass(frozen=True)
@@ -138,22 +138,22 @@ class Finding:
                 weights *= ~self.observed | (points[:, None] == self.values)
             return np.asarray(weights, dtype=np.float64)
         weights = np.ones((len(points), rows))
-        for row in self.weighted_rows():
+        for row in self.list_weighted_rows():
             assert self.cells is not None
             own = points if points.ndim == 1 else points[:, row]
-            weights[:, row] = self._checked(own, self.cells[row].weights(self.variable, own))
+            weights[:, row] = self._check_weights(own, self.cells[row].weights(self.variable, own))
         return weights
 
-    def _checked(self, points: Values, weights: Any) -> Values:
-        checked: Values = np.broadcast_to(weights, points.shape).astype(np.float64)
-        if not np.isfinite(checked).all() or (checked < 0).any():
+    def _check_weights(self, points: Values, weights: Any) -> Values:
+        likelihood: Values = np.broadcast_to(weights, points.shape).astype(np.float64)
+        if not np.isfinite(likelihood).all() or (likelihood < 0).any():
             raise TableError(
                 f"the likelihood function of {self.variable.name!r} must give finite, non-negative numbers on "
                 f"{points.min()} to {points.max()}"
             )
-        return checked
+        return likelihood
 
-    def weighted_rows(self) -> list[int]:
+    def list_weighted_rows(self) -> list[int]:
         """Return the rows with a likelihood along a continuous variable."""
         return [] if self.cells is None else [row for row, cell in enumerate(self.cells) if cell is not None]
 
@@ -240,7 +240,7 @@ class EvidenceReader:
         self.rows = 1
         self._case: Evidence | None = None
         if self.single:
-            self._case = _single_case(network, evidence or {}, targets)
+            self._case = _read_case(network, evidence or {}, targets)
             self._read.update(self._case.findings)
         else:
             skipped = set(targets)
@@ -272,8 +272,8 @@ class EvidenceReader:
     def finding(self, name: str) -> Finding | None:
         """Return what is known of a variable, None if nothing is."""
         if name not in self._read and self._table is not None and name in self._table:
-            found = _column(self._table.variable(name), self._table)
-            self._read[name] = None if found.empty else found
+            finding = _read_column(self._table.variable(name), self._table)
+            self._read[name] = None if finding.empty else finding
         return self._read.get(name)
 
     def evidence(self, names: Iterable[str] | None = None) -> Evidence:
@@ -281,11 +281,11 @@ class EvidenceReader:
         if self._case is not None:
             return self._case.evidence(names)
         wanted = self.names if names is None else names
-        found = {name: finding for name in wanted if (finding := self.finding(name)) is not None}
-        return Evidence(found, self.rows, self.single)
+        findings = {name: finding for name in wanted if (finding := self.finding(name)) is not None}
+        return Evidence(findings, self.rows, self.single)
 
 
-def _single_case(network: Network, evidence: Mapping[Any, Any], targets: Sequence[str]) -> Evidence:
+def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Sequence[str]) -> Evidence:
     findings = {}
     for name, value in evidence.items():
         if name not in network:
@@ -299,7 +299,7 @@ def _single_case(network: Network, evidence: Mapping[Any, Any], targets: Sequenc
                 f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a DataFrame, or "
                 "hb.Table(mapping)"
             )
-        finding = _cells(network.variable(name), [value])
+        finding = _read_cells(network.variable(name), [value])
         if not finding.empty:
             findings[name] = finding
     return Evidence(findings, 1, single=True)
@@ -316,7 +316,7 @@ def _is_column(value: Any) -> bool:
     return False
 
 
-def _column(variable: Variable, table: Table) -> Finding:
+def _read_column(variable: Variable, table: Table) -> Finding:
     try:
         return Finding(variable, table.column(variable.name))
     except TableError:
@@ -324,11 +324,11 @@ def _column(variable: Variable, table: Table) -> Finding:
         # numbers and states together are evidence on a discretized number
         mixed = isinstance(variable, Discrete) and variable.cuts is not None
         if mixed or any(as_evidence(cell) is not None for cell in cells):
-            return _cells(variable, cells)
+            return _read_cells(variable, cells)
         raise
 
 
-def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
+def _read_cells(variable: Variable, cells: Sequence[Any]) -> Finding:
     """Read values given one by one, each of any kind."""
     if len(cells) == 1 and isinstance(cells[0], str | int | float):
         value = variable.code(cells[0]) if isinstance(variable, Discrete) else variable.value(cells[0])
@@ -337,10 +337,10 @@ def _cells(variable: Variable, cells: Sequence[Any]) -> Finding:
         finding = object.__new__(Finding)
         finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))
         return finding
-    return (_states if isinstance(variable, Discrete) else _numbers)(variable, cells)  # type: ignore[arg-type]
+    return (_read_states if isinstance(variable, Discrete) else _read_numbers)(variable, cells)  # type: ignore[arg-type]
 
 
-def _checked(variable: Variable, cell: CellEvidence, row: int, many: bool) -> CellEvidence:
+def _check_cell(variable: Variable, cell: CellEvidence, row: int, many: bool) -> CellEvidence:
     try:
         cell.check(variable)
     except TableError as error:
@@ -348,7 +348,7 @@ def _checked(variable: Variable, cell: CellEvidence, row: int, many: bool) -> Ce
     return cell
 
 
-def _states(variable: Discrete, cells: Sequence[Any]) -> Finding:
+def _read_states(variable: Discrete, cells: Sequence[Any]) -> Finding:
     codes = np.full(len(cells), -1, dtype=np.intp)
     likelihood = np.ones((len(variable), len(cells)))
     soft, every = False, np.arange(len(variable))
@@ -357,19 +357,19 @@ def _states(variable: Discrete, cells: Sequence[Any]) -> Finding:
         if evidence is None:
             codes[row] = variable.code(cell)
         else:
-            likelihood[:, row] = _checked(variable, evidence, row, len(cells) > 1).weights(variable, every)
+            likelihood[:, row] = _check_cell(variable, evidence, row, len(cells) > 1).weights(variable, every)
             soft = True
     return Finding(variable, codes, likelihood if soft else None)
 
 
-def _numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
+def _read_numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
     values = np.full(len(cells), np.nan)
     low, high = np.full(len(cells), -np.inf), np.full(len(cells), np.inf)
     likelihoods = np.full(len(cells), None)
     for row, cell in enumerate(cells):
         evidence = as_evidence(cell)
         if evidence is not None:
-            low[row], high[row] = _checked(variable, evidence, row, len(cells) > 1).reach()
+            low[row], high[row] = _check_cell(variable, evidence, row, len(cells) > 1).reach()
             if not evidence.only_reach:
                 likelihoods[row] = evidence
         elif isinstance(cell, tuple | list):
@@ -390,18 +390,18 @@ def _numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
     )
 
 
-WORTHWHILE = 64
+FEWEST_ROWS = 64
 """Fewer rows are not worth looking at, where inference is cheap."""
 
 
-class Repeats(NamedTuple):
+class DistinctRows(NamedTuple):
     """The first row of each kind, and for each row its kind."""
 
     first: NDArray[np.intp]
     inverse: NDArray[np.intp]
 
 
-def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
+def find_distinct_rows(evidence: Evidence, *, continuous: bool) -> DistinctRows | None:
     """Find equal rows; None where there are hardly any, or where looking for them would not pay.
 
     Parameters
@@ -409,7 +409,7 @@ def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
     continuous : whether rows with anything but states are worth comparing (where inference is expensive)
     """
     findings = list(evidence.findings.values())
-    if evidence.rows < (2 if continuous else WORTHWHILE):
+    if evidence.rows < (2 if continuous else FEWEST_ROWS):
         return None
     if all(isinstance(finding.variable, Discrete) and finding.plain for finding in findings):
         space = 1
@@ -421,21 +421,21 @@ def repeats(evidence: Evidence, *, continuous: bool) -> Repeats | None:
             if space >= 2**62:
                 return None
             codes = codes * states + (finding.values + 1)
-        return _few(codes, space) if space <= 2 * evidence.rows else _sorted(codes)
+        return _number_by_lookup(codes, space) if space <= 2 * evidence.rows else _number_by_sorting(codes)
     if not continuous:
         return None
-    columns = [column for finding in findings for column in _columns(finding)]
+    columns = [column for finding in findings for column in _column_bits(finding)]
     keys = np.zeros(evidence.rows, dtype=np.uint64)
     for bits in columns:
         keys = (keys ^ (bits ^ (bits >> np.uint64(31)))) * np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(29)
-    found = _sorted(keys)
-    if found is not None and any((bits != bits[found.first][found.inverse]).any() for bits in columns):
+    distinct = _number_by_sorting(keys)
+    if distinct is not None and any((bits != bits[distinct.first][distinct.inverse]).any() for bits in columns):
         return None
-    return found
+    return distinct
 
 
-def _columns(finding: Finding) -> Iterator[NDArray[np.uint64]]:
+def _column_bits(finding: Finding) -> Iterator[NDArray[np.uint64]]:
     """Yield the bits of all that a finding says of each row."""
     for array in finding.columns():
         # adding zero turns -0.0 into 0.0; NaN has one bit pattern here
@@ -443,16 +443,16 @@ def _columns(finding: Finding) -> Iterator[NDArray[np.uint64]]:
         yield np.where(np.isnan(array), np.uint64(0x7FF8000000000001), bits)
 
 
-def _few(keys: NDArray[np.intp], space: int) -> Repeats:
+def _number_by_lookup(keys: NDArray[np.intp], space: int) -> DistinctRows:
     """Number the kinds through a table of all possible keys."""
     first = np.full(space, -1, dtype=np.intp)
     first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
     present = np.flatnonzero(first >= 0)
     number = np.empty(space, dtype=np.intp)
     number[present] = np.arange(len(present))
-    return Repeats(first[present], number[keys])
+    return DistinctRows(first[present], number[keys])
 
 
-def _sorted(keys: NDArray[np.uint64] | NDArray[np.intp]) -> Repeats | None:
+def _number_by_sorting(keys: NDArray[np.uint64] | NDArray[np.intp]) -> DistinctRows | None:
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    return Repeats(first, inverse.ravel()) if len(first) <= 0.9 * len(keys) else None
+    return DistinctRows(first, inverse.ravel()) if len(first) <= 0.9 * len(keys) else None

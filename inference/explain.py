@@ -13,7 +13,7 @@ from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.problem import Question, Snapshot
-from hybridbn.inference.queries import contradicted
+from hybridbn.inference.queries import find_contradictions
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
@@ -78,12 +78,12 @@ def explain(
         part = Evidence({name: read.findings[name] for name in names[:count]}, 1, single=True)
         try:
             answer = solve(snapshot, Question((target,)), part, options)
-            answer.refuse(contradicted(snapshot, answer.problem, part, options), options)
+            answer.refuse(find_contradictions(snapshot, answer.problem, part, options), options)
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None
-        found = posterior_of(answer, 0, variable)
-        assert isinstance(found, DiscretePosterior)
-        odds.append(found.probabilities)
+        posterior = posterior_of(answer, 0, variable)
+        assert isinstance(posterior, DiscretePosterior)
+        odds.append(posterior.probabilities)
     code = int(np.argmax(odds[-1])) if state is None else variable.code(state)
     if code < 0:
         raise TableError(f"{target!r}: {state!r} is not a state")

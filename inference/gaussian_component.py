@@ -17,24 +17,24 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from hybridbn.inference.axes import Axis
-from hybridbn.inference.elimination.executor import exponentiated
+from hybridbn.inference.elimination.executor import exponentiate
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.regressions import Conditional, Regressions, conditionals
+from hybridbn.inference.regressions import Conditional, Regressions, solve_conditionals
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["GaussianComponent", "Moments"]
+__all__ = ["ComponentMoments", "GaussianComponent"]
 
-KEPT = 1 << 16
+MOST_KEPT_NUMBERS = 1 << 16
 """Numbers in regressions that are kept with the component."""
-BUILT = 1 << 22
+BLOCK_NUMBERS = 1 << 22
 """Numbers in regressions that are made for some rows at a time."""
-LEAST = 1e-16
+SMALLEST_UNIFORM = 1e-16
 """Uniform numbers below this give no more extreme draws."""
 
 
 @dataclass(frozen=True)
-class Moments:
+class ComponentMoments:
     """Conditional mean and variance of some closed variables, over the component's names and the rows.
 
     Attributes
@@ -89,36 +89,41 @@ class GaussianComponent:
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
-        return exponentiated(self.logs(axes, evidence), self.rows)
+        return exponentiate(self.logs(axes, evidence), self.rows)
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables integrated out."""
         return self._logs(axes, evidence, at_peak=False)
 
-    def peaks(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+    def maximize_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables at their most probable values."""
         return self._logs(axes, evidence, at_peak=True)
 
-    def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> Moments:
+    def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> ComponentMoments:
         """Return the mean and covariance of closed variables given the axes' points and the evidence."""
         count = len(targets)
-        mean, covariance = self._blank(0.0, axes, evidence, count), self._blank(0.0, axes, evidence, count, count)
+        mean, covariance = (
+            self._fill_array(0.0, axes, evidence, count),
+            self._fill_array(0.0, axes, evidence, count, count),
+        )
         for cases, part in self._solve(evidence):
-            self._put_means(mean, targets, cases, part, axes, evidence)
+            self._write_means(mean, targets, cases, part, axes, evidence)
             roots = _target_roots(part, [self.closed.index(name) for name in targets])
             products = (roots @ np.swapaxes(roots, 1, 2))[part.system]
-            self._put(covariance, cases, part, np.moveaxis(products, 0, -1)[..., None, :])
-        return Moments(self._shaped(mean, axes, evidence), self._shaped(covariance, axes, evidence))
+            self._write(covariance, cases, part, np.moveaxis(products, 0, -1)[..., None, :])
+        return ComponentMoments(
+            self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(covariance, axes, evidence)
+        )
 
     def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
         """Return mean and variance of closed variables, each (targets, *names, rows), as `moments` does."""
-        mean, variance = (self._blank(0.0, axes, evidence, len(targets)) for _ in range(2))
+        mean, variance = (self._fill_array(0.0, axes, evidence, len(targets)) for _ in range(2))
         for cases, part in self._solve(evidence):
-            self._put_means(mean, targets, cases, part, axes, evidence)
+            self._write_means(mean, targets, cases, part, axes, evidence)
             roots = _target_roots(part, [self.closed.index(name) for name in targets])
             squares = np.einsum("sti,sti->ts", roots, roots)[:, part.system]
-            self._put(variance, cases, part, squares[:, None])
-        return self._shaped(mean, axes, evidence), self._shaped(variance, axes, evidence)
+            self._write(variance, cases, part, squares[:, None])
+        return self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(variance, axes, evidence)
 
     def draw(self, order: Sequence[str], uniforms: Mapping[str, Values], evidence: Evidence) -> dict[str, Values]:
         """Draw all closed variables of a component without other hidden ones, each by a uniform number and those before it.
@@ -130,7 +135,7 @@ class GaussianComponent:
         """
         closed = tuple(sorted(self.closed, key=order.index, reverse=True))
         component = replace(self, closed=closed, rows=True, static=False)
-        noise = ndtri(np.clip(np.array([uniforms[name] for name in closed]), LEAST, 1 - LEAST)).T
+        noise = ndtri(np.clip(np.array([uniforms[name] for name in closed]), SMALLEST_UNIFORM, 1 - SMALLEST_UNIFORM)).T
         drawn = np.empty((evidence.rows, len(closed)))
         for cases, part in component._solve(evidence, separately=True):
             row, columns = cases.row[part.cases][:, None], part.columns[part.system]
@@ -141,7 +146,7 @@ class GaussianComponent:
     # -- results over all configurations, points and rows ---------------------------------------------------------
 
     def _logs(self, axes: Mapping[str, Axis], evidence: Evidence, at_peak: bool) -> Values:
-        result = self._blank(-np.inf, axes, evidence)
+        result = self._fill_array(-np.inf, axes, evidence)
         for cases, part in self._solve(evidence):
             constant = part.log_scale if at_peak else part.log_constant
             residual = part.residual
@@ -151,25 +156,25 @@ class GaussianComponent:
                 if residual.shape[1] > residual.shape[2]:
                     # no more equations than numbers that they are made of
                     residual = np.asarray(np.linalg.qr(residual, mode="r"))
-                squares = self._at_points(residual, axes, cases.row[part.cases], evidence)
+                squares = self._evaluate_at_points(residual, axes, cases.row[part.cases], evidence)
                 squares = np.einsum("igc,igc->gc", squares, squares)
-            self._put(result, cases, part, constant - 0.5 * squares)
-        result = self._shaped(result, axes, evidence)
+            self._write(result, cases, part, constant - 0.5 * squares)
+        result = self._arrange_by_name(result, axes, evidence)
         return result if self.rows else result[..., 0]
 
-    def _blank(self, value: float, axes: Mapping[str, Axis], evidence: Evidence, *leading: int) -> Values:
+    def _fill_array(self, value: float, axes: Mapping[str, Axis], evidence: Evidence, *leading: int) -> Values:
         """Return an array (*leading, configurations, points, rows)."""
-        configurations = math.prod(axes[name].size for name in self._free)
-        points = math.prod(axes[name].size for name in self._open)
+        configurations = math.prod(axes[name].size for name in self._hidden_discrete)
+        points = math.prod(axes[name].size for name in self._with_nodes)
         return np.full([*leading, configurations, points, evidence.rows if self.rows else 1], value)
 
-    def _put(self, result: Values, cases: _Cases, part: Conditional, values: Values) -> None:
+    def _write(self, result: Values, cases: _Cases, part: Conditional, values: Values) -> None:
         """Write values (..., points, cases) where they belong."""
         configuration, row = cases.configuration[part.cases], cases.row[part.cases]
         points = np.arange(result.shape[-2])[:, None]
         result[..., configuration, points, row] = values
 
-    def _put_means(
+    def _write_means(
         self,
         result: Values,
         targets: Sequence[str],
@@ -188,27 +193,27 @@ class GaussianComponent:
                 chosen = (
                     part.mean[:, place] if len(place) == 1 else part.mean[np.arange(len(row)), None, place[part.system]]
                 )
-                mean = self._at_points(chosen, axes, row, evidence)[0]
+                mean = self._evaluate_at_points(chosen, axes, row, evidence)[0]
                 if not there.all():
                     mean = np.where(there[part.system], mean, cases.values[row, column])
-            self._put(result[number], cases, part, mean)
+            self._write(result[number], cases, part, mean)
 
-    def _at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes, evidence: Evidence) -> Values:
+    def _evaluate_at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes, evidence: Evidence) -> Values:
         """Return linear functions (cases, m, 1 + open) of the open variables at all their points: (m, points, cases)."""
         moved = np.moveaxis(linear, 0, -1)
-        total = moved[:, 0].reshape([len(moved), *[1] * len(self._open), len(row)])
-        for number, name in enumerate(self._open):
+        total = moved[:, 0].reshape([len(moved), *[1] * len(self._with_nodes), len(row)])
+        for number, name in enumerate(self._with_nodes):
             points = axes[name].points
             known = points[:, row] if points.ndim == 2 and points.shape[1] > 1 else points.reshape(-1, 1)
-            shape = [len(points) if other == name else 1 for other in self._open]
-            coefficient = moved[:, number + 1].reshape([len(moved), *[1] * len(self._open), len(row)])
+            shape = [len(points) if other == name else 1 for other in self._with_nodes]
+            coefficient = moved[:, number + 1].reshape([len(moved), *[1] * len(self._with_nodes), len(row)])
             total = total + coefficient * known.reshape([1, *shape, known.shape[1]])
-        sizes = [axes[name].size for name in self._open]
+        sizes = [axes[name].size for name in self._with_nodes]
         return np.broadcast_to(total, [len(moved), *sizes, len(row)]).reshape(len(moved), math.prod(sizes), len(row))
 
-    def _shaped(self, array: Values, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+    def _arrange_by_name(self, array: Values, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Turn (..., configurations, points, rows) into (..., *names, rows)."""
-        leading, order = array.shape[:-3], [*self._free, *self._open]
+        leading, order = array.shape[:-3], [*self._hidden_discrete, *self._with_nodes]
         sizes = [axes[name].size for name in order]
         array = array.reshape([*leading, *sizes, array.shape[-1]])
         count = len(leading)
@@ -223,7 +228,7 @@ class GaussianComponent:
     def _solve(self, evidence: Evidence, separately: bool = False) -> Iterator[tuple[_Cases, Conditional]]:
         """Condition the rows with each configuration that they allow on the observed values."""
         for cases in self._cases(evidence):
-            for part in conditionals(
+            for part in solve_conditionals(
                 cases.regressions, cases.index, cases.row, cases.values, cases.hidden, separately=separately
             ):
                 yield cases, part
@@ -240,12 +245,12 @@ class GaussianComponent:
         hidden = np.isnan(values[:, : len(self.closed)])
         known = [name for name in self._discrete if name in self.hard]
         codes = np.array([evidence.findings[name].values for name in known], dtype=np.intp)
-        states, everything = self._states, self._everything
-        count = math.prod(len(self._discrete[name]) for name in self._free)
-        step = rows if everything is not None else max(BUILT // (count * self._width), 64)
+        states, everything = self._states, self._all_regressions
+        count = math.prod(len(self._discrete[name]) for name in self._hidden_discrete)
+        step = rows if everything is not None else max(BLOCK_NUMBERS // (count * self._width), 64)
         for start in range(0, rows, max(step, 1)):
             row = np.arange(start, min(start + step, rows))
-            configuration, row = self._allowed(evidence, row, count)
+            configuration, row = self._find_allowed(evidence, row, count)
             if everything is not None:
                 index = np.zeros(len(row), dtype=np.intp)
                 for name, size in self._sizes.items():
@@ -259,7 +264,7 @@ class GaussianComponent:
             regressions = self._regressions(indices, (seen.shape[1], count), kept=False)
             yield _Cases(regressions, which.ravel() * count + configuration, configuration, row, values, hidden)
 
-    def _allowed(self, evidence: Evidence, rows: Codes, count: int) -> tuple[Codes, Codes]:
+    def _find_allowed(self, evidence: Evidence, rows: Codes, count: int) -> tuple[Codes, Codes]:
         """Return the configurations of hidden discrete parents that are possible in each row, and their rows."""
         if count == 1:
             return np.zeros(len(rows), dtype=np.intp), rows
@@ -275,9 +280,9 @@ class GaussianComponent:
     @cached_property
     def _states(self) -> dict[str, Codes]:
         """The states of the hidden discrete parents in each of their configurations."""
-        sizes = [len(self._discrete[name]) for name in self._free]
+        sizes = [len(self._discrete[name]) for name in self._hidden_discrete]
         codes = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
-        return dict(zip(self._free, codes, strict=True))
+        return dict(zip(self._hidden_discrete, codes, strict=True))
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
@@ -290,12 +295,12 @@ class GaussianComponent:
         return {v.name: v for p in self.potentials for v in p.parents if isinstance(v, Discrete)}
 
     @cached_property
-    def _free(self) -> tuple[str, ...]:
+    def _hidden_discrete(self) -> tuple[str, ...]:
         """The hidden discrete parents."""
         return tuple(name for name in self.names if name in self._discrete)
 
     @cached_property
-    def _open(self) -> tuple[str, ...]:
+    def _with_nodes(self) -> tuple[str, ...]:
         """The hidden continuous variables with nodes."""
         return tuple(name for name in self.names if name not in self._discrete)
 
@@ -303,24 +308,24 @@ class GaussianComponent:
     def _outside(self) -> tuple[str, ...]:
         """The continuous variables that the potentials mention beside the closed ones, observed in every row."""
         mentioned = dict.fromkeys(v.name for p in self.potentials for v in p.variables if not isinstance(v, Discrete))
-        return tuple(name for name in mentioned if name not in self.closed and name not in self._open)
+        return tuple(name for name in mentioned if name not in self.closed and name not in self._with_nodes)
 
     @property
     def _width(self) -> int:
-        return len(self.potentials) * (len(self.closed) + len(self._outside) + len(self._open) + 1)
+        return len(self.potentials) * (len(self.closed) + len(self._outside) + len(self._with_nodes) + 1)
 
     @cached_property
-    def _everything(self) -> Regressions | None:
+    def _all_regressions(self) -> Regressions | None:
         """The regressions of all configurations; None where these are many."""
         sizes = list(self._sizes.values())
         count = math.prod(sizes)
-        if count * self._width > KEPT:
+        if count * self._width > MOST_KEPT_NUMBERS:
             return None
         states = np.unravel_index(np.arange(count), sizes) if sizes else ()
         return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,), kept=True)
 
     def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
-        columns = (*self.closed, *self._outside, *self._open)
+        columns = (*self.closed, *self._outside, *self._with_nodes)
         return Regressions.of(self.potentials, columns, len(self.closed), states, shape, kept=kept)
 
 

@@ -24,35 +24,35 @@ from numpy.typing import NDArray
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.axes import Axis, NodeAxis
 from hybridbn.inference.elimination.executor import WeightSource
-from hybridbn.inference.engines import refuse_too_wide
-from hybridbn.inference.engines.elimination import EliminationPlan, chunks
+from hybridbn.inference.engines import too_wide
+from hybridbn.inference.engines.elimination import EliminationPlan, split_rows
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
-from hybridbn.inference.quadrature.grids import place
-from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
+from hybridbn.inference.quadrature.grids import place_nodes
+from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["most_probable", "polished"]
+__all__ = ["most_probable", "polish_modes"]
 
 GRID = np.arange(-4, 5) / 4.0
 SHRINK = 2.5
-CLOSE = 1e-10
-MOST_POLISHED = 12
+CONVERGED = 1e-10
+MOST_POLISHED_VARIABLES = 12
 TIE = 1e-11
 """Log probabilities that differ by less (relative to their size, if that is above 1) are the same."""
 ROUNDS = 120
-SETTLED = 12
+TIE_ROUNDS = 12
 """Rounds in which equally good points are told apart; after that they are the same point."""
 MAP_CELLS = 6
 """Cells of each continuous MAP variable in the first table; the joint table grows with their product."""
 
 
-Tables: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, Values]], list[Values]]
+TableFunction: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, Values]], list[Values]]
 """From axes, evidence and log weights of points (of some variables) to the tables over all scopes."""
 
 
@@ -62,31 +62,31 @@ def most_probable(
     """Return the most probable values of all hidden variables, or of some: a dict, or for a table the same kind of frame."""
     options = options or Options()
     network.check()
-    targets = [] if names is None else checked_targets(network, names)
+    targets = [] if names is None else check_targets(network, names)
     reader = EvidenceReader(network, evidence, targets)
     read = reader.evidence()
     shown = targets
     if names is None:
         targets = [name for name in network if status_of(read.finding(name)) != "hard"]
         shown = targets if read.single else list(network)
-    found: dict[str, NDArray[Any]] = {}
+    completed: dict[str, NDArray[Any]] = {}
     if targets and read.rows:
-        search = _explanation if names is None else _marginal_mode
-        found = search(network, read, targets, options)
-        if names is not None or not _closed(network):
-            found = _sharpened(network, read, found, options)
+        search = _maximize_all if names is None else _maximize_targets
+        completed = search(network, read, targets, options)
+        if names is not None or not _has_closed_form(network):
+            completed = _sharpen(network, read, completed, options)
     for name in shown:
         finding = read.finding(name)
-        values = found.get(name, np.empty(read.rows))
-        found[name] = values if finding is None else np.where(finding.observed, finding.values, values)
+        values = completed.get(name, np.empty(read.rows))
+        completed[name] = values if finding is None else np.where(finding.observed, finding.values, values)
     variables = [network.variable(name) for name in shown]
     if read.single:
-        columns = Table.from_arrays(variables, found).to_dict()
+        columns = Table.from_arrays(variables, completed).to_dict()
         return {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
-    return reader.answer(variables, found)
+    return reader.answer(variables, completed)
 
 
-def _closed(network: Network) -> bool:
+def _has_closed_form(network: Network) -> bool:
     """Tell whether all maxima over continuous variables are found in closed form."""
     return all(
         potential.regression() is not None or all(isinstance(variable, Discrete) for variable in potential.variables)
@@ -94,41 +94,43 @@ def _closed(network: Network) -> bool:
     )
 
 
-def _sharpened(
-    network: Network, read: Evidence, found: dict[str, NDArray[Any]], options: Options
+def _sharpen(
+    network: Network, read: Evidence, start_values: dict[str, NDArray[Any]], options: Options
 ) -> dict[str, NDArray[Any]]:
     """Bring continuous values from the grid's precision to that of the density."""
-    names = [name for name in found if not isinstance(network.variable(name), Discrete)]
-    if not names or len(names) > MOST_POLISHED:
-        return found
-    start, fixed, width = np.array([found[name] for name in names]), [], []
+    names = [name for name in start_values if not isinstance(network.variable(name), Discrete)]
+    if not names or len(names) > MOST_POLISHED_VARIABLES:
+        return start_values
+    start, fixed, width = np.array([start_values[name] for name in names]), [], []
     for number, name in enumerate(names):
         finding = read.finding(name)
         observed = np.zeros(read.rows, dtype=bool) if finding is None else finding.observed
         start[number] = np.where(observed, 0.0 if finding is None else finding.values, start[number])
         fixed.append(observed)
         others = Evidence({n: f for n, f in read.findings.items() if n != name}, read.rows, single=False)
-        answer = solve(network, Question((name,)), relevant_evidence(network, others, [name]), options)
-        found_here = posterior_of(answer, 0, network.variable(name))
-        spread = found_here.std() if isinstance(found_here, ContinuousPosterior) else np.ones(read.rows)
+        answer = solve(network, Question((name,)), read_relevant_evidence(network, others, [name]), options)
+        posterior = posterior_of(answer, 0, network.variable(name))
+        spread = posterior.std() if isinstance(posterior, ContinuousPosterior) else np.ones(read.rows)
         width.append(np.where(spread > 0, spread, 1.0))
 
     def heights(points: Values) -> Values:
         count = points.shape[1]
         rows = np.tile(np.arange(read.rows), count)
         findings = dict(read.take(rows, len(rows)).findings)
-        for name, values in found.items():
+        for name, values in start_values.items():
             if name not in names:
                 findings[name] = Finding(network.variable(name), values[rows])
         for number, name in enumerate(names):
             findings[name] = Finding(network.variable(name), points[number].ravel())
         return log_evidence_of(network, Evidence(findings, len(rows), single=False), options).reshape(count, -1)
 
-    sharp = polished(heights, start, np.array(width), np.array(fixed))
-    return {**found, **dict(zip(names, sharp, strict=True))}
+    polished = polish_modes(heights, start, np.array(width), np.array(fixed))
+    return {**start_values, **dict(zip(names, polished, strict=True))}
 
 
-def _explanation(network: Network, read: Evidence, targets: Sequence[str], options: Options) -> dict[str, NDArray[Any]]:
+def _maximize_all(
+    network: Network, read: Evidence, targets: Sequence[str], options: Options
+) -> dict[str, NDArray[Any]]:
     """Maximize over everything that is hidden."""
     batch = Evidence(read.findings, read.rows, single=False)
     problem = problem_of(network, Question(tuple(targets), all_of=True, pointwise=True), batch)
@@ -142,18 +144,18 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
                 name = source.names[0]
                 arrays[number] = settled[name] if name in settled else np.zeros((axes[name].size, part.rows))
             elif isinstance(source, GaussianComponent):
-                arrays[number] = source.peaks(axes, part)
+                arrays[number] = source.maximize_logs(axes, part)
             else:
                 arrays[number] = source.logs(axes, part)
-        return problem.machine.program.run_log(arrays, "max")
+        return problem.executor.program.run_log(arrays, "max")
 
     first_tied = np.full(read.rows, len(targets))
-    for rows, part, axes, best, tied in _searched(problem, batch, options, tables):
+    for rows, part, axes, best, tied in _search(problem, batch, options, tables):
         for number, name in enumerate(targets):
             if name in problem.component_of:
                 component = problem.component_of[name]
                 mean = component.moments([name], axes, part).mean[0]
-                values = _picked(mean, best[number])
+                values = _pick(mean, best[number])
             elif name in problem.nodes:
                 values = axes[name].points[best[number][0], np.arange(part.rows)]
             else:
@@ -167,20 +169,20 @@ def _explanation(network: Network, read: Evidence, targets: Sequence[str], optio
         if left:
             part = read.take(again, len(again))
             settled = {**part.findings, name: Finding(network.variable(name), result[name][again])}
-            rest = _explanation(network, Evidence(settled, len(again), single=False), left, options)
+            rest = _maximize_all(network, Evidence(settled, len(again), single=False), left, options)
             for other in left:
                 result[other][again] = rest[other]
     return result
 
 
-def _marginal_mode(
+def _maximize_targets(
     network: Network, read: Evidence, targets: Sequence[str], options: Options
 ) -> dict[str, NDArray[Any]]:
     """Maximize over the targets with everything else summed out."""
     batch = Evidence(read.findings, read.rows, single=False)
     numbers = frozenset(name for name in targets if not isinstance(network.variable(name), Discrete))
     problem = problem_of(network, Question(tuple(targets), joint=True, pointwise=True, dense=numbers), batch)
-    impossible = contradicted(Snapshot.of(network), problem, read, options)
+    impossible = find_contradictions(Snapshot.of(network), problem, read, options)
     if impossible.any():
         raise impossible_evidence(np.flatnonzero(impossible).tolist(), read.single)
     (scope,) = problem.scopes
@@ -193,9 +195,9 @@ def _marginal_mode(
                 arrays[number] = np.zeros((axes[source.name].size, part.rows))
             else:
                 arrays[number] = source.logs(axes, part)
-        return problem.machine.program.run_log(arrays)
+        return problem.executor.program.run_log(arrays)
 
-    for rows, part, axes, best, _ in _searched(problem, batch, options, tables, moving=numbers):
+    for rows, part, axes, best, _ in _search(problem, batch, options, tables, moving=numbers):
         for place_in_scope, name in enumerate(scope):
             code = best[0][place_in_scope]
             values = axes[name].points[code, np.arange(part.rows)] if name in numbers else code
@@ -203,7 +205,7 @@ def _marginal_mode(
     return result
 
 
-def _picked(array: Values, index: NDArray[np.intp]) -> Values:
+def _pick(array: Values, index: NDArray[np.intp]) -> Values:
     return np.asarray(array[(*index, np.arange(array.shape[-1]))])
 
 
@@ -215,14 +217,14 @@ def _argmax(table: Values) -> NDArray[np.intp]:
     return np.array(np.unravel_index(flat, table.shape[:-1]))
 
 
-def _tied(table: Values) -> NDArray[np.bool_]:
+def _find_ties(table: Values) -> NDArray[np.bool_]:
     """Tell the rows in which two cells are the largest, but for rounding."""
     over = tuple(range(table.ndim - 1))
     top = table.max(axis=over)
     return np.asarray((table >= top - TIE * (1 + np.abs(top))).sum(axis=over) > 1)
 
 
-class _Found(NamedTuple):
+class _BestPoints(NamedTuple):
     """Some rows, their evidence and axes, and in the table over each scope the best place and whether it is one of several."""
 
     rows: NDArray[np.intp]
@@ -232,40 +234,40 @@ class _Found(NamedTuple):
     tied: list[NDArray[np.bool_]]
 
 
-def _searched(
+def _search(
     problem: Problem,
     evidence: Evidence,
     options: Options,
-    tables: Tables,
+    tables: TableFunction,
     moving: frozenset[str] | None = None,
-) -> Iterator[_Found]:
+) -> Iterator[_BestPoints]:
     """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
     movable = [name for name in problem.nodes if moving is None or name in moving]
     plan = EliminationPlan.of(problem, evidence, options, grouped=False)
     if plan.held_bytes > options.max_bytes:
-        raise refuse_too_wide([plan], options.max_bytes)
-    for rows, part in chunks(problem, evidence):
+        raise too_wide([plan], options.max_bytes)
+    for rows, part in split_rows(problem, evidence):
         if problem.nodes:
-            yield from _searched_around(problem, rows, part, options, tables, movable)
+            yield from _search_around(problem, rows, part, options, tables, movable)
         else:
-            best, tied = _best(problem, tables(problem.axes, part, {}), rows)
-            yield _Found(rows, part, dict(problem.axes), best, tied)
+            best, tied = _find_best(problem, tables(problem.axes, part, {}), rows)
+            yield _BestPoints(rows, part, dict(problem.axes), best, tied)
 
 
-def _searched_around(
+def _search_around(
     problem: Problem,
     chunk: NDArray[np.intp],
     evidence: Evidence,
     options: Options,
-    tables: Tables,
+    tables: TableFunction,
     movable: Sequence[str],
-) -> Iterator[_Found]:
+) -> Iterator[_BestPoints]:
     """Find the best places of a chunk of rows that need nodes."""
-    for chosen, placed in place(problem, evidence, options.tolerance, options.max_bytes / 64):
+    for chosen, placed in place_nodes(problem, evidence, options.tolerance, options.max_bytes / 64):
         rows, part = chunk[chosen], evidence.take(chosen, len(chosen))
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
-        best, tied = _settled(problem, tables, axes, part, rows, movable)
-        spread = {name: _first_spread(placed.axes[name]) for name in movable}
+        best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
+        spread = {name: _widest_cell(placed.axes[name]) for name in movable}
         for number in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
             moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
@@ -276,31 +278,31 @@ def _searched_around(
                 if finding is not None:
                     moved[name] = finding.clip(moved[name])
             axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
-            if number < SETTLED:
-                best, tied = _settled(problem, tables, axes, part, rows, movable)
+            if number < TIE_ROUNDS:
+                best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
             else:
-                best, tied = _best(problem, tables(axes, part, {}), rows)
+                best, tied = _find_best(problem, tables(axes, part, {}), rows)
             fresh = _centers(problem, axes, best, movable, part.rows)
             open_rows = np.zeros(part.rows, dtype=bool)
             for name in movable:
                 at_edge = np.abs(fresh[name] - centers[name]) >= spread[name] * 0.99
                 spread[name] = np.where(at_edge, spread[name], spread[name] / SHRINK)
-                open_rows |= spread[name] > CLOSE * (1 + np.abs(fresh[name]))
+                open_rows |= spread[name] > CONVERGED * (1 + np.abs(fresh[name]))
             if not open_rows.any():
                 break
-        yield _Found(rows, part, axes, best, tied)
+        yield _BestPoints(rows, part, axes, best, tied)
 
 
-def _settled(
+def _settle_ties(
     problem: Problem,
-    tables: Tables,
+    tables: TableFunction,
     axes: Mapping[str, Axis],
     part: Evidence,
     rows: NDArray[np.intp],
     names: Sequence[str],
 ) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
     """Return the best places; where several points are equally good, those of all variables belong to one of them."""
-    best, tied = _best(problem, tables(axes, part, {}), rows)
+    best, tied = _find_best(problem, tables(axes, part, {}), rows)
     settled: dict[str, Values] = {}
     for name in names:
         number = next((i for i, scope in enumerate(problem.scopes) if scope == (name,)), None)
@@ -308,22 +310,22 @@ def _settled(
             continue
         others = np.arange(axes[name].size)[:, None] != best[number][0]
         settled[name] = np.where(others & tied[number], -np.inf, 0.0)
-        best, tied = _best(problem, tables(axes, part, settled), rows)
+        best, tied = _find_best(problem, tables(axes, part, settled), rows)
     return best, tied
 
 
-def _best(
-    problem: Problem, found: Sequence[Values], rows: NDArray[np.intp]
+def _find_best(
+    problem: Problem, tables: Sequence[Values], rows: NDArray[np.intp]
 ) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
     """Return the place of the largest cell in each table, and whether others tie; refuse rows in which all is impossible."""
-    full = [_full(table, scope, len(rows)) for table, scope in zip(found, problem.scopes, strict=True)]
+    full = [_expand_table(table, scope, len(rows)) for table, scope in zip(tables, problem.scopes, strict=True)]
     impossible = np.isneginf(full[0].max(axis=tuple(range(full[0].ndim - 1))))
     if impossible.any():
         raise impossible_evidence(rows[impossible].tolist(), single=False)
-    return [_argmax(table) for table in full], [_tied(table) for table in full]
+    return [_argmax(table) for table in full], [_find_ties(table) for table in full]
 
 
-def _full(table: Values, scope: Sequence[str], rows: int) -> Values:
+def _expand_table(table: Values, scope: Sequence[str], rows: int) -> Values:
     if table.ndim == len(scope):
         table = table[..., None]
     return np.broadcast_to(table, (*table.shape[:-1], rows))
@@ -340,7 +342,7 @@ def _centers(
     return centers
 
 
-def _first_spread(axis: NodeAxis) -> Values:
+def _widest_cell(axis: NodeAxis) -> Values:
     """Half of the range to search at first: the widest cell in use."""
     return np.asarray((axis.high - axis.low).max(axis=0))
 
@@ -358,7 +360,7 @@ NEAR = 50.0
 """A Newton step of more than so many differences means that this is no peak's neighborhood; it is not taken."""
 
 
-def polished(heights: Callable[[Values], Values], start: Values, width: Values, fixed: Values) -> Values:
+def polish_modes(heights: Callable[[Values], Values], start: Values, width: Values, fixed: Values) -> Values:
     """Return the places of peaks.
 
     Parameters

@@ -130,7 +130,7 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
         _, ax = pyplot.subplots(figsize=(max(5.0, 2.6 * widest) * size, max(3.0, 2.0 * len(layers)) * size))
     places = _layout(layers)
     known = {name: value for name, value in (evidence or {}).items() if value is not None}
-    found = posteriors(network, evidence)
+    beliefs = posteriors(network, evidence)
     ax.set_axis_off()
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
@@ -145,7 +145,7 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
         )
     for name, (x, y) in places.items():
         box = ax.inset_axes((x - width / 2, y - height / 2, width, height))
-        observed = name not in found
+        observed = name not in beliefs
         for spine in box.spines.values():
             spine.set_color(OBSERVED if name in known else "#bbbbbb")
         box.set_title(name, fontsize=9, color=OBSERVED if name in known else INK, pad=3)
@@ -153,7 +153,7 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
         if observed:
             _value(box, known.get(name))
             continue
-        posterior = found[name]
+        posterior = beliefs[name]
         if isinstance(posterior, DiscretePosterior):
             _bars(box, posterior, small=True)
         elif isinstance(posterior, ContinuousPosterior):

@@ -18,12 +18,18 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.inference.axes import CellAxis, StateAxis
-from hybridbn.inference.elimination.executor import LikelihoodSource, Machine, PotentialSource, Source, WeightSource
-from hybridbn.inference.elimination.ordering import Order
-from hybridbn.inference.elimination.program import Factor, Program, compile_program, order_of
+from hybridbn.inference.elimination.executor import (
+    Executor,
+    FactorSource,
+    LikelihoodSource,
+    PotentialSource,
+    WeightSource,
+)
+from hybridbn.inference.elimination.ordering import EliminationOrder
+from hybridbn.inference.elimination.program import Factor, Program, choose_order, compile_program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.relevance import Status, ancestors, requisite
+from hybridbn.inference.relevance import Status, ancestors, find_requisite
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable
@@ -36,7 +42,7 @@ __all__ = ["CACHE", "Problem", "ProblemCache", "Question", "Snapshot", "problem_
 NODE_SIZE = 384
 """What a Gauss-Legendre axis is taken to cost when the order is chosen."""
 
-_ROOM = 0.9
+_FILL_AFTER_CLEANUP = 0.9
 """What is left of a full cache, so that room need not be made for each new problem."""
 _SOURCE_BYTES = 1000
 """About what a source and what belongs to it take in memory, without tables."""
@@ -64,30 +70,30 @@ class Problem:
     axes: dict[str, StateAxis | CellAxis]
     nodes: tuple[str, ...]
     component_of: Mapping[str, GaussianComponent]
-    sources: tuple[Source, ...]
+    sources: tuple[FactorSource, ...]
     scopes: tuple[tuple[str, ...], ...]
     batched: bool
     factors: tuple[Factor, ...]
-    order: Order
-    shared: tuple[Source, ...] | None
+    order: EliminationOrder
+    shared: tuple[FactorSource, ...] | None
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
     """Potentials outside the problem that can make evidence impossible, by the names observed."""
-    partly: tuple[str, ...] = ()
+    partly_observed: tuple[str, ...] = ()
     """Variables with nodes of which some rows have an observed value and others nothing."""
-    kinds: _Kinds | None = field(default=None, repr=False)
+    axis_choice: _AxisChoice | None = field(default=None, repr=False)
     on_growth: Callable[[], None] | None = field(default=None, repr=False)
     """Called when more tables are kept."""
-    _kept: Tables | None = field(default=None, repr=False)
-    _used: ReferenceType[Tables] | None = field(default=None, repr=False)
+    _kept: ProblemTables | None = field(default=None, repr=False)
+    _used: ReferenceType[ProblemTables] | None = field(default=None, repr=False)
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> ProblemTables:
         """What runs computed that does not depend on the evidence; whoever runs the problem keeps a reference meanwhile."""
         tables = self._kept
         if tables is None:
             tables = None if self._used is None else self._used()
             if tables is None:
-                tables = self._kept = Tables()
+                tables = self._kept = ProblemTables()
                 self._used = ref(tables)
         return tables
 
@@ -95,22 +101,22 @@ class Problem:
         """Keep no tables but those of runs that are under way."""
         self._kept = None
 
-    def held_bytes(self) -> int:
+    def estimate_bytes(self) -> int:
         """Return about how much memory is held, tables without those of the potentials."""
         known = sum(len(risk.known) * (200 + 40 * len(names)) for names, risk in list(self.risks.items()))
-        kept = 0 if self._kept is None else self._kept.held_bytes()
+        kept = 0 if self._kept is None else self._kept.estimate_bytes()
         return _SOURCE_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
 
     @property
-    def machine(self) -> Machine:
+    def executor(self) -> Executor:
         """The machine that gives the tables over the scopes; compiled when it is known not to be too wide."""
         tables = self.tables
-        if tables.machine is None:
+        if tables.executor is None:
             sizes = _sizes(self.axes, self.nodes)
             program = compile_program(self.factors, self.scopes or ((),), sizes, self.order)
             program.on_growth = self.on_growth
-            tables.machine = Machine(self.sources, program, frozenset(self.nodes))
-        return tables.machine
+            tables.executor = Executor(self.sources, program, frozenset(self.nodes))
+        return tables.executor
 
     @property
     def placement(self) -> Program:
@@ -124,24 +130,26 @@ class Problem:
     @property
     def targets(self) -> tuple[str, ...]:
         """What is asked for, where rows differ in what is observed."""
-        return () if self.kinds is None else self.kinds.question.targets
+        return () if self.axis_choice is None else self.axis_choice.question.targets
 
-    def observing(self, known: frozenset[str]) -> Problem:
+    def restrict_to_observed(self, known: frozenset[str]) -> Problem:
         """Return the problem for those rows in which these of the partly observed variables are observed and the others are not."""
         groups = self.tables.groups
         group = groups.get(known)
         if group is None:
-            assert self.kinds is not None
+            assert self.axis_choice is not None
             if len(groups) >= _MOST_GROUPS:
                 groups.clear()
-            group = _assembled(self.kinds.observing(known, frozenset(self.partly) - known), self.batched)
+            group = _assemble(
+                self.axis_choice.restrict_to_observed(known, frozenset(self.partly_observed) - known), self.batched
+            )
             group.on_growth = self.on_growth
             groups[known] = group
         return group
 
 
 @dataclass(eq=False)
-class Tables:
+class ProblemTables:
     """What the runs of a problem computed once and share.
 
     Attributes
@@ -150,19 +158,19 @@ class Tables:
     groups : problems of rows that are observed in the same variables
     """
 
-    machine: Machine | None = None
+    executor: Executor | None = None
     placement: Program | None = None
     grids: dict[float, SharedGrid | None] = field(default_factory=dict)
     groups: dict[frozenset[str], Problem] = field(default_factory=dict)
 
-    def held_bytes(self) -> int:
+    def estimate_bytes(self) -> int:
         """Return about how much memory is held."""
-        machines = [self.machine, *(grid.machine for grid in list(self.grids.values()) if grid is not None)]
-        programs = [machine.program for machine in machines if machine is not None]
+        executors = [self.executor, *(grid.executor for grid in list(self.grids.values()) if grid is not None)]
+        programs = [executor.program for executor in executors if executor is not None]
         if self.placement is not None:
             programs.append(self.placement)
-        return sum(program.held_bytes() for program in programs) + sum(
-            group.held_bytes() for group in list(self.groups.values())
+        return sum(program.estimate_bytes() for program in programs) + sum(
+            group.estimate_bytes() for group in list(self.groups.values())
         )
 
 
@@ -249,7 +257,7 @@ class ProblemCache:
         self.most_bytes = most_bytes
         self.total = 0
         """Bytes held by all problems together, about."""
-        self._entries: dict[Any, _Entry] = {}
+        self._entries: dict[Any, _CacheEntry] = {}
         self._clock = count()
         self._lock = Lock()
 
@@ -269,7 +277,7 @@ class ProblemCache:
         problem.on_growth = partial(self.measure, key)
         with self._lock:
             # the potentials are kept with the entry, so that their identities stay theirs
-            kept = self._entries.setdefault(key, _Entry(key, problem, potentials, next(self._clock)))
+            kept = self._entries.setdefault(key, _CacheEntry(key, problem, potentials, next(self._clock)))
         self.measure(key)
         return kept.problem
 
@@ -290,7 +298,7 @@ class ProblemCache:
         oldest = sorted(self._entries.values(), key=lambda entry: entry.used)
         for drop in (self._release, self._remove):
             for entry in oldest:
-                if self.total <= _ROOM * self.most_bytes:
+                if self.total <= _FILL_AFTER_CLEANUP * self.most_bytes:
                     return
                 drop(entry)
 
@@ -300,22 +308,22 @@ class ProblemCache:
             self._entries.clear()
             self.total = 0
 
-    def _remove(self, entry: _Entry) -> None:
+    def _remove(self, entry: _CacheEntry) -> None:
         del self._entries[entry.key]
         self.total -= entry.held
 
-    def _release(self, entry: _Entry) -> None:
+    def _release(self, entry: _CacheEntry) -> None:
         entry.problem.release()
         self._measure(entry)
 
-    def _measure(self, entry: _Entry) -> None:
-        held = entry.problem.held_bytes() + _SOURCE_BYTES + 8 * len(entry.potentials)
+    def _measure(self, entry: _CacheEntry) -> None:
+        held = entry.problem.estimate_bytes() + _SOURCE_BYTES + 8 * len(entry.potentials)
         self.total += held - entry.held
         entry.held = held
 
 
 @dataclass
-class _Entry:
+class _CacheEntry:
     key: Any
     problem: Problem
     potentials: tuple[Potential, ...]
@@ -362,29 +370,29 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
     elif question.all_of:
         needed = ancestors(parents, [*findings, *targets])
     else:
-        needed = requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
+        needed = find_requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
     used = {name: potentials[name] for name in potentials if name in needed}
-    kinds = _Kinds(used, children, question, findings, hard)
-    return _assembled(kinds, not evidence.single or bool(kinds.nodes))
+    axis_choice = _AxisChoice(used, children, question, findings, hard)
+    return _assemble(axis_choice, not evidence.single or bool(axis_choice.nodes))
 
 
-def _assembled(kinds: _Kinds, batched: bool) -> Problem:
+def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
     """Make the problem in which every variable is represented as decided."""
-    question, findings = kinds.question, kinds.findings
-    sources = kinds.sources(batched)
-    partly = tuple(name for name in kinds.nodes if name in findings)
-    shared = None if partly or not kinds.nodes else tuple(kinds.sources(batched, shared=True))
-    scopes = kinds.scopes(question.targets, sources)
+    question, findings = axis_choice.question, axis_choice.findings
+    sources = axis_choice.sources(batched)
+    partly_observed = tuple(name for name in axis_choice.nodes if name in findings)
+    shared = None if partly_observed or not axis_choice.nodes else tuple(axis_choice.sources(batched, shared=True))
+    scopes = axis_choice.scopes(question.targets, sources)
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
     factors = tuple(Factor(source.names, source.rows, source.static) for source in sources)
-    order = order_of(factors, scopes or [()], _sizes(kinds.axes, kinds.nodes))
+    order = choose_order(factors, scopes or [()], _sizes(axis_choice.axes, axis_choice.nodes))
     component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
     return Problem(
-        kinds.used,
-        kinds.hard,
-        kinds.axes,
-        tuple(kinds.nodes),
+        axis_choice.used,
+        axis_choice.hard,
+        axis_choice.axes,
+        tuple(axis_choice.nodes),
         component_of,
         tuple(sources),
         tuple(scopes),
@@ -392,12 +400,12 @@ def _assembled(kinds: _Kinds, batched: bool) -> Problem:
         factors,
         order,
         shared,
-        partly=tuple(name for name in partly if findings[name].plain),
-        kinds=kinds if partly else None,
+        partly_observed=tuple(name for name in partly_observed if findings[name].plain),
+        axis_choice=axis_choice if partly_observed else None,
     )
 
 
-class _Kinds:
+class _AxisChoice:
     """Decides how every variable is represented."""
 
     def __init__(
@@ -431,7 +439,7 @@ class _Kinds:
             if isinstance(variable, Discrete):
                 if name not in self.masked:
                     self.axes[name] = StateAxis(len(variable))
-            elif name not in question.dense and self._closable(name):
+            elif name not in question.dense and self._is_linear_gaussian(name):
                 self.closed.add(name)
         self._drop_masked_gaussians()
         for name, variable in variables.items():
@@ -442,7 +450,7 @@ class _Kinds:
             else:
                 self.nodes.append(name)
 
-    def observing(self, known: frozenset[str], free: frozenset[str]) -> _Kinds:
+    def restrict_to_observed(self, known: frozenset[str], free: frozenset[str]) -> _AxisChoice:
         """Decide alike where some of the variables with nodes are observed and others are free in all rows."""
         other = copy(self)
         other.hard = self.hard | known
@@ -450,7 +458,7 @@ class _Kinds:
         other.findings = {name: finding for name, finding in self.findings.items() if name not in free}
         return other
 
-    def _closable(self, name: str) -> bool:
+    def _is_linear_gaussian(self, name: str) -> bool:
         """Tell whether everything about the variable is linear Gaussian."""
         finding = self.findings.get(name)
         return (finding is None or finding.plain) and all(
@@ -472,10 +480,10 @@ class _Kinds:
             and self.closed.isdisjoint(self.used[name].scope)
             and (finding is None or not finding.weighted)
             and all(child.cellwise(name) for child in self.below[name])
-            and (name not in question.targets or self._shaped_by_cells(name, question))
+            and (name not in question.targets or self._has_shape_by_cells(name, question))
         )
 
-    def _shaped_by_cells(self, name: str, question: Question) -> bool:
+    def _has_shape_by_cells(self, name: str, question: Question) -> bool:
         """Tell whether a target's shape in each cell is one of few: its parents have states or cells, observed or not."""
         own, finding = self.used[name], self.findings.get(name)
         return (finding is None or finding.plain) and all(
@@ -494,12 +502,12 @@ class _Kinds:
         low, high = variable.domain
         return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
 
-    def sources(self, batched: bool, shared: bool = False) -> list[Source]:
+    def sources(self, batched: bool, shared: bool = False) -> list[FactorSource]:
         """Make the sources; where nodes are shared they do not depend on the row."""
         nodes = () if shared else self.nodes
         closed = self._components(batched, nodes)
         inside = {id(potential) for component in closed for potential in component.potentials}
-        result: list[Source] = [*closed, *(WeightSource(name, not shared, shared) for name in self.nodes)]
+        result: list[FactorSource] = [*closed, *(WeightSource(name, not shared, shared) for name in self.nodes)]
         for name, potential in self.used.items():
             if id(potential) in inside:
                 continue
@@ -548,7 +556,7 @@ class _Kinds:
             )
         return components
 
-    def scopes(self, targets: Sequence[str], sources: Sequence[Source]) -> list[tuple[str, ...]]:
+    def scopes(self, targets: Sequence[str], sources: Sequence[FactorSource]) -> list[tuple[str, ...]]:
         """Return the names of the table that each target's posterior is made from."""
         result: list[tuple[str, ...]] = []
         for name in targets:

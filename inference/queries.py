@@ -11,30 +11,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.answers import AnyNetwork, empty_posterior, nothing, posterior_of, solve
+from hybridbn.inference.answers import AnyNetwork, collect_nothing, empty_posterior, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
-from hybridbn.inference.relevance import Status, ancestors, requisite
+from hybridbn.inference.relevance import Status, ancestors, find_requisite
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
-    "checked_targets",
-    "contradicted",
+    "check_targets",
+    "find_contradictions",
     "log_evidence",
     "log_evidence_of",
     "posterior",
     "posteriors",
-    "relevant_evidence",
+    "read_relevant_evidence",
 ]
 
 
 MOST_KNOWN = 4096
 """Single cases of which it is remembered whether they contradict themselves."""
-GROWN = 256
+CASES_PER_MEASUREMENT = 256
 """After so many of them the cache measures them."""
 
 
@@ -58,22 +58,22 @@ def posteriors(
         reader = EvidenceReader(network, evidence)
         wanted = [name for name in network if status_of(reader.finding(name)) != "hard"]
     else:
-        wanted = checked_targets(network, targets)
+        wanted = check_targets(network, targets)
         reader = EvidenceReader(network, evidence, wanted)
     if not reader.rows:
         return {name: empty_posterior(network.variable(name)) for name in wanted}
     if not wanted:
         return {}
-    read = relevant_evidence(snapshot, reader, wanted)
+    read = read_relevant_evidence(snapshot, reader, wanted)
     answer = solve(snapshot, Question(tuple(wanted)), read, options)
-    answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
+    answer.refuse(find_contradictions(snapshot, answer.problem, reader, options), options)
     return {
         name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
         for number, name in enumerate(wanted)
     }
 
 
-def relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidence, targets: Sequence[str]) -> Evidence:
+def read_relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidence, targets: Sequence[str]) -> Evidence:
     """Read only what the posterior of the targets depends on."""
     if reader.single:
         return reader.evidence()
@@ -84,7 +84,7 @@ def relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidence, ta
             seen[name] = status_of(reader.finding(name))
         return seen[name]
 
-    requisite(network.pred, network.succ, targets, status)
+    find_requisite(network.pred, network.succ, targets, status)
     return reader.evidence(name for name, known in seen.items() if known != "hidden")
 
 
@@ -103,7 +103,7 @@ def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, targe
     if not read.rows:
         return np.empty(0)
     targets = () if target is None else (target,)
-    return solve(network, Question(targets, joint=True, all_of=True), read, options, nothing).log_norm
+    return solve(network, Question(targets, joint=True, all_of=True), read, options, collect_nothing).log_norm
 
 
 @dataclass
@@ -122,7 +122,7 @@ class _LogEvidence:
         return log_evidence_of(self.network, evidence, self.options, None if whole else self.target)
 
 
-def contradicted(
+def find_contradictions(
     network: Snapshot, problem: Problem, reader: EvidenceReader | Evidence, options: Options
 ) -> NDArray[np.bool_]:
     """Tell the rows that are impossible for reasons which do not matter for the targets.
@@ -133,7 +133,7 @@ def contradicted(
     names = tuple(reader.names)
     risk = problem.risks.get(names)
     if risk is None:
-        risk = problem.risks[names] = _risk(network, problem, names)
+        risk = problem.risks[names] = _find_risk(network, problem, names)
     result = np.zeros(reader.rows, dtype=bool)
     if not risk.discrete and not risk.continuous:
         return result
@@ -145,35 +145,37 @@ def contradicted(
     if risk.discrete:
         read = reader.evidence(risk.evidence)
         try:
-            result |= _impossible(network, risk.discrete, read, options)
+            result |= _find_impossible(network, risk.discrete, read, options)
         except TooWide:
             for name in risk.discrete:
                 with suppress(TooWide):
-                    result |= _impossible(network, frozenset([name]), read, options)
+                    result |= _find_impossible(network, frozenset([name]), read, options)
     if risk.continuous:
         with suppress(TooWide):
             result |= np.isneginf(log_evidence_of(network, reader.evidence(), options))
     if key is not None and len(risk.known) < MOST_KNOWN:
         risk.known[key] = bool(result[0])
-        if len(risk.known) % GROWN == 0 and problem.on_growth is not None:
+        if len(risk.known) % CASES_PER_MEASUREMENT == 0 and problem.on_growth is not None:
             problem.on_growth()
     return result
 
 
-def _impossible(network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options) -> NDArray[np.bool_]:
+def _find_impossible(
+    network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options
+) -> NDArray[np.bool_]:
     """Tell the rows in which the product of some tables is zero everywhere."""
     if len(only) == 1:
         scope = network.potential(next(iter(only))).scope
         evidence = evidence.evidence(scope)
-    return np.isneginf(solve(network, Question(joint=True, only=only), evidence, options, nothing).log_norm)
+    return np.isneginf(solve(network, Question(joint=True, only=only), evidence, options, collect_nothing).log_norm)
 
 
 def _case_key(reader: EvidenceReader | Evidence, names: Iterable[str]) -> tuple[float, ...] | None:
     """Return the values of a single case; None where there is more than values."""
-    found = [reader.finding(name) for name in names]
-    if any(finding is not None and not finding.plain for finding in found):
+    findings = [reader.finding(name) for name in names]
+    if any(finding is not None and not finding.plain for finding in findings):
         return None
-    return tuple([-1.0 if finding is None else finding.values.item() for finding in found])
+    return tuple([-1.0 if finding is None else finding.values.item() for finding in findings])
 
 
 class Risk(NamedTuple):
@@ -186,7 +188,7 @@ class Risk(NamedTuple):
     """Single cases that were looked at before."""
 
 
-def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
+def _find_risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
     above = ancestors(network.pred, names) - problem.potentials.keys()
     risky = {name for name in above if network.potential(name).has_zeros}
     discrete = {
@@ -196,7 +198,7 @@ def _risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
     return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete, {})
 
 
-def checked_targets(network: Network, targets: Sequence[str]) -> list[str]:
+def check_targets(network: Network, targets: Sequence[str]) -> list[str]:
     """Return the targets as a list, refusing unknown names and repetitions."""
     names = list(targets)
     for name in names:

@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from hybridbn.potentials.base import Potential, freeze
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["Conditional", "Regressions", "conditionals"]
+__all__ = ["Conditional", "Regressions", "solve_conditionals"]
 
-BLOCK = 1 << 20
+BLOCK_NUMBERS = 1 << 20
 """Numbers in the largest temporary array, about."""
-REPEATED = 32
+SHARED_ROWS = 32
 """From this many rows on, a matrix that they share is multiplied with all of them in one product."""
-INFLATED = 1e3
+MOST_INFLATION = 1e3
 """Cholesky factors serve up to this variance inflation factor, where they lose three digits of sixteen."""
 
-LARGE = 64
+LARGE_TRIANGLE = 64
 """Triangles of more rows are inverted by LAPACK."""
 _ZERO = freeze(np.zeros(1, dtype=np.intp))
 
@@ -201,10 +201,12 @@ class Conditional:
 
         A later variable is drawn by its own noise alone, an earlier one given all later ones.
         """
-        return np.asarray(self.mean[..., 0] + _times(self.root, self.system, noise[..., None], separately=True)[..., 0])
+        return np.asarray(
+            self.mean[..., 0] + _multiply(self.root, self.system, noise[..., None], separately=True)[..., 0]
+        )
 
 
-def conditionals(
+def solve_conditionals(
     regressions: Regressions,
     configuration: Codes,
     row: Codes,
@@ -236,7 +238,7 @@ def conditionals(
                 known = known[row[cases]]
             yield _solve_all_hidden(regressions, cases, configuration[cases], known)
         return
-    pattern = pattern_numbers(hidden)
+    pattern = number_patterns(hidden)
     known = np.array(values)
     known[:, :size][hidden] = 0.0
     counts = hidden.sum(axis=1)[row]
@@ -246,18 +248,18 @@ def conditionals(
         cases = np.flatnonzero(counts == count)
         if len(cases) > 1:
             cases = cases[np.argsort(key[cases], kind="stable")]
-        step = max(BLOCK // max(equations * (count + 1) + 3 * count * count, 1), 64)
+        step = max(BLOCK_NUMBERS // max(equations * (count + 1) + 3 * count * count, 1), 64)
         for start in range(0, len(cases), step):
             part = cases[start : start + step]
             yield _solve(regressions, part, configuration[part], key[part], known, row[part], hidden, count, separately)
 
 
-def pattern_numbers(flags: NDArray[np.bool_]) -> Codes:
+def number_patterns(flags: NDArray[np.bool_]) -> Codes:
     """Number the distinct rows of an array of flags.
 
     Examples
     --------
-    >>> pattern_numbers(np.array([[True, False], [False, False], [True, False]]))
+    >>> number_patterns(np.array([[True, False], [False, False], [True, False]]))
     array([1, 0, 1])
     """
     number: Codes = np.zeros(len(flags), dtype=np.intp)
@@ -283,11 +285,11 @@ def _solve(
 ) -> Conditional:
     """Solve cases with equally many hidden variables, sorted by their systems."""
     kind = regressions.kind[configuration]
-    first, system = _runs(key)
+    first, system = _find_runs(key)
     columns = np.nonzero(hidden[row[first]])[1].reshape(len(first), count)
     width = values.shape[1]
     residual = np.empty((len(cases), regressions.matrix.shape[1], 1 + regressions.matrix.shape[2] - width))
-    residual[..., :1] = _times(regressions.matrix[..., :width], kind, values[row][..., None], separately)
+    residual[..., :1] = _multiply(regressions.matrix[..., :width], kind, values[row][..., None], separately)
     residual[..., 0] += regressions.offset[configuration]
     if residual.shape[2] > 1:
         residual[..., 1:] = regressions.matrix[kind][..., width:]
@@ -297,15 +299,15 @@ def _solve(
         mean = np.zeros((len(cases), 0, residual.shape[2]))
         scale = _log_scale(regressions, kind)
         return Conditional(cases, system, columns, empty, mean, residual, scale, nothing)
-    root, basis = _factors(regressions, kind[first], columns)
+    root, basis = _factorize(regressions, kind[first], columns)
     # once more for the digits that the first projection left
-    inside = _times(basis, system, residual, separately)
+    inside = _multiply(basis, system, residual, separately)
     back = np.swapaxes(basis, 1, 2)
-    residual = residual - _times(back, system, inside, separately)
-    again = _times(basis, system, residual, separately)
-    residual -= _times(back, system, again, separately)
+    residual = residual - _multiply(back, system, inside, separately)
+    again = _multiply(basis, system, residual, separately)
+    residual -= _multiply(back, system, again, separately)
     inside += again
-    mean = _times(root, system, -inside, separately)
+    mean = _multiply(root, system, -inside, separately)
     size = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
     return Conditional(cases, system, columns, root, mean, residual, _log_scale(regressions, kind), size[system])
 
@@ -313,13 +315,13 @@ def _solve(
 def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Codes, values: Values) -> Conditional:
     """Solve cases in which all variables that may be hidden are, sorted by their kinds."""
     prepared, kind = regressions.all_hidden, regressions.kind[configuration]
-    first, system = _runs(kind)
+    first, system = _find_runs(kind)
     width = values.shape[1]
 
-    def applied(matrices: Values, constant: Values) -> Values:
+    def apply(matrices: Values, constant: Values) -> Values:
         result = constant[configuration][..., None]
         if width:
-            result = result + _times(matrices[..., :width], kind, values[..., None], separately=False)
+            result = result + _multiply(matrices[..., :width], kind, values[..., None], separately=False)
         return result if matrices.shape[2] == width else np.concatenate([result, matrices[kind][..., width:]], axis=2)
 
     return Conditional(
@@ -327,14 +329,14 @@ def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Cod
         system,
         np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size)),
         prepared.root[kind[first]],
-        applied(*prepared.mean),
-        applied(*prepared.residual),
+        apply(*prepared.mean),
+        apply(*prepared.residual),
         _log_scale(regressions, kind),
         prepared.log_root[kind],
     )
 
 
-def _runs(keys: Codes) -> tuple[Codes, Codes]:
+def _find_runs(keys: Codes) -> tuple[Codes, Codes]:
     """Return where runs of equal keys begin, and the number of each key's run."""
     if len(keys) == 1:
         return _ZERO, _ZERO
@@ -347,7 +349,7 @@ def _log_scale(regressions: Regressions, kind: Codes) -> Values:
     return np.asarray(regressions.log_scale[kind] - 0.5 * regressions.matrix.shape[1] * math.log(2 * math.pi))
 
 
-def _factors(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Values, Values]:
+def _factorize(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Values, Values]:
     """Return a root of the covariance of the hidden variables, and an orthonormal basis (hidden, equations) of their columns."""
     equations, size = regressions.matrix.shape[1], regressions.size
     place = kind[:, None] * size + columns
@@ -355,9 +357,9 @@ def _factors(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Val
     gram = regressions.gram.reshape(-1).take(place[:, :, None] * size + columns[:, None, :])
     lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
     gram = gram / (lengths[:, :, None] * lengths[:, None, :])
-    inverse = _inverse_triangles(gram)
+    inverse = _invert_triangles(gram)
     with np.errstate(invalid="ignore", over="ignore"):
-        fine = np.einsum("sij,sij->sj", inverse, inverse).max(axis=1) < INFLATED
+        fine = np.einsum("sij,sij->sj", inverse, inverse).max(axis=1) < MOST_INFLATION
     root = np.swapaxes(inverse / lengths[:, None, :], 1, 2)
     basis = np.swapaxes(root, 1, 2) @ chosen
     if not fine.all():
@@ -380,7 +382,7 @@ def _decompose(columns: Values, mode: Literal["complete", "reduced"]) -> tuple[V
     return np.swapaxes(basis, 1, 2), np.asarray(np.linalg.inv(triangle * sign[:, :, None]))
 
 
-def _inverse_triangles(gram: Values) -> Values:
+def _invert_triangles(gram: Values) -> Values:
     """Return the inverses of the Cholesky factors; NaN where there is none."""
     try:
         factors = np.linalg.cholesky(gram)
@@ -388,9 +390,9 @@ def _inverse_triangles(gram: Values) -> Values:
         if len(gram) == 1:
             return np.full_like(gram, np.nan)
         half = len(gram) // 2
-        return np.concatenate([_inverse_triangles(gram[:half]), _inverse_triangles(gram[half:])])
+        return np.concatenate([_invert_triangles(gram[:half]), _invert_triangles(gram[half:])])
     size = gram.shape[1]
-    if size > LARGE:
+    if size > LARGE_TRIANGLE:
         return np.asarray(np.linalg.inv(factors))
     inverse = np.zeros_like(factors)
     scale = 1 / np.diagonal(factors, axis1=1, axis2=2)
@@ -403,10 +405,10 @@ def _inverse_triangles(gram: Values) -> Values:
     return inverse
 
 
-def _times(matrices: Values, which: Codes, vectors: Values, separately: bool) -> Values:
+def _multiply(matrices: Values, which: Codes, vectors: Values, separately: bool) -> Values:
     """Return ``matrices[which] @ vectors``; equal matrices stand together."""
     count = len(which)
-    if separately or count < REPEATED:
+    if separately or count < SHARED_ROWS:
         return np.asarray((matrices[which] if len(matrices) > 1 else matrices) @ vectors)
     starts = np.flatnonzero(np.concatenate([[True], which[1:] != which[:-1]]))
     if len(starts) == count:
@@ -414,7 +416,9 @@ def _times(matrices: Values, which: Codes, vectors: Values, separately: bool) ->
     lengths = np.diff([*starts, count])
     result = np.empty((count, matrices.shape[1], vectors.shape[2]))
     single = np.ones(count, dtype=bool)
-    for start, length in zip(starts[lengths >= REPEATED].tolist(), lengths[lengths >= REPEATED].tolist(), strict=True):
+    for start, length in zip(
+        starts[lengths >= SHARED_ROWS].tolist(), lengths[lengths >= SHARED_ROWS].tolist(), strict=True
+    ):
         rows = slice(start, start + length)
         own = matrices[which[start]]
         for column in range(vectors.shape[2]):

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
-__all__ = ["Status", "ancestors", "requisite"]
+__all__ = ["Status", "ancestors", "find_requisite"]
 
 Status = Literal["hidden", "soft", "hard"]
 
 
 def ancestors(parents: Mapping[str, Collection[str]], names: Iterable[str]) -> set[str]:
     """Return the names and all their ancestors."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in result:
+            result.add(name)
             waiting.extend(parents[name])
-    return found
+    return result
 
 
-def requisite(
+def find_requisite(
     parents: Mapping[str, Collection[str]],
     children: Mapping[str, Collection[str]],
     targets: Iterable[str],

@@ -20,7 +20,7 @@ from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Question, Snapshot, problem_of
-from hybridbn.inference.queries import relevant_evidence
+from hybridbn.inference.queries import read_relevant_evidence
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -133,11 +133,11 @@ def _conditional(
     if not evidence.rows:
         return np.empty(0, dtype=np.intp if isinstance(variable, Discrete) else np.float64)
     own = evidence.finding(name)
-    read = relevant_evidence(network, evidence, [name])
+    read = read_relevant_evidence(network, evidence, [name])
     if own is not None:
         # rows in which it is observed keep their value anyway
         rest = {other: finding for other, finding in read.findings.items() if other != name}
         soft = own.soft_part
         read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
     answer = solve(network, Question((name,)), read, options)
-    return np.asarray(posterior_of(answer, 0, variable).drawn(uniforms[None])[0])
+    return np.asarray(posterior_of(answer, 0, variable).draw(uniforms[None])[0])

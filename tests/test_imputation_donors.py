@@ -117,7 +117,7 @@ def test_expectations_given_all_others_are_those_of_the_network() -> None:
     assert closed is not None
     rows = net.sample(50, random_state=0)
     configuration = (rows["c"] == "b").to_numpy().astype(np.intp)
-    found = closed.expected(0, rows[["x", "y"]].to_numpy(), configuration)
+    found = closed.conditional_mean(0, rows[["x", "y"]].to_numpy(), configuration)
     np.testing.assert_allclose(found, net.posterior("x", rows[["c", "y"]]).mean(), rtol=1e-8)
 
 

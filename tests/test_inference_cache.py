@@ -19,7 +19,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProblemCache]:
     fresh = ProblemCache(2e6)
     monkeypatch.setattr(problems, "CACHE", fresh)
     yield fresh
-    held = sum(entry.problem.held_bytes() for entry in fresh._entries.values())
+    held = sum(entry.problem.estimate_bytes() for entry in fresh._entries.values())
     assert held <= fresh.total <= held + 1e5 * len(fresh)
 
 
@@ -80,7 +80,7 @@ def test_growth_after_the_first_answer_counts(cache: ProblemCache, monkeypatch: 
     first = cache.total
     network.posterior("x", {"y": 0.0}, tolerance=1e-6)
     assert cache.total > first + 1000
-    monkeypatch.setattr(queries, "GROWN", 1)
+    monkeypatch.setattr(queries, "CASES_PER_MEASUREMENT", 1)
     a, b = hb.Discrete("a", states=(0, 1)), hb.Discrete("b", states=(0, 1))
     tables = hb.Network([hb.Multinomial(a, table=[1.0, 0.0]), hb.Multinomial(b, (a,), table=[[0.5, 0.5], [0.5, 0.5]])])
     tables.add(hb.LinearGaussian(x, (), intercept=0, variance=1))
@@ -98,7 +98,7 @@ def test_tables_that_are_in_use_survive_their_release(cache: ProblemCache) -> No
     entry.problem.release()
     assert entry.problem.tables is used
     del used
-    assert entry.problem.tables.machine is None
+    assert entry.problem.tables.executor is None
 
 
 def test_folded_tables_are_held_once() -> None:
@@ -106,10 +106,10 @@ def test_folded_tables_are_held_once() -> None:
     factors = [Factor(("a", "b", "c"), static=True), Factor(("b",), rows=True)]
     program = compile_program(factors, [("a", "c")], {"a": 20, "b": 30, "c": 40})
     table, weights = rng.random((20, 30, 40)), rng.random((30, 1))
-    before = program.held_bytes()
+    before = program.estimate_bytes()
     for _ in range(2):
         (product,) = program.run({0: table, 1: weights})
         np.testing.assert_allclose(product[..., 0], np.einsum("abc,b->ac", table, weights[:, 0]), rtol=1e-12)
     assert program._matrices
-    assert program.held_bytes() - before == table.nbytes
-    assert all(np.shares_memory(matrix, program.folded[0]) for matrix in program._matrices.values())
+    assert program.estimate_bytes() - before == table.nbytes
+    assert all(np.shares_memory(matrix, program.evidence_free[0]) for matrix in program._matrices.values())

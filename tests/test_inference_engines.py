@@ -11,7 +11,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.inference import engines
-from hybridbn.inference.engines import Engine, Plan, Request, Solution
+from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.engines.elimination import Elimination
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
 from hybridbn.inference.evidence import Evidence
@@ -52,7 +52,7 @@ class CertainPlan(Plan):
 
     cells, clique, held_bytes, operations = 1.0, ("nothing",), 8.0, 1.0
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: EngineRequest) -> None:
         self.problem = request.problem
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
@@ -66,11 +66,11 @@ class CertainPlan(Plan):
         yield Solution(self.problem, np.arange(rows), evidence, dict(self.problem.axes), tables, zero, zero)
 
 
-def make_engine(own_rank: int, asked: list[Request]) -> None:
+def make_engine(own_rank: int, asked: list[EngineRequest]) -> None:
     class Certain(Engine):
         rank = own_rank
 
-        def plan(self, request: Request) -> Plan | None:
+        def plan(self, request: EngineRequest) -> Plan | None:
             asked.append(request)
             return CertainPlan(request)
 
@@ -97,7 +97,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
     ids=["posterior", "table", "posteriors", "joint", "log_evidence", "sample", "most_probable", "explain", "em"],
 )
 def test_a_new_engine_is_asked_by_every_question(registry: list[Engine], ask: Any) -> None:
-    asked: list[Request] = []
+    asked: list[EngineRequest] = []
     make_engine(1, asked)
     with np.errstate(all="ignore"):
         assert ask(chain())
@@ -105,7 +105,7 @@ def test_a_new_engine_is_asked_by_every_question(registry: list[Engine], ask: An
 
 
 def test_the_next_engine_is_asked_when_one_is_too_wide(registry: list[Engine]) -> None:
-    asked: list[Request] = []
+    asked: list[EngineRequest] = []
     make_engine(60, asked)
     net, evidence = chain(), {"c": 1}
     assert net.posterior("a", evidence).probability(0) < 1

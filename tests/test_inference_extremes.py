@@ -13,7 +13,7 @@ from scipy import special, stats
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence, NetworkError
 from hybridbn.inference.engines import elimination
-from hybridbn.inference.quadrature.grids import Placed
+from hybridbn.inference.quadrature.grids import PlacedNodes
 
 X, Y, Z = map(hb.Continuous, "xyz")
 B = hb.Discrete("b", ("no", "yes"))
@@ -378,7 +378,7 @@ def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
     )
     table = pd.DataFrame({"y": [0.1, 0.4, -0.3]})
     expected = net.posterior("x", table)
-    original = elimination._solve_on_grid, elimination.place
+    original = elimination._solve_on_grid, elimination.place_nodes
 
     def never_fine(*given):
         solution, fine, _ = original[0](*given)
@@ -390,10 +390,10 @@ def test_nodes_that_miss_mass_are_not_believed(monkeypatch):
             weights[: len(weights) // 2, 1:] = 0
             return dataclasses.replace(axis, weights=weights)
 
-        return [(rows, Placed({n: cut(a) for n, a in p.axes.items()}, p.error)) for rows, p in original[1](*given)]
+        return [(rows, PlacedNodes({n: cut(a) for n, a in p.axes.items()}, p.error)) for rows, p in original[1](*given)]
 
     monkeypatch.setattr(elimination, "_solve_on_grid", never_fine)
-    monkeypatch.setattr(elimination, "place", half_of_it)
+    monkeypatch.setattr(elimination, "place_nodes", half_of_it)
     found = net.posterior("x", table)
     np.testing.assert_allclose(found.mean(), expected.mean(), rtol=1e-9)
     np.testing.assert_allclose(found.quantile(0.2), expected.quantile(0.2), rtol=1e-9)

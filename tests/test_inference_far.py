@@ -167,7 +167,7 @@ def test_own_nodes_agree_with_shared_ones(monkeypatch):
     evidence = {"v7": 0.4, "v5": "a"}
     shared = net.posterior("v0", evidence)
     problem.CACHE.clear()
-    monkeypatch.setattr(elimination, "shared_grid", lambda *_: None)
+    monkeypatch.setattr(elimination, "make_shared_grid", lambda *_: None)
     own = net.posterior("v0", evidence)
     assert own.mean() == pytest.approx(shared.mean(), rel=1e-9)
     assert own.log_evidence == pytest.approx(shared.log_evidence, rel=1e-9)

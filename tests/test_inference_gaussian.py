@@ -397,8 +397,8 @@ def test_regressions_of_occurring_configurations_alone_give_the_same(monkeypatch
         return net.log_density(table), joint.mean(), joint.cov(), [one.mean(), one.var(), one.log_evidence], filled
 
     kept = answers()
-    monkeypatch.setattr("hybridbn.inference.gaussian_component.KEPT", 0)
-    monkeypatch.setattr("hybridbn.inference.gaussian_component.BUILT", 1)
+    monkeypatch.setattr("hybridbn.inference.gaussian_component.MOST_KEPT_NUMBERS", 0)
+    monkeypatch.setattr("hybridbn.inference.gaussian_component.BLOCK_NUMBERS", 1)
     net = copy.deepcopy(net)  # nothing is kept of its potentials
     for before, now in zip(kept, answers(), strict=True):
         np.testing.assert_allclose(now, before, rtol=1e-10)

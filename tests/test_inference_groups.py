@@ -48,7 +48,7 @@ def test_rows_with_different_holes_need_no_nodes_of_their_own(
     def place(*_: object) -> None:
         raise AssertionError("rows got nodes of their own")
 
-    monkeypatch.setattr(elimination, "place", place)
+    monkeypatch.setattr(elimination, "place_nodes", place)
     net.posteriors(table)
 
 

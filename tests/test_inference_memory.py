@@ -179,8 +179,8 @@ def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
     monkeypatch.setattr(continuous, "BLOCK_ROWS", 64)
     again = net.posterior("x", frame)
-    assert isinstance(again, continuous.PiecemealPosterior)
-    assert not isinstance(kept, continuous.PiecemealPosterior)
+    assert isinstance(again, continuous.LazyPosterior)
+    assert not isinstance(kept, continuous.LazyPosterior)
     points = [-1.0, 0.3, 2.0]
     for ask in (
         lambda post: post.mean(),
@@ -214,7 +214,7 @@ def test_impossible_rows_of_densities_that_are_not_kept(monkeypatch):
     frame = hb.Table({"y": [1.0, 7.0, 2.0, 1.0]})
     monkeypatch.setattr(answers, "KEPT_BYTES", 10)
     post = net.posterior("x", frame, impossible="nan")
-    assert isinstance(post, continuous.PiecemealPosterior)
+    assert isinstance(post, continuous.LazyPosterior)
     for values in (post.mean(), post.cdf(1.0), post.median(), post[np.array([1, 0])].mean()[::-1]):
         np.testing.assert_array_equal(np.isnan(values), [False, True, False, False][: len(values)])
     assert post.mean()[0] == pytest.approx(1.0, abs=1e-9)
@@ -235,7 +235,7 @@ def test_mixtures_on_nodes_are_digested_too(monkeypatch):
     monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
     again = net.posteriors(frame)
     for name in ("x", "y"):
-        assert isinstance(again[name], continuous.PiecemealPosterior)
+        assert isinstance(again[name], continuous.LazyPosterior)
         np.testing.assert_allclose(again[name].mean(), kept[name].mean(), rtol=1e-12)
         np.testing.assert_allclose(again[name].quantile(0.2), kept[name].quantile(0.2), rtol=1e-10)
 

@@ -24,7 +24,7 @@ from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Question
-from hybridbn.inference.queries import posteriors, relevant_evidence
+from hybridbn.inference.queries import posteriors, read_relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -405,10 +405,10 @@ class Completion:
         yield from (part for part in (np.flatnonzero(whole), np.flatnonzero(~whole)) if len(part))
 
     def _draw_one(self, name: str, evidence: Evidence, level: Values, rows: NDArray[np.intp]) -> NDArray[Any]:
-        read = relevant_evidence(self.network, evidence, [name])
+        read = read_relevant_evidence(self.network, evidence, [name])
         with _renumbered(rows):
             answer = solve(self.network, Question((name,)), read, self.options)
-        return np.asarray(posterior_of(answer, 0, self.network.variable(name)).drawn(level[None])[0])
+        return np.asarray(posterior_of(answer, 0, self.network.variable(name)).draw(level[None])[0])
 
     # -- from the network's terms to the table's ------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from hybridbn.fitting.fitter_choice import Potentials, find_fitter_name, fitter_
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
-from hybridbn.inference.evidence import EvidenceReader, repeats
+from hybridbn.inference.evidence import EvidenceReader, find_distinct_rows
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -241,7 +241,7 @@ def _exact_expectation(
     """Return what computes exact expectations over the distinct rows with holes."""
     evidence = EvidenceReader(network, table).evidence().take(rows, len(rows))
     weights = np.asarray(table.weights[rows])
-    same = repeats(evidence, continuous=False)
+    same = find_distinct_rows(evidence, continuous=False)
     if same is not None:
         evidence = evidence.take(same.first, len(same.first))
         weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)

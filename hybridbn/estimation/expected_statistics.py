@@ -18,8 +18,8 @@ from hybridbn.fitting.base import Statistics
 from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
-from hybridbn.inference.elimination.program import order_of
-from hybridbn.inference.engines import Request, Solution, choose_plan
+from hybridbn.inference.elimination.program import choose_order
+from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, problem_of
 from hybridbn.network import Network
@@ -94,7 +94,7 @@ def expect_statistics(network: Network, evidence: Evidence, weights: Values, opt
     for start in range(0, evidence.rows, block):
         stop = min(start + block, evidence.rows)
         part = evidence.take(slice(start, stop), stop - start)
-        for found in choose_plan(Request(network, shared, question, part, options)).solve(part):
+        for found in choose_plan(EngineRequest(network, shared, question, part, options)).solve(part):
             rows = start + found.rows
             logs[rows] = found.log_norm
             if np.isneginf(found.log_norm).any():
@@ -112,7 +112,7 @@ def _with_scopes(problem: Problem, scopes: Sequence[tuple[str, ...]], sizes: Map
     """Return the problem with tables over other scopes, and nothing compiled yet."""
     needed = [field.name for field in fields(problem) if field.default is MISSING and field.default_factory is MISSING]
     parts = {name: getattr(problem, name) for name in needed}
-    return Problem(**{**parts, "scopes": tuple(scopes), "order": order_of(problem.factors, scopes, sizes)})
+    return Problem(**{**parts, "scopes": tuple(scopes), "order": choose_order(problem.factors, scopes, sizes)})
 
 
 class _Family:

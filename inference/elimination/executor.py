@@ -22,10 +22,10 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["LikelihoodSource", "Machine", "PotentialSource", "Run", "Source", "WeightSource"]
+__all__ = ["Executor", "FactorSource", "LikelihoodSource", "NormalizedTables", "PotentialSource", "WeightSource"]
 
 
-class Source(Protocol):
+class FactorSource(Protocol):
     """What the engine multiplies and sums."""
 
     @property
@@ -47,7 +47,7 @@ class Source(Protocol):
         """Return the values and their log scale."""
 
 
-def rescaled(values: Values, scale: Values | float, rows: bool) -> tuple[Values, Values | float]:
+def rescale(values: Values, scale: Values | float, rows: bool) -> tuple[Values, Values | float]:
     """Divide by the largest value (of each row), so that products of many densities stay within range."""
     top = values.max(axis=tuple(range(values.ndim - rows)), initial=0.0)
     divisor = np.where(top > 0, top, 1.0)
@@ -55,7 +55,7 @@ def rescaled(values: Values, scale: Values | float, rows: bool) -> tuple[Values,
     return values / divisor, log if rows else float(log)
 
 
-def exponentiated(logs: Values, rows: bool) -> tuple[Values, Values | float]:
+def exponentiate(logs: Values, rows: bool) -> tuple[Values, Values | float]:
     """Return logarithms as values with the largest (of each row) being one, and the log scale."""
     top = logs.max(axis=tuple(range(logs.ndim - rows)), initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0.0)
@@ -82,17 +82,17 @@ class PotentialSource:
 
     def points(self, axes: Mapping[str, Axis], evidence: Evidence) -> dict[str, Any]:
         """Return the axis points of every variable in the scope."""
-        found: dict[str, Any] = {}
+        points: dict[str, Any] = {}
         for variable in self.potential.variables:
             name = variable.name
             if name in self.hard or (self.masked and name == self.potential.child.name):
                 values = evidence.findings[name].values
                 if self.masked and name == self.potential.child.name:
                     values = evidence.findings[name].fill()
-                found[name] = values[None, :] if self.rows else values
+                points[name] = values[None, :] if self.rows else values
             else:
-                found[name] = axes[name].points
-        return found
+                points[name] = axes[name].points
+        return points
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
@@ -101,15 +101,15 @@ class PotentialSource:
         points = self.points(axes, evidence)
         scale: Values | float
         if isinstance(axis, CellAxis):
-            array, scale = self._cells(axis, points, evidence)
+            array, scale = self._cell_masses(axis, points, evidence)
         else:
             array, scale = self.potential.on(points)
-        array = self._arranged(array)
+        array = self._drop_observed(array)
         if self.masked:
             known = evidence.findings[child].observed
-            array, scale = _or(array, known, 1.0), np.where(known, scale, 0.0)
+            array, scale = _fill_unknown(array, known, 1.0), np.where(known, scale, 0.0)
         if any(isinstance(variable, Continuous) for variable in self.potential.variables):
-            return rescaled(array, scale, self.rows)
+            return rescale(array, scale, self.rows)
         return array, scale
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
@@ -120,10 +120,10 @@ class PotentialSource:
             array, scale = self.values(axes, evidence)
             with np.errstate(divide="ignore"):
                 return np.asarray(np.log(array) + scale)
-        logs = self._arranged(self.potential.log_on(self.points(axes, evidence)))
+        logs = self._drop_observed(self.potential.log_on(self.points(axes, evidence)))
         return np.where(evidence.findings[child].observed, logs, 0.0) if self.masked else logs
 
-    def _arranged(self, array: Values) -> Values:
+    def _drop_observed(self, array: Values) -> Values:
         """Drop the dimensions of observed variables."""
         scope = self.potential.scope
         if len(scope) == len(self.names):
@@ -131,7 +131,7 @@ class PotentialSource:
         kept = [size for size, name in zip(array.shape, scope, strict=False) if name in self.names]
         return array.reshape([*kept, *array.shape[len(scope) :]])
 
-    def _cells(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
+    def _cell_masses(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return masses in cells where the child is hidden, and its density in the one cell where it is observed."""
         child = self.potential.child.name
         finding = evidence.findings.get(child)
@@ -164,7 +164,7 @@ class PotentialSource:
         return (*array.shape[: len(self.potential.scope)], len(known))
 
 
-def _or(array: Values, known: NDArray[np.bool_], value: float) -> Values:
+def _fill_unknown(array: Values, known: NDArray[np.bool_], value: float) -> Values:
     """Return an array with a value in the rows (last) that are not known, itself changed where it is nobody else's."""
     if array.shape[-1] != len(known) or not array.flags.writeable:
         return np.where(known, array, value)
@@ -187,7 +187,7 @@ class WeightSource:
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
-        return exponentiated(self.logs(axes, evidence), self.rows)
+        return exponentiate(self.logs(axes, evidence), self.rows)
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
@@ -228,7 +228,7 @@ SUSPICIOUS = 1e-250
 """A smaller total may have lost terms to underflow on the way."""
 
 
-class Run(NamedTuple):
+class NormalizedTables(NamedTuple):
     """What a machine found for some rows.
 
     Attributes
@@ -244,7 +244,7 @@ class Run(NamedTuple):
 
 
 @dataclass
-class Machine:
+class Executor:
     """Sources of factors, and the program that multiplies and sums them.
 
     Attributes
@@ -252,13 +252,13 @@ class Machine:
     nodes : variables with Gauss-Legendre nodes, along which potentials may span more than a double holds
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[FactorSource]
     program: Program
     nodes: frozenset[str]
     _static_scale: float = 0.0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def run(self, axes: Mapping[str, Axis], evidence: Evidence) -> Run:
+    def run(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
         """Run in linear arithmetic."""
         if self.program.warm:
             return self._run(axes, evidence)
@@ -266,7 +266,7 @@ class Machine:
         with self._lock:
             return self._run(axes, evidence)
 
-    def _run(self, axes: Mapping[str, Axis], evidence: Evidence) -> Run:
+    def _run(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
         arrays: dict[int, Values] = {}
         scale: Values | float = 0.0
         static_scale = 0.0
@@ -279,7 +279,7 @@ class Machine:
                     static_scale += float(np.max(fixed))
                 continue
             if source.rows and isinstance(source, PotentialSource) and not self.nodes.isdisjoint(source.names):
-                arrays[number], added, lost = _guarded(source.logs(axes, evidence))
+                arrays[number], added, lost = _exponentiate_rows(source.logs(axes, evidence))
                 wide = wide | lost
                 scale = scale + added
             else:
@@ -298,11 +298,11 @@ class Machine:
         else:
             with np.errstate(divide="ignore"):
                 log_norm = np.log(total)
-            tables[0] = _normalized(tables[0])
-        tables[1:] = [_normalized(table) for table in tables[1:]]
-        return Run(tables, log_norm + (scale + self._static_scale), ~sound | wide)
+            tables[0] = _normalize(tables[0])
+        tables[1:] = [_normalize(table) for table in tables[1:]]
+        return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound | wide)
 
-    def run_in_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Run:
+    def run_in_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
         """Run in logarithms, which hold any span."""
         arrays = {number: source.logs(axes, evidence) for number, source in enumerate(self.sources)}
         tables: list[Values] = []
@@ -316,8 +316,8 @@ class Machine:
             if not tables:
                 with np.errstate(divide="ignore"):
                     log_norm = np.log(table.sum(axis=over)) + shift
-            tables.append(_normalized(table))
-        return Run(tables, log_norm, np.zeros(evidence.rows, dtype=bool))
+            tables.append(_normalize(table))
+        return NormalizedTables(tables, log_norm, np.zeros(evidence.rows, dtype=bool))
 
     @property
     def scopes(self) -> Sequence[tuple[str, ...]]:
@@ -331,7 +331,7 @@ class Machine:
         return table if table.shape[-1] == count else np.array(np.broadcast_to(table, (*table.shape[:-1], count)))
 
 
-def _guarded(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
+def _exponentiate_rows(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
     """Exponentiate logarithms (rows last); tell the rows in which they span too much for that."""
     over = tuple(range(logs.ndim - 1))
     top = logs.max(axis=over, initial=-np.inf)
@@ -344,7 +344,7 @@ def _total(table: Values) -> Values:
     return np.asarray(np.add.reduce(table, axis=0 if table.ndim == 2 else tuple(range(table.ndim - 1))))
 
 
-def _normalized(table: Values) -> Values:
+def _normalize(table: Values) -> Values:
     total = _total(table)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(table / total)

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Clique", "Order", "assign", "best_order", "junction_tree"]
+__all__ = ["Clique", "EliminationOrder", "assign_factors", "find_order", "make_junction_tree"]
 
 HOPELESS = 1e13
 """Cells beyond which other heuristics are not tried."""
-MOST_TRIES = 300
-WORTH_A_TRY = 2e4
+MOST_TRIALS = 300
+CELLS_PER_TRIAL = 2e4
 """Cells, for each vertex, that pay for one more try: about the time it takes to eliminate them."""
 PATIENCE = 40
 """So many tries in a row may bring nothing."""
 NOISE = 0.3
 
 
-class Order(NamedTuple):
+class EliminationOrder(NamedTuple):
     """An elimination order and what it costs, in table cells."""
 
     names: tuple[str, ...]
@@ -36,39 +36,39 @@ class Order(NamedTuple):
 Score = Callable[[int, list[int], list[float]], float]
 
 
-def _bits(mask: int) -> Iterable[int]:
+def _iterate_bits(mask: int) -> Iterable[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
 
 
-def _fill(vertex: int, around: list[int], logs: list[float]) -> float:
+def _score_fill(vertex: int, around: list[int], logs: list[float]) -> float:
     """Count the edges that eliminating the vertex would add."""
     clique = around[vertex]
     size = clique.bit_count()
-    inside = sum((around[other] & clique).bit_count() for other in _bits(clique))
+    inside = sum((around[other] & clique).bit_count() for other in _iterate_bits(clique))
     return size * (size - 1) - inside
 
 
-def _weight(vertex: int, around: list[int], logs: list[float]) -> float:
+def _score_weight(vertex: int, around: list[int], logs: list[float]) -> float:
     """Log size of the table that eliminating the vertex would make."""
-    return logs[vertex] + sum(logs[other] for other in _bits(around[vertex]))
+    return logs[vertex] + sum(logs[other] for other in _iterate_bits(around[vertex]))
 
 
-def _weighted_fill(vertex: int, around: list[int], logs: list[float]) -> float:
+def _score_weighted_fill(vertex: int, around: list[int], logs: list[float]) -> float:
     """Sum over the edges added of the products of their ends' log sizes."""
     clique = around[vertex]
     score = 0.0
-    for other in _bits(clique):
+    for other in _iterate_bits(clique):
         missing = clique & ~around[other] & ~(1 << other)
-        score += logs[other] * sum(logs[end] for end in _bits(missing))
+        score += logs[other] * sum(logs[end] for end in _iterate_bits(missing))
     return score
 
 
-def best_order(
+def find_order(
     scopes: Iterable[Sequence[str]], sizes: Mapping[str, int], keep: Iterable[str], enough: float = 1e5
-) -> Order:
+) -> EliminationOrder:
     """Return a good order in which to sum out all variables of the scopes but those to keep.
 
     Parameters
@@ -80,79 +80,81 @@ def best_order(
 
     Examples
     --------
-    >>> best_order([("a", "b"), ("b", "c")], {"a": 2, "b": 3, "c": 4}, keep=["c"]).names
+    >>> find_order([("a", "b"), ("b", "c")], {"a": 2, "b": 3, "c": 4}, keep=["c"]).names
     ('a', 'b')
     """
     scopes = [tuple(scope) for scope in scopes]
     names = sorted({name for scope in scopes for name in scope} | set(keep))
-    place = {name: i for i, name in enumerate(names)}
+    position = {name: i for i, name in enumerate(names)}
     logs = [math.log(max(sizes[name], 1)) for name in names]
-    around = [0] * len(names)
-    kept = [place[name] for name in keep]
+    neighbors = [0] * len(names)
+    kept = [position[name] for name in keep]
     for scope in [*scopes, [names[i] for i in kept]]:
         mask = 0
         for name in scope:
-            mask |= 1 << place[name]
+            mask |= 1 << position[name]
         for name in scope:
-            around[place[name]] |= mask & ~(1 << place[name])
-    best = _greedy(_weight, list(around), logs, names, kept)
-    for score in (_fill, _weighted_fill):
+            neighbors[position[name]] |= mask & ~(1 << position[name])
+    best = _eliminate_greedily(_score_weight, list(neighbors), logs, names, kept)
+    for score in (_score_fill, _score_weighted_fill):
         # cheap enough already, or so dear that no order will help
         if enough < best.total < HOPELESS:
-            best = min(best, _greedy(score, list(around), logs, names, kept), key=_total)
-    tries = int(min(MOST_TRIES, best.total / (WORTH_A_TRY * max(len(names), 1)))) if best.total < HOPELESS else 0
+            best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=_cost)
+    trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1)))) if best.total < HOPELESS else 0
     generator = random.Random(0)
-    found = 0
-    for number in range(tries):
-        shaken = _shaken(_weight if number % 3 else _fill, generator)
-        order = _greedy(shaken, list(around), logs, names, kept)
+    last_improvement = 0
+    for number in range(trials):
+        noisy_score = _add_noise(_score_weight if number % 3 else _score_fill, generator)
+        order = _eliminate_greedily(noisy_score, list(neighbors), logs, names, kept)
         if order.total < best.total:
-            best, found = order, number
-        elif number - found >= PATIENCE:
+            best, last_improvement = order, number
+        elif number - last_improvement >= PATIENCE:
             break
     return best
 
 
-def _total(order: Order) -> float:
+def _cost(order: EliminationOrder) -> float:
     return order.total
 
 
-def _shaken(score: Score, generator: random.Random) -> Score:
+def _add_noise(score: Score, generator: random.Random) -> Score:
     """Return the score with noise, which breaks ties and finds orders that the greedy choice misses."""
 
-    def shaken(vertex: int, around: list[int], logs: list[float]) -> float:
+    def score_with_noise(vertex: int, around: list[int], logs: list[float]) -> float:
         return score(vertex, around, logs) * (1 + NOISE * generator.random())
 
-    return shaken
+    return score_with_noise
 
 
-def _greedy(score: Score, around: list[int], logs: list[float], names: list[str], kept: list[int]) -> Order:
+def _eliminate_greedily(
+    score: Score, around: list[int], logs: list[float], names: list[str], kept: list[int]
+) -> EliminationOrder:
     alive = ((1 << len(names)) - 1) & ~sum(1 << k for k in kept)
-    current = {vertex: score(vertex, around, logs) for vertex in _bits(alive)}
+    current = {vertex: score(vertex, around, logs) for vertex in _iterate_bits(alive)}
     heap = [(value, vertex) for vertex, value in current.items()]
     heapq.heapify(heap)
     order: list[str] = []
     total = largest = 0.0
     widest: tuple[str, ...] = ()
-    local = score is not _weight
+    local = score is not _score_weight
     while heap:
         value, vertex = heapq.heappop(heap)
         if not alive >> vertex & 1 or value != current[vertex]:
             continue
         clique = around[vertex]
-        cells = math.exp(min(logs[vertex] + sum(logs[other] for other in _bits(clique)), 700.0))
+        cells = math.exp(min(logs[vertex] + sum(logs[other] for other in _iterate_bits(clique)), 700.0))
         total += cells
         if cells > largest:
-            largest, widest = cells, (names[vertex], *(names[other] for other in _bits(clique)))
+            largest, widest = cells, (names[vertex], *(names[other] for other in _iterate_bits(clique)))
         order.append(names[vertex])
         alive &= ~(1 << vertex)
         touched = clique
-        for other in _bits(clique):
+        for other in _iterate_bits(clique):
             before = around[other]
             around[other] = (before | clique) & ~(1 << other) & ~(1 << vertex)
             if local and around[other] & ~before:
                 touched |= around[other]
-        for other in _bits(touched & alive):
+        for other in _iterate_bits(touched & alive):
             fresh = score(other, around, logs)
             if fresh != current[other]:
                 current[other] = fresh
@@ -160,7 +162,7 @@ def _greedy(score: Score, around: list[int], logs: list[float], names: list[str]
     last = math.exp(min(sum(logs[k] for k in kept), 700.0))
     if last > largest:
         largest, widest = last, tuple(names[k] for k in kept)
-    return Order(tuple(order), total + last, largest, widest)
+    return EliminationOrder(tuple(order), total + last, largest, widest)
 
 
 @dataclass
@@ -176,7 +178,7 @@ class Clique:
     message: int = -1
 
 
-def junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep: tuple[str, ...]) -> list[Clique]:
+def make_junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep: tuple[str, ...]) -> list[Clique]:
     """Make cliques in elimination order, children before parents; the last one is the only root."""
     around: dict[str, set[str]] = {}
     for scope in scopes:
@@ -222,10 +224,10 @@ def junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep:
             if clique.parent is not None:
                 clique.parent = final(clique.parent)
             merged[i] = clique
-    return _children_first(merged, last)
+    return _sort_children_first(merged, last)
 
 
-def _children_first(cliques: dict[int, Clique], root: int) -> list[Clique]:
+def _sort_children_first(cliques: dict[int, Clique], root: int) -> list[Clique]:
     below: dict[int, list[int]] = {i: [] for i in cliques}
     for i, clique in cliques.items():
         if clique.parent is not None:
@@ -244,7 +246,9 @@ def _children_first(cliques: dict[int, Clique], root: int) -> list[Clique]:
     return ordered
 
 
-def assign(cliques: list[Clique], factors: Sequence[tuple[str, ...]], scopes: Sequence[tuple[str, ...]]) -> None:
+def assign_factors(
+    cliques: list[Clique], factors: Sequence[tuple[str, ...]], scopes: Sequence[tuple[str, ...]]
+) -> None:
     """Put every factor and every scope asked for into a clique that holds its names."""
     holding: dict[str, list[int]] = {}
     for i, clique in enumerate(cliques):

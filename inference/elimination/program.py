@@ -19,17 +19,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybridbn.inference.elimination.ordering import Clique, Order, assign, best_order, junction_tree
+from hybridbn.inference.elimination.ordering import (
+    Clique,
+    EliminationOrder,
+    assign_factors,
+    find_order,
+    make_junction_tree,
+)
 from hybridbn.variables import Values
 
-__all__ = ["ENOUGH", "Factor", "MatrixProduct", "Program", "compile_program", "matrix_product", "order_of"]
+__all__ = ["ENOUGH", "Factor", "MatrixProduct", "Program", "choose_order", "compile_program", "plan_matrix_product"]
 
 _ROWS = "Z"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 _BLAS_CELLS = 20_000
 _STEP_BYTES = 2000
 """About what a compiled step and what belongs to it take in memory, without tables."""
-_MOST_FOLDED = 2**22
+_MOST_EVIDENCE_FREE = 2**22
 """Cells of a product that needs no evidence beyond which it is not made early for that alone."""
 _FEW = 8
 """Inputs of a step among which the best pair is looked for."""
@@ -43,7 +49,7 @@ class Factor(NamedTuple):
     static: bool = False
 
 
-class _Step(NamedTuple):
+class _ProgramStep(NamedTuple):
     inputs: tuple[int, ...]
     output: int
     subscripts: str
@@ -67,12 +73,12 @@ class Program:
 
     factors: tuple[Factor, ...]
     scopes: tuple[tuple[str, ...], ...]
-    order: Order
-    steps: list[_Step] = field(default_factory=list)
+    order: EliminationOrder
+    steps: list[_ProgramStep] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
     rows: list[bool] = field(default_factory=list)
-    folded: dict[int, Values] = field(default_factory=dict)
+    evidence_free: dict[int, Values] = field(default_factory=dict)
     on_growth: Callable[[], None] | None = None
     """Called after a run that computed tables which are kept."""
     _known: frozenset[int] | None = None
@@ -91,7 +97,7 @@ class Program:
         slots: list[Values | None] = [None] * len(self.names)
         for slot, array in arrays.items():
             slots[slot] = array
-        for slot, array in self.folded.items():
+        for slot, array in self.evidence_free.items():
             slots[slot] = array
         for step in self.steps:
             if step.output in known:
@@ -111,7 +117,7 @@ class Program:
         for slot, array in arrays.items():
             slots[slot] = array
         for step in self.steps:
-            slots[step.output] = _log_step(step, slots, combine)
+            slots[step.output] = _apply_in_logs(step, slots, combine)
             for slot in step.done_with:
                 slots[slot] = None
         return [slots[output] for output in self.outputs]  # type: ignore[misc]
@@ -121,10 +127,10 @@ class Program:
         """Whether static factors were given once; later runs need not repeat them."""
         return self._known is not None
 
-    def held_bytes(self) -> int:
+    def estimate_bytes(self) -> int:
         """Return about how much memory the steps and the tables that are kept take."""
         buffers = {}
-        for table in (*self.folded.values(), *self._matrices.values()):
+        for table in (*self.evidence_free.values(), *self._matrices.values()):
             while isinstance(table.base, np.ndarray):
                 table = table.base
             # the tables of potentials are frozen, and not the program's own
@@ -147,23 +153,23 @@ class Program:
                 for slot in step.done_with:
                     if slot not in read:
                         slots[slot] = None
-        self.folded = {slot: array for slot in static & read if (array := slots[slot]) is not None}
+        self.evidence_free = {slot: array for slot in static & read if (array := slots[slot]) is not None}
         self._known = frozenset(step.output for step in self.steps if step.output in static)
         self._has_grown = True
 
-    def _apply(self, step: _Step, slots: Sequence[Values | None]) -> Values:
+    def _apply(self, step: _ProgramStep, slots: Sequence[Values | None]) -> Values:
         if step.divide:
-            top, bottom = _aligned(step, slots)[0]
+            top, bottom = _align_inputs(step, slots)[0]
             return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
         if step.product is not None:
-            multiplied = self._multiplied(step, step.product, slots)
-            if multiplied is not None:
-                return multiplied
+            multiply = self._multiply(step, step.product, slots)
+            if multiply is not None:
+                return multiply
         operands = [slots[slot] for slot in step.inputs]
         product: Values = np.einsum(step.subscripts, *operands, optimize=step.blas)  # type: ignore[arg-type]
         return product
 
-    def _multiplied(self, step: _Step, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
+    def _multiply(self, step: _ProgramStep, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
         """Multiply as matrices; None where that is not possible, or would not pay."""
         slot = step.inputs[product.left]
         left, right = slots[slot], slots[step.inputs[1 - product.left]]
@@ -175,20 +181,20 @@ class Program:
             left = left[..., 0]
         matrix = self._matrices.get(step.output)
         if matrix is None:
-            folded = slot in self.folded
-            if product.turned is not None and not folded and self.warm:
+            evidence_free = slot in self.evidence_free
+            if product.turned is not None and not evidence_free and self.warm:
                 return None
-            if folded:
+            if evidence_free:
                 # the table is held once, in the order that the product needs
-                left = self.folded[slot] = product.lay_out(left)
+                left = self.evidence_free[slot] = product.lay_out(left)
             matrix = product.matrix(left)
-            if folded:
+            if evidence_free:
                 self._matrices[step.output] = matrix
                 self._has_grown = True
-        return product.multiplied(matrix, product.others(left), right)
+        return product.multiply(matrix, product.others(left), right)
 
 
-def _aligned(step: _Step, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
+def _align_inputs(step: _ProgramStep, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
     """Reshape a step's inputs to broadcast, the dimensions of the result first; also return how many those are."""
     parts, out = step.subscripts.split("->")
     letters = [*dict.fromkeys(out + parts.replace(",", ""))]
@@ -202,8 +208,8 @@ def _aligned(step: _Step, slots: Sequence[Values | None]) -> tuple[list[Values],
     return operands, len(out)
 
 
-def _log_step(step: _Step, slots: Sequence[Values | None], combine: str) -> Values:
-    operands, kept = _aligned(step, slots)
+def _apply_in_logs(step: _ProgramStep, slots: Sequence[Values | None], combine: str) -> Values:
+    operands, kept = _align_inputs(step, slots)
     if step.divide:
         top, bottom = operands
         with np.errstate(invalid="ignore"):
@@ -226,17 +232,19 @@ def _log_step(step: _Step, slots: Sequence[Values | None], combine: str) -> Valu
 # -- compilation --------------------------------------------------------------------------------------------------
 
 
-def order_of(factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> Order:
+def choose_order(
+    factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+) -> EliminationOrder:
     """Choose the elimination order; it tells what the program will cost before it is compiled."""
     keep = scopes[0] if len(scopes) == 1 else ()
-    return best_order([*(factor.names for factor in factors), *scopes], sizes, keep)
+    return find_order([*(factor.names for factor in factors), *scopes], sizes, keep)
 
 
 def compile_program(
     factors: Sequence[Factor],
     scopes: Sequence[tuple[str, ...]],
     sizes: Mapping[str, int],
-    order: Order | None = None,
+    order: EliminationOrder | None = None,
 ) -> Program:
     """Choose an elimination order and compile the steps.
 
@@ -251,12 +259,12 @@ def compile_program(
     """
     keep = scopes[0] if len(scopes) == 1 else ()
     if order is None:
-        order = order_of(factors, scopes, sizes)
+        order = choose_order(factors, scopes, sizes)
     if not factors:
         return Program((), tuple(scopes), order)
     compiler = _Compiler(Program(tuple(factors), tuple(scopes), order), sizes)
-    cliques = junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
-    assign(cliques, [factor.names for factor in factors], scopes)
+    cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
+    assign_factors(cliques, [factor.names for factor in factors], scopes)
     compiler.collect(cliques)
     if len(scopes) == 1:
         compiler.program.outputs.append(compiler.product(cliques[-1].inputs, scopes[0]))
@@ -284,10 +292,10 @@ class _Compiler:
         product = None
         if len(inputs) == 2 and not divide:
             names = [program.names[i] for i in inputs]
-            product = matrix_product(names, [program.rows[i] for i in inputs], out, [self.cells(n) for n in names])
+            product = plan_matrix_product(names, [program.rows[i] for i in inputs], out, [self.cells(n) for n in names])
         blas = len(inputs) == 2 and not with_rows and product is None and self.cells(union) > _BLAS_CELLS
         slot = len(program.names)
-        program.steps.append(_Step(inputs, slot, subscripts, divide, blas, product, ()))
+        program.steps.append(_ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
         program.names.append(out)
         program.rows.append(with_rows)
         self.static.append(all(self.static[i] for i in inputs))
@@ -300,7 +308,7 @@ class _Compiler:
         """
         names = self.program.names
         if 2 < len(inputs) <= _FEW and self.cells(dict.fromkeys(n for i in inputs for n in names[i])) >= ENOUGH:
-            inputs = self._thinned(list(inputs), out)
+            inputs = self._multiply_best_pairs(list(inputs), out)
         rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
         current = rank[0]
         for position, other in enumerate(rank[1:], start=2):
@@ -312,7 +320,7 @@ class _Compiler:
         final = tuple(n for n in out if n in names[current])
         return current if names[current] == final else self.emit((current,), final)
 
-    def _thinned(self, inputs: list[int], out: tuple[str, ...]) -> list[int]:
+    def _multiply_best_pairs(self, inputs: list[int], out: tuple[str, ...]) -> list[int]:
         """Multiply all but two of the inputs, the pair with the smallest result first; what needs no evidence before that."""
         names = self.program.names
         while len(inputs) > 2:
@@ -322,7 +330,7 @@ class _Compiler:
                 result = tuple(n for n in dict.fromkeys(names[one] + names[other]) if n in kept)
                 static = self.static[one] and self.static[other]
                 cells = self.cells(result)
-                rank = (not static or cells > _MOST_FOLDED, cells, one, other)
+                rank = (not static or cells > _MOST_EVIDENCE_FREE, cells, one, other)
                 if not best or rank < best[0]:
                     best = rank, one, other, result
             _, one, other, result = best
@@ -439,13 +447,13 @@ class MatrixProduct(NamedTuple):
         stack, summed = table.shape[: self.stacked], math.prod(table.shape[table.ndim - self.summed :])
         return table.reshape((math.prod(stack), -1, summed) if stack else (-1, summed))
 
-    def multiplied(self, matrix: Values, others: tuple[int, ...], right: Values) -> Values:
+    def multiply(self, matrix: Values, others: tuple[int, ...], right: Values) -> Values:
         """Multiply; `others` are the sizes of the left table's names that are not shared."""
         table = right.transpose((*self.right, *range(len(self.right), right.ndim)))
         stack, more = table.shape[: self.stacked], table.shape[self.stacked + self.summed :]
         shape = (math.prod(stack), matrix.shape[-1], -1) if stack else (matrix.shape[-1], -1)
-        found = (matrix @ table.reshape(shape)).reshape((*stack, *others, *more))
-        return found.transpose((*self.out, *range(len(self.out), found.ndim)))
+        product = (matrix @ table.reshape(shape)).reshape((*stack, *others, *more))
+        return product.transpose((*self.out, *range(len(self.out), product.ndim)))
 
     def others(self, table: Values) -> tuple[int, ...]:
         """Return the sizes of the left table's names that are not shared, in order."""
@@ -453,7 +461,7 @@ class MatrixProduct(NamedTuple):
         return shape[self.summed :] if self.first else shape[self.stacked : table.ndim - self.summed]
 
 
-def matrix_product(
+def plan_matrix_product(
     inputs: Sequence[Sequence[str]], rows: Sequence[bool], out: Sequence[str], cells: Sequence[float]
 ) -> MatrixProduct | None:
     """Return how to multiply two tables over these names as matrices; None where that is no product of matrices.
@@ -467,9 +475,9 @@ def matrix_product(
 
     Examples
     --------
-    >>> product = matrix_product([("a", "b"), ("b",)], [False, True], ("a",), [6000, 60])
+    >>> product = plan_matrix_product([("a", "b"), ("b",)], [False, True], ("a",), [6000, 60])
     >>> left, right = np.ones((100, 60)), np.ones((60, 3))
-    >>> product.multiplied(product.matrix(left), product.others(left), right).shape
+    >>> product.multiply(product.matrix(left), product.others(left), right).shape
     (100, 3)
     """
     if sum(cells) < ENOUGH:
@@ -482,14 +490,14 @@ def matrix_product(
     if not common or {*stack, *alone, *other} != set(out):
         return None
     first = not stack and list(mine[: len(common)]) == common and bool(alone)
-    wanted = [*common, *alone] if first else [*stack, *alone, *common]
-    found = [*stack, *alone, *other]
+    matrix_names = [*common, *alone] if first else [*stack, *alone, *common]
+    product_names = [*stack, *alone, *other]
     return MatrixProduct(
         left,
-        None if list(mine) == wanted else tuple(mine.index(name) for name in wanted),
+        None if list(mine) == matrix_names else tuple(mine.index(name) for name in matrix_names),
         first,
         len(stack),
         len(common),
         tuple(theirs.index(name) for name in (*stack, *common, *other)),
-        tuple(found.index(name) for name in out),
+        tuple(product_names.index(name) for name in out),
     )

@@ -25,11 +25,11 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Engine", "Plan", "Request", "Solution", "choose_plan", "refuse_too_wide"]
+__all__ = ["Engine", "EngineRequest", "Plan", "Solution", "choose_plan", "too_wide"]
 
 
 @dataclass(slots=True)
-class Request:
+class EngineRequest:
     """A question with its evidence.
 
     Attributes
@@ -112,7 +112,7 @@ class Engine(ABC):
         Engine.registered.sort(key=lambda engine: engine.rank)
 
     @abstractmethod
-    def plan(self, request: Request) -> Plan | None:
+    def plan(self, request: EngineRequest) -> Plan | None:
         """Return how it would answer, or None where it can't."""
 
 
@@ -122,7 +122,7 @@ def _load() -> None:
         import_module(f"{__name__}.{module.name}")
 
 
-def choose_plan(request: Request) -> Plan:
+def choose_plan(request: EngineRequest) -> Plan:
     """Return the plan of the first engine that can answer within `max_bytes`; raise `TooWide` where there is none."""
     _load()
     declined = []
@@ -133,10 +133,10 @@ def choose_plan(request: Request) -> Plan:
         if plan.held_bytes <= request.options.max_bytes:
             return plan
         declined.append(plan)
-    raise refuse_too_wide(declined, request.options.max_bytes)
+    raise too_wide(declined, request.options.max_bytes)
 
 
-def refuse_too_wide(plans: Sequence[Plan], max_bytes: float) -> TooWide:
+def too_wide(plans: Sequence[Plan], max_bytes: float) -> TooWide:
     """Return the error that says what the cheapest of some plans would need."""
     cheapest = min(plans, key=lambda plan: plan.held_bytes)
     return TooWide(

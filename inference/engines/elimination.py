@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, NodeAxis, node_axis
-from hybridbn.inference.engines import Engine, Plan, Request, Solution
+from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.grids import STRICTER, place, start_cells, table_size
-from hybridbn.inference.quadrature.shared_grids import SharedGrid, finer, shared_grid
+from hybridbn.inference.quadrature.grids import STRICTER, place_nodes, start_cells, table_size
+from hybridbn.inference.quadrature.shared_grids import SharedGrid, make_shared_grid, refine_shared_grid
 from hybridbn.options import Options
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Values
 
-__all__ = ["Elimination", "EliminationPlan", "chunks", "solutions"]
+__all__ = ["Elimination", "EliminationPlan", "solve_in_chunks", "split_rows"]
 
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 26
@@ -34,7 +34,7 @@ class Elimination(Engine):
 
     rank = 50
 
-    def plan(self, request: Request) -> Plan:
+    def plan(self, request: EngineRequest) -> Plan:
         """Return the plan, with the cost of the widest table."""
         return EliminationPlan.of(request.problem, request.evidence, request.options)
 
@@ -53,22 +53,22 @@ class EliminationPlan(Plan):
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options, *, grouped: bool = True) -> Self:
         """Estimate what the problem costs; with `grouped`, those of its groups of rows, which are solved apart."""
-        widest, cells = problem, _width(problem)
-        if grouped and problem.partly and evidence.rows:
-            patterns = np.unique(_observed(problem, evidence), axis=1)
-            groups = [problem.observing(_known(problem, pattern)) for pattern in patterns.T]
-            widest = max(groups, key=_width)
-            cells = _width(widest)
+        widest, cells = problem, _table_cells(problem)
+        if grouped and problem.partly_observed and evidence.rows:
+            patterns = np.unique(_flag_observed(problem, evidence), axis=1)
+            groups = [problem.restrict_to_observed(_list_observed(problem, pattern)) for pattern in patterns.T]
+            widest = max(groups, key=_table_cells)
+            cells = _table_cells(widest)
         order = widest.order
         # while a table is made, what it is made from may be of the same size
         return cls(problem, options, cells, order.clique, 16 * cells, order.total * evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield solutions chunk by chunk."""
-        return solutions(self.problem, evidence, self.options)
+        return solve_in_chunks(self.problem, evidence, self.options)
 
 
-def chunks(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
+def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
     """Yield the rows in chunks whose size depends on the problem alone, with their evidence."""
     if evidence.rows == 1:
         yield _FIRST, evidence
@@ -81,54 +81,62 @@ def chunks(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.in
         yield rows, evidence if whole else evidence.take(slice(start, start + chunk), len(rows))
 
 
-def solutions(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
+def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk."""
     kept = problem.tables  # this reference keeps them for all chunks
-    for members, mine, group in _groups(problem, evidence):
-        for rows, part in chunks(mine, group):
-            if mine.nodes:
-                for found in _solve_with_nodes(mine, part, members[rows], options.tolerance, options.max_bytes):
-                    yield _with_observed(problem, found)
+    for members, restricted, group_evidence in _split_by_pattern(problem, evidence):
+        for rows, chunk in split_rows(restricted, group_evidence):
+            if restricted.nodes:
+                for solution in _solve_with_nodes(
+                    restricted, chunk, members[rows], options.tolerance, options.max_bytes
+                ):
+                    yield _add_observed_targets(problem, solution)
             else:
-                yield _with_observed(problem, _solve(mine, part, members[rows], {}, np.zeros(len(rows))))
+                yield _add_observed_targets(problem, _solve(restricted, chunk, members[rows], {}, np.zeros(len(rows))))
     del kept
 
 
-def _groups(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
+def _split_by_pattern(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
     """Yield rows in which the same variables with nodes are observed, with a problem of their own.
 
     In such a problem an observed variable has no nodes, and what is left can share a grid.
     """
-    if not problem.partly or not evidence.rows:
+    if not problem.partly_observed or not evidence.rows:
         yield np.arange(evidence.rows), problem, evidence
         return
-    patterns, group = np.unique(_observed(problem, evidence), axis=1, return_inverse=True)
+    patterns, group = np.unique(_flag_observed(problem, evidence), axis=1, return_inverse=True)
     order = np.argsort(group.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(group.ravel()))
     for pattern, rows in zip(patterns.T, np.split(order, ends[:-1]), strict=True):
-        known = _known(problem, pattern)
+        known = _list_observed(problem, pattern)
         findings = {
-            name: finding for name, finding in evidence.findings.items() if name not in problem.partly or name in known
+            name: finding
+            for name, finding in evidence.findings.items()
+            if name not in problem.partly_observed or name in known
         }
-        yield rows, problem.observing(known), Evidence(findings, evidence.rows, evidence.single).take(rows, len(rows))
+        yield (
+            rows,
+            problem.restrict_to_observed(known),
+            Evidence(findings, evidence.rows, evidence.single).take(rows, len(rows)),
+        )
 
 
-def _observed(problem: Problem, evidence: Evidence) -> NDArray[np.bool_]:
+def _flag_observed(problem: Problem, evidence: Evidence) -> NDArray[np.bool_]:
     """Tell which of the partly observed variables are observed (variables, rows)."""
-    return np.array([evidence.findings[name].observed for name in problem.partly])
+    return np.array([evidence.findings[name].observed for name in problem.partly_observed])
 
 
-def _known(problem: Problem, pattern: NDArray[np.bool_]) -> frozenset[str]:
-    return frozenset(name for name, there in zip(problem.partly, pattern, strict=True) if there)
+def _list_observed(problem: Problem, pattern: NDArray[np.bool_]) -> frozenset[str]:
+    return frozenset(name for name, there in zip(problem.partly_observed, pattern, strict=True) if there)
 
 
-def _with_observed(problem: Problem, solution: Solution) -> Solution:
+def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
     """Give targets that are observed in these rows, and hidden in others, one node each."""
     if solution.problem is problem:
         return solution
     axes, tables = dict(solution.axes), list(solution.tables)
     for number, name in enumerate(problem.targets):
-        if name in problem.partly and name not in axes:
+        if name in problem.partly_observed and name not in axes:
             values = solution.evidence.findings[name].values
             axes[name] = axis = node_axis(values[None], values[None], values)
             tables[number] = tables[number] * (axis.weights > 0)
@@ -143,60 +151,66 @@ def _solve_with_nodes(
         nothing = node_axis(np.zeros((1, 0)), np.ones((1, 0)))
         yield _solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))
         return
-    left = np.arange(evidence.rows)
+    remaining = np.arange(evidence.rows)
     stricter = tolerance / (STRICTER * len(problem.nodes))
     grids = problem.tables.grids
     if tolerance not in grids:
-        grids[tolerance] = shared_grid(problem, stricter)
+        grids[tolerance] = make_shared_grid(problem, stricter)
     grid = grids[tolerance]
-    rough: Solution | None = None
+    approximate: Solution | None = None
     if grid is not None:
-        solution, fine, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
-        while not fine.all() and (grid := finer(problem, grid, splits)) is not None:
+        solution, accurate, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
+        while not accurate.all() and (grid := refine_shared_grid(problem, grid, splits)) is not None:
             grids[tolerance] = grid
-            solution, fine, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
-        left = np.flatnonzero(~fine)
-        if fine.any():
-            yield solution if fine.all() else _chosen(solution, np.flatnonzero(fine))
-        rough = _chosen(solution, left) if len(left) else None
+            solution, accurate, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
+        remaining = np.flatnonzero(~accurate)
+        if accurate.any():
+            yield solution if accurate.all() else _select_rows(solution, np.flatnonzero(accurate))
+        approximate = _select_rows(solution, remaining) if len(remaining) else None
         del solution
-    if len(left):
-        part = evidence if len(left) == evidence.rows else evidence.take(left, len(left))
-        for chosen, placed in place(problem, part, tolerance, max_bytes / 64):
-            mine = left[chosen]
-            found = _solve(problem, evidence.take(mine, len(mine)), rows[mine], placed.axes, placed.error)
-            if rough is None:
-                yield found
+    if len(remaining):
+        part = evidence if len(remaining) == evidence.rows else evidence.take(remaining, len(remaining))
+        for chosen, placed_nodes in place_nodes(problem, part, tolerance, max_bytes / 64):
+            rows_here = remaining[chosen]
+            solution_of_part = _solve(
+                problem,
+                evidence.take(rows_here, len(rows_here)),
+                rows[rows_here],
+                placed_nodes.axes,
+                placed_nodes.error,
+            )
+            if approximate is None:
+                yield solution_of_part
                 continue
-            missed = _missed(found, rough, chosen)
+            missed = _find_missed_rows(solution_of_part, approximate, chosen)
             if missed.any():
-                yield _chosen(rough, chosen[missed])
+                yield _select_rows(approximate, chosen[missed])
             if not missed.all():
-                yield _chosen(found, np.flatnonzero(~missed)) if missed.any() else found
+                yield _select_rows(solution_of_part, np.flatnonzero(~missed)) if missed.any() else solution_of_part
 
 
-def _missed(found: Solution, rough: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Tell the rows whose own nodes hold less than the shared ones do, although those are nearly fine enough.
 
     Densities are not negative, so nodes that find clearly less of the evidence's probability have missed some of it.
     """
     with np.errstate(invalid="ignore"):
-        less = rough.log_norm[rows] - found.log_norm
-    return (rough.error[rows] < NEARLY) & (less > np.maximum(NEARLY, 10 * rough.error[rows]))
+        lost = approximate.log_norm[rows] - solution.log_norm
+    return (approximate.error[rows] < NEARLY) & (lost > np.maximum(NEARLY, 10 * approximate.error[rows]))
 
 
 def _solve_on_grid(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
 ) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
     """Solve all rows on a shared grid; tell for which it is good enough, and which cells are too coarse for the others."""
-    run = grid.machine.run(grid.axes, evidence)
+    run = grid.executor.run(grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
-    settled, error, splits = grid.judged(marginals, evidence, tolerance)
+    settled, error, splits = grid.assess_rows(marginals, evidence, tolerance)
     if not settled.all():
         # what counts in the end is the error of all variables together
         together = tolerance * len(problem.nodes)
-        likely, _, splits = grid.judged(marginals, evidence, together)
+        likely, _, splits = grid.assess_rows(marginals, evidence, together)
         settled |= likely & (error <= together)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     return (
@@ -206,20 +220,20 @@ def _solve_on_grid(
     )
 
 
-def _chosen(solution: Solution, rows: NDArray[np.intp]) -> Solution:
+def _select_rows(solution: Solution, rows: NDArray[np.intp]) -> Solution:
     """Return some rows of a solution."""
     return Solution(
         solution.problem,
         solution.rows[rows],
         solution.evidence.take(rows, len(rows)),
-        _taken(solution.axes, rows),
+        _select_axis_rows(solution.axes, rows),
         [table[..., rows] for table in solution.tables],
         solution.log_norm[rows],
         solution.error[rows],
     )
 
 
-def _taken(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
+def _select_axis_rows(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
     return {
         name: NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
         if isinstance(axis, NodeAxis)
@@ -228,7 +242,7 @@ def _taken(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
     }
 
 
-def _width(problem: Problem) -> float:
+def _table_cells(problem: Problem) -> float:
     """Return the cells of the largest table."""
     if not problem.nodes:
         return problem.order.largest
@@ -242,10 +256,10 @@ def _solve(
     count = evidence.rows
     if not problem.sources:
         return Solution(problem, rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
-    run = problem.machine.run(axes, evidence)
+    run = problem.executor.run(axes, evidence)
     if run.doubtful.any():
         again = np.flatnonzero(run.doubtful)
-        fresh = problem.machine.run_in_logs(_taken(axes, again), evidence.take(again, len(again)))
+        fresh = problem.executor.run_in_logs(_select_axis_rows(axes, again), evidence.take(again, len(again)))
         run.log_norm[again] = fresh.log_norm
         for table, better in zip(run.tables, fresh.tables, strict=True):
             table[..., again] = better

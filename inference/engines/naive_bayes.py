@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.answers import AnyNetwork
-from hybridbn.inference.engines import Engine, Plan, Request, Solution
+from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Question
 from hybridbn.potentials.multinomial import Multinomial
@@ -34,7 +34,7 @@ __all__ = [
 
 _CELLS = 2**18
 """Terms of a mixture that are looked up at a time, so that they stay in the cache."""
-_PLACES = 2**20
+_BLOCK = 2**20
 """Leaves and rows that are looked at together."""
 _ROWS = 32768
 """Rows that are scored at a time, so that they stay in the cache."""
@@ -75,18 +75,18 @@ class NaiveBayesTables:
                [4., 0.]])
         """
         classes = len(self.target)
-        found = np.empty((classes, rows))
+        scores = np.empty((classes, rows))
         # the last row is looked up by the code -1
         tables = {name: np.vstack([self.logs[name], np.zeros(classes)]).T.copy() for name in codes if name in self.logs}
         for start in range(0, rows, _ROWS):
             part = slice(start, start + _ROWS)
-            block = found[:, part]
+            block = scores[:, part]
             block[:] = self.prior[:, None]
             for name, table in tables.items():
                 own = codes[name][part]
                 for code in range(classes):
                     block[code] += table[code].take(own, mode="wrap")
-        return found
+        return scores
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,17 @@ class NaiveBayesMixture:
                [0.2, 0.4, 0.6]])
         """
         names = [name for name in self.tables if name in codes]
-        found = np.full((len(self.target), rows), -np.inf)
+        scores = np.full((len(self.target), rows), -np.inf)
         with np.errstate(divide="ignore"):
-            terms = _Terms(np.log(self.prior), [np.log(self.tables[name]) for name in names])
+            terms = _LogTerms(np.log(self.prior), [np.log(self.tables[name]) for name in names])
         own = [codes[name] for name in names]
-        for row, leaf in self._reached(own, names, rows):
+        for row, leaf in self._find_possible_leaves(own, names, rows):
             logs = terms.sums(own, row, leaf)
             starts = np.flatnonzero(np.append(True, row[1:] != row[:-1])) if len(row) else row
-            found[:, row[starts]] = logs if len(starts) == len(row) else _log_sums(logs, starts, row)
-        return found
+            scores[:, row[starts]] = logs if len(starts) == len(row) else _log_sums(logs, starts, row)
+        return scores
 
-    def _reached(
+    def _find_possible_leaves(
         self, codes: list[NDArray[Any]], names: list[str], rows: int
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Yield rows with the leaves that are possible for them, block by block in their order."""
@@ -152,7 +152,7 @@ class NaiveBayesMixture:
                 bits = np.zeros((possible.shape[1] + 1, -(-leaves // 64) * 8), np.uint8)
                 bits[:, : -(-leaves // 8)] = np.packbits(np.vstack([possible.T, np.ones((1, leaves), bool)]), axis=1)
                 tested.append((own, bits.view(np.uint64)))
-        block = max(_PLACES // leaves, 1)
+        block = max(_BLOCK // leaves, 1)
         for start in range(0, rows, block):
             stop = min(start + block, rows)
             if not tested:
@@ -167,7 +167,7 @@ class NaiveBayesMixture:
             yield row + start, leaf
 
 
-class _Terms:
+class _LogTerms:
     """Logarithms of all tables in one array for each class, so that a row's terms are looked up together."""
 
     def __init__(self, prior: Values, tables: list[Values]) -> None:
@@ -183,21 +183,21 @@ class _Terms:
 
     def sums(self, codes: list[NDArray[Any]], row: NDArray[np.intp], leaf: NDArray[np.intp]) -> Values:
         """Return the sums (classes, entries) of the terms of rows in leaves."""
-        found = self._prior[:, leaf]
+        sums = self._prior[:, leaf]
         block = max(_CELLS // max(len(codes), 1), 1)
-        logs = self._logs.reshape(len(found), -1)
+        logs = self._logs.reshape(len(sums), -1)
         for start in range(0, len(row) if codes else 0, block):
             part = slice(start, start + block)
             own, first = row[part], leaf[part] * self._width
-            places = np.empty((len(codes), len(own)), np.intp)
-            for line, column, size, begin in zip(places, codes, self._sizes, self._starts, strict=True):
+            positions = np.empty((len(codes), len(own)), np.intp)
+            for line, column, size, begin in zip(positions, codes, self._sizes, self._starts, strict=True):
                 code = column.take(own)
                 np.add(code, first + begin, out=line)
                 if code.min(initial=0) < 0:
                     line[code < 0] += size
-            for total, table in zip(found, logs, strict=True):
-                total[part] += table.take(places).sum(axis=0)
-        return found
+            for total, table in zip(sums, logs, strict=True):
+                total[part] += table.take(positions).sum(axis=0)
+        return sums
 
 
 def _log_sums(logs: Values, starts: NDArray[np.intp], row: NDArray[np.intp]) -> Values:
@@ -302,7 +302,7 @@ class NaiveBayes(Engine):
 
     rank = 10
 
-    def plan(self, request: Request) -> Plan | None:
+    def plan(self, request: EngineRequest) -> Plan | None:
         """Return a plan where the network is of this kind and the evidence holds nothing but values of its attributes."""
         question, evidence = request.question, request.evidence
         if evidence.single or len(question.targets) != 1 or question != Question(question.targets):
@@ -320,7 +320,7 @@ class NaiveBayesPlan(Plan):
 
     distinct = False
 
-    def __init__(self, request: Request, tables: Tables) -> None:
+    def __init__(self, request: EngineRequest, tables: Tables) -> None:
         self._request, self._tables = request, tables
         leaves = len(tables.hidden) if isinstance(tables, NaiveBayesMixture) else 1
         self.cells = float(

@@ -41,7 +41,7 @@ class Posterior(ABC):
     @property
     def error(self) -> Any:
         """Estimated absolute error of the probabilities."""
-        return self._out(self._error)
+        return self._rows_first(self._error)
 
     @property
     def log_evidence(self) -> Any:
@@ -50,7 +50,7 @@ class Posterior(ABC):
             self._log_evidence = self._log_evidence()
         if self._log_evidence is None:
             raise TableError("the probability of the evidence is not known here; ask the network's log_evidence")
-        return self._out(self._log_evidence)
+        return self._rows_first(self._log_evidence)
 
     def __len__(self) -> int:
         if self.single:
@@ -63,11 +63,11 @@ class Posterior(ABC):
     def __getitem__(self, key: Any) -> Any:
         if self.single:
             raise TableError("this is the posterior of a single case; it has no rows to choose from")
-        one = isinstance(key, int | np.integer)
-        rows = np.arange(len(self))[[int(key)] if one else key]
-        chosen = self.taken(rows)
-        chosen.single = one
-        return chosen
+        single = isinstance(key, int | np.integer)
+        rows = np.arange(len(self))[[int(key)] if single else key]
+        selected = self.select_rows(rows)
+        selected.single = single
+        return selected
 
     def clone(self) -> Self:
         """Return a shallow copy."""
@@ -75,18 +75,18 @@ class Posterior(ABC):
         clone.__dict__.update(self.__dict__)
         return clone
 
-    def taken(self, rows: NDArray[np.intp]) -> Any:
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
         clone = self.clone()
         clone._error = self._error[rows]
         if callable(self._log_evidence):
             whole = self
-            clone._log_evidence = _Later(whole, rows)
+            clone._log_evidence = _LazyLogEvidence(whole, rows)
         else:
             clone._log_evidence = None if self._log_evidence is None else self._log_evidence[rows]
         return clone
 
-    def _out(self, values: Values) -> Any:
+    def _rows_first(self, values: Values) -> Any:
         """Return (..., rows) as the user sees it: rows first, or none."""
         if self.single:
             value = values[..., 0]
@@ -99,8 +99,8 @@ class Posterior(ABC):
         if k is not None and k < 0:
             raise TableError(f"the number of draws can't be negative: {k}")
         uniforms = rng.random((len(self._error), 1 if k is None else k)).T
-        draws = self._named(self.drawn(uniforms))
-        return self._out(draws if k is not None else draws[0])
+        draws = self._to_values(self.draw(uniforms))
+        return self._rows_first(draws if k is not None else draws[0])
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the distribution with matplotlib; returns the axes.
@@ -112,15 +112,15 @@ class Posterior(ABC):
         return plot_posterior(self, ax)
 
     @abstractmethod
-    def drawn(self, uniforms: Values) -> NDArray[Any]:
+    def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
 
-    def _named(self, drawn: NDArray[Any]) -> NDArray[Any]:
+    def _to_values(self, drawn: NDArray[Any]) -> NDArray[Any]:
         """Turn codes into states; numbers stay."""
         return drawn
 
 
-class _Later:
+class _LazyLogEvidence:
     """The evidence of some rows of a posterior, computed when it is asked for; picklable."""
 
     def __init__(self, whole: Posterior, rows: NDArray[np.intp]) -> None:
@@ -146,9 +146,9 @@ class DiscretePosterior(Posterior):
         super().__init__(variable, single, error, log_evidence)
         self._table = table
 
-    def taken(self, rows: NDArray[np.intp]) -> Any:
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
-        clone = super().taken(rows)
+        clone = super().select_rows(rows)
         clone._table = self._table[:, rows]
         return clone
 
@@ -160,14 +160,14 @@ class DiscretePosterior(Posterior):
     @property
     def probabilities(self) -> Values:
         """Probabilities of the states."""
-        return np.asarray(self._out(self._table))
+        return np.asarray(self._rows_first(self._table))
 
     def probability(self, state: Any) -> Any:
         """Return the probability of one state."""
         code = self.variable.code(state)
         if code < 0:
             raise TableError(f"{self.variable.name!r}: {state!r} is not a state")
-        return self._out(self._table[code])
+        return self._rows_first(self._table[code])
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -176,22 +176,22 @@ class DiscretePosterior(Posterior):
 
     def mode(self) -> Any:
         """Return the most probable state (the first of several)."""
-        return self._stated(self._table.argmax(axis=0))
+        return self._states_of(self._table.argmax(axis=0))
 
     def entropy(self) -> Any:
         """Return the entropy in nats."""
         table = self._table
-        return self._out(-np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=0))
+        return self._rows_first(-np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=0))
 
     def mean(self) -> Any:
         """Return the expected state, where the states are numbers."""
-        return self._out(self._numbers() @ self._table)
+        return self._rows_first(self._numbers() @ self._table)
 
     def var(self) -> Any:
         """Return the variance of the state, where the states are numbers."""
         numbers = self._numbers()
         centered = numbers[:, None] - numbers @ self._table
-        return self._out(np.sum(centered**2 * self._table, axis=0))
+        return self._rows_first(np.sum(centered**2 * self._table, axis=0))
 
     def std(self) -> Any:
         """Return the standard deviation of the state, where the states are numbers."""
@@ -203,7 +203,7 @@ class DiscretePosterior(Posterior):
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
         below = (self._numbers() <= points[..., None]).astype(float)
-        return self._out(np.minimum(below @ self._table, 1.0))
+        return self._rows_first(np.minimum(below @ self._table, 1.0))
 
     def quantile(self, q: ArrayLike) -> Any:
         """Return the smallest state up to which the probability is at least `q`, where the states are numbers."""
@@ -215,8 +215,8 @@ class DiscretePosterior(Posterior):
         sums = np.cumsum(self._table[order], axis=0)
         # sums are rounded; a level that is met but for rounding is met, and states of probability zero are no quantiles
         met = (sums >= levels[..., None, None] * sums[-1] - 1e-14) & (sums > 0)
-        found = numbers[order][np.argmax(met, axis=-2)]
-        return self._out(np.where(np.isnan(sums[-1]), np.nan, found))
+        quantiles = numbers[order][np.argmax(met, axis=-2)]
+        return self._rows_first(np.where(np.isnan(sums[-1]), np.nan, quantiles))
 
     def median(self) -> Any:
         """Return the median, where the states are numbers."""
@@ -233,21 +233,21 @@ class DiscretePosterior(Posterior):
             raise TableError(f"the states of {self.variable.name!r} are not numbers; ask for probabilities or the mode")
         return np.array(self.states, dtype=float)
 
-    def _stated(self, codes: NDArray[Any]) -> Any:
+    def _states_of(self, codes: NDArray[Any]) -> Any:
         states = np.empty(len(self.states), dtype=object)
         states[:] = self.states
-        found = states[codes]
-        plain = np.array(found.tolist()) if len({type(s) for s in self.states}) == 1 and found.size else found
-        return self._out(plain if plain.shape == found.shape else found)
+        chosen = states[codes]
+        plain = np.array(chosen.tolist()) if len({type(s) for s in self.states}) == 1 and chosen.size else chosen
+        return self._rows_first(plain if plain.shape == chosen.shape else chosen)
 
-    def drawn(self, uniforms: Values) -> NDArray[Any]:
+    def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
         cumulated = np.cumsum(self._table, axis=0)
         codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
         last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
         return np.asarray(np.minimum(codes, last))
 
-    def _named(self, codes: NDArray[Any]) -> NDArray[Any]:
+    def _to_values(self, codes: NDArray[Any]) -> NDArray[Any]:
         states: NDArray[Any] = np.empty(len(self.states), dtype=object)
         states[:] = self.states
         return np.asarray(states[codes])

@@ -21,7 +21,7 @@ from hybridbn.variables import Continuous, Values
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
 
-__all__ = ["ContinuousPosterior", "PiecemealPosterior"]
+__all__ = ["ContinuousPosterior", "LazyPosterior"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
@@ -39,11 +39,11 @@ class ContinuousPosterior(Posterior):
         return 2
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
         """Join the densities of groups of rows into that of `rows` rows."""
         raise NotImplementedError
 
-    def answered(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
+    def with_answer(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
         """Return the density with all that belongs to an answer; marked rows become NaN."""
         clone = self.clone()
         clone.single, clone._error, clone._log_evidence = single, error, log_evidence
@@ -71,15 +71,15 @@ class ContinuousPosterior(Posterior):
 
     def mean(self) -> Any:
         """Return the expectation."""
-        return self._out(self._moments()[0])
+        return self._rows_first(self._moments()[0])
 
     def var(self) -> Any:
         """Return the variance."""
-        return self._out(self._moments()[1])
+        return self._rows_first(self._moments()[1])
 
     def std(self) -> Any:
         """Return the standard deviation."""
-        return self._out(np.sqrt(self._moments()[1]))
+        return self._rows_first(np.sqrt(self._moments()[1]))
 
     def _moments(self) -> tuple[Values, Values]:
         """Return mean and variance, worked out in blocks of rows."""
@@ -87,7 +87,9 @@ class ContinuousPosterior(Posterior):
         block = max(1, BLOCK // max(self._width, 1))
         if block >= rows:
             return self.moments()
-        parts = [self.taken(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)]
+        parts = [
+            self.select_rows(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)
+        ]
         return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
 
     def pdf(self, x: ArrayLike) -> Any:
@@ -125,40 +127,40 @@ class ContinuousPosterior(Posterior):
 
     def mode(self) -> Any:
         """Return where the density is largest (the first of several)."""
-        return self._out(self._by_rows("_mode", np.empty((1, len(self._error))))[0])
+        return self._rows_first(self._by_rows("_mode", np.empty((1, len(self._error))))[0])
 
     def _mode(self, _: Values) -> Values:
         x = self._grid()
         best = np.argmax(self._pdf(x), axis=0)
         columns = np.arange(x.shape[1])
         # between the neighbors that differ from it: the grid has points more than once where cells meet
-        chosen = x[best, columns]
-        high = np.where(x > chosen, x, np.inf).min(axis=0)
-        found = self._climbed(x, chosen, np.where(np.isfinite(high), high, chosen))
+        highest = x[best, columns]
+        high = np.where(x > highest, x, np.inf).min(axis=0)
+        inside = self._climb(x, highest, np.where(np.isfinite(high), high, highest))
         # where the density jumps down it is largest right before the jump, which is no point of the grid
         knots, _ = self.knots()
         before = np.nextafter(knots[1:], knots[:-1])
         limit = before[np.argmax(self._pdf(before), axis=0), columns]
-        other = self._climbed(x, limit, limit)
-        jumps = self._pdf(other[None])[0] > self._pdf(found[None])[0] * (1 + 1e-9)
-        return np.asarray(np.where(jumps, other, found))[None]
+        before_jump = self._climb(x, limit, limit)
+        jumps = self._pdf(before_jump[None])[0] > self._pdf(inside[None])[0] * (1 + 1e-9)
+        return np.asarray(np.where(jumps, before_jump, inside))[None]
 
-    def _climbed(self, x: Values, chosen: Values, high: Values) -> Values:
+    def _climb(self, x: Values, highest: Values, high: Values) -> Values:
         """Return the highest places between the points of a grid before the chosen ones and `high`."""
-        low = np.where(x < chosen, x, -np.inf).max(axis=0)
-        low = np.where(np.isfinite(low), low, chosen)
+        low = np.where(x < highest, x, -np.inf).max(axis=0)
+        low = np.where(np.isfinite(low), low, highest)
         golden = (math.sqrt(5) - 1) / 2
         for _round in range(60):
             a, b = high - golden * (high - low), low + golden * (high - low)
             lower = self._pdf(a[None])[0] >= self._pdf(b[None])[0]
             low, high = np.where(lower, low, a), np.where(lower, b, high)
         middle = (low + high) / 2
-        better = self._pdf(middle[None])[0] >= self._pdf(chosen[None])[0]
-        return np.asarray(np.where(better, middle, chosen))
+        better = self._pdf(middle[None])[0] >= self._pdf(highest[None])[0]
+        return np.asarray(np.where(better, middle, highest))
 
     def entropy(self) -> Any:
         """Return the differential entropy in nats."""
-        return self._out(self._by_rows("_entropy", np.empty((1, len(self._error))))[0])
+        return self._rows_first(self._by_rows("_entropy", np.empty((1, len(self._error))))[0])
 
     def _entropy(self, _: Values) -> Values:
         knots = self._grid()
@@ -181,9 +183,9 @@ class ContinuousPosterior(Posterior):
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
         if not points.size:
-            return self._out(np.empty((0, len(self._error))))
+            return self._rows_first(np.empty((0, len(self._error))))
         values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, len(self._error))))
-        return self._out(values if points.ndim else values[0])
+        return self._rows_first(values if points.ndim else values[0])
 
     def as_mte(self, **options: Any) -> MTE:
         """Return the density of a single case as a mixture of truncated exponentials.
@@ -209,8 +211,8 @@ class ContinuousPosterior(Posterior):
             return np.asarray(getattr(self, method)(x))
         result = np.empty(x.shape)
         for start in range(0, rows, block):
-            chosen = np.arange(start, min(start + block, rows))
-            result[:, chosen] = getattr(self.taken(chosen), method)(x[:, chosen])
+            block_rows = np.arange(start, min(start + block, rows))
+            result[:, block_rows] = getattr(self.select_rows(block_rows), method)(x[:, block_rows])
         return result
 
     @property
@@ -245,7 +247,7 @@ class ContinuousPosterior(Posterior):
         position = np.stack([np.clip((at_knots < level).sum(axis=0), 1, len(knots) - 1) for level in levels])
         return knots[position - 1, columns], knots[position, columns]
 
-    def drawn(self, uniforms: Values) -> NDArray[Any]:
+    def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
         return self._by_rows("_quantile", uniforms)
 
@@ -260,7 +262,7 @@ BLOCK_ROWS = 1 << 11
 """Rows whose densities exist at the same time."""
 
 
-class PiecemealPosterior(ContinuousPosterior):
+class LazyPosterior(ContinuousPosterior):
     """A batch of densities of which mean and variance are kept; of some rows at a time they are made when asked for.
 
     Parameters
@@ -278,41 +280,43 @@ class PiecemealPosterior(ContinuousPosterior):
     def __init__(
         self,
         variable: Continuous,
-        piece: Callable[[NDArray[np.intp]], ContinuousPosterior],
+        density_of: Callable[[NDArray[np.intp]], ContinuousPosterior],
         moments: tuple[Values, Values],
-        places: NDArray[np.intp],
+        distinct_rows: NDArray[np.intp],
         marked: NDArray[np.bool_] | None,
         error: Values,
         log_evidence: Any,
     ) -> None:
         super().__init__(variable, False, error, log_evidence)
-        self._piece, self._places = piece, places
+        self._density_of, self._distinct_rows = density_of, distinct_rows
         self._mean, self._variance = moments
         self._marked = marked
 
-    def taken(self, rows: NDArray[np.intp]) -> Any:
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows; few of them as densities that are there at once."""
-        clone = super().taken(rows)
-        clone._places = self._places[rows]
+        clone = super().select_rows(rows)
+        clone._distinct_rows = self._distinct_rows[rows]
         clone._marked = None if self._marked is None else self._marked[rows]
         if len(rows) > BLOCK_ROWS or not len(rows):
             return clone
-        return clone._made(np.arange(len(rows))).answered(False, clone._error, clone._marked, clone._log_evidence)
+        return clone._make_density(np.arange(len(rows))).with_answer(
+            False, clone._error, clone._marked, clone._log_evidence
+        )
 
-    def _made(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
+    def _make_density(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
         """Return the density of some rows."""
-        distinct, inverse = np.unique(self._places[rows], return_inverse=True)
-        made = self._piece(distinct)
+        distinct, inverse = np.unique(self._distinct_rows[rows], return_inverse=True)
+        density = self._density_of(distinct)
         same = len(inverse) == len(distinct) and bool((inverse == np.arange(len(inverse))).all())
-        return made if same else made.taken(inverse.ravel())
+        return density if same else density.select_rows(inverse.ravel())
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
-        found = self._mean[self._places], self._variance[self._places]
+        moments = self._mean[self._distinct_rows], self._variance[self._distinct_rows]
         if self._marked is not None:
-            for values in found:
+            for values in moments:
                 values[self._marked] = np.nan
-        return found
+        return moments
 
     def _moments(self) -> tuple[Values, Values]:
         return self.moments()
@@ -320,10 +324,10 @@ class PiecemealPosterior(ContinuousPosterior):
     def _by_rows(self, method: str, x: Values) -> Values:
         result = np.empty(x.shape)
         # equal rows come together, so that they are worked out once
-        order = np.argsort(self._places, kind="stable")
+        order = np.argsort(self._distinct_rows, kind="stable")
         for start in range(0, len(order), BLOCK_ROWS):
             rows = order[start : start + BLOCK_ROWS]
-            result[:, rows] = self._made(rows)._by_rows(method, x[:, rows])
+            result[:, rows] = self._make_density(rows)._by_rows(method, x[:, rows])
         if self._marked is not None:
             result[:, self._marked] = np.nan
         return result
@@ -334,10 +338,10 @@ class PiecemealPosterior(ContinuousPosterior):
     def _cdf(self, x: Values) -> Values:
         return self._by_rows("_cdf", x)
 
-    def drawn(self, uniforms: Values) -> NDArray[Any]:
+    def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into numbers."""
-        return self._by_rows("drawn", uniforms)
+        return self._by_rows("draw", uniforms)
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there."""
-        return self._made(np.arange(len(self._places))).knots()
+        return self._make_density(np.arange(len(self._distinct_rows))).knots()

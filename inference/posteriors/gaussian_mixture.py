@@ -47,7 +47,7 @@ class GaussianPosterior(ContinuousPosterior):
         return GaussianPosterior(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None)
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
         """Join the densities of groups of rows into that of `rows` rows."""
         shape = max(len(part._weights) for _, part in parts), rows
         weights, means, variances = np.zeros(shape), np.zeros(shape), np.ones(shape)
@@ -65,9 +65,9 @@ class GaussianPosterior(ContinuousPosterior):
     def _blank(self, marked: NDArray[np.bool_]) -> None:
         self._weights = np.where(marked, np.nan, self._weights)
 
-    def taken(self, rows: NDArray[np.intp]) -> Any:
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
-        clone = super().taken(rows)
+        clone = super().select_rows(rows)
         for name in ("_weights", "_means", "_variances"):
             setattr(clone, name, getattr(self, name)[:, rows])
         return clone
@@ -77,7 +77,7 @@ class GaussianPosterior(ContinuousPosterior):
         mean = np.sum(self._weights * self._means, axis=0)
         return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
 
-    def _standardized(self, x: Values) -> tuple[Values, Values]:
+    def _standardize(self, x: Values) -> tuple[Values, Values]:
         """Return standardized points and standard deviations; a part of variance zero is a point of mass one."""
         spread = np.sqrt(self._variances)
         gap = x[:, None] - self._means
@@ -89,11 +89,11 @@ class GaussianPosterior(ContinuousPosterior):
         return np.where(known, jump, gap / np.where(known, 1.0, spread)), np.where(known, 1.0, spread)
 
     def _pdf(self, x: Values) -> Values:
-        z, spread = self._standardized(x)
+        z, spread = self._standardize(x)
         return np.asarray(np.einsum("kr,mkr->mr", self._weights, np.exp(-0.5 * z * z) / (spread * np.sqrt(2 * np.pi))))
 
     def _log_pdf(self, x: Values) -> Values:
-        z, spread = self._standardized(x)
+        z, spread = self._standardize(x)
         logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
         return np.asarray(logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
 
@@ -102,12 +102,12 @@ class GaussianPosterior(ContinuousPosterior):
         return 4 * len(self._weights)
 
     def _cdf(self, x: Values) -> Values:
-        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardized(x)[0])))
+        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardize(x)[0])))
 
     def _entropy(self, _: Values) -> Values:
-        found = super()._entropy(_)
+        entropy = super()._entropy(_)
         certain = np.sum(self._weights * (self._variances == 0), axis=0) > 0
-        return np.where(certain, -np.inf, found)
+        return np.where(certain, -np.inf, entropy)
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
@@ -130,7 +130,7 @@ class GaussianPosterior(ContinuousPosterior):
         result = super()._quantile(inner)
         return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
 
-    def drawn(self, uniforms: Values) -> NDArray[Any]:
+    def draw(self, uniforms: Values) -> NDArray[Any]:
         """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
         upper = np.cumsum(self._weights, axis=0)
         result = np.empty(uniforms.shape)

@@ -22,7 +22,7 @@ from hybridbn.variables import Continuous, Discrete, Values
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
 
-__all__ = ["CellPosterior", "PiecewisePosterior", "cell_posterior", "compact"]
+__all__ = ["CellPosterior", "PiecewisePosterior", "cell_posterior", "drop_empty_cells"]
 
 NOTHING = 1e-18
 """A cell of less probability is left out."""
@@ -55,10 +55,10 @@ class PiecewisePosterior(ContinuousPosterior):
     @classmethod
     def of(cls, variable: Continuous, low: Values, high: Values, masses: Values) -> PiecewisePosterior:
         """Return the density on a grid for rows that are to be joined; cells without mass are left out."""
-        return PiecewisePosterior(variable, *compact(low, high, masses), False, np.zeros(low.shape[1]), None)
+        return PiecewisePosterior(variable, *drop_empty_cells(low, high, masses), False, np.zeros(low.shape[1]), None)
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
         """Join the densities of groups of rows into that of `rows` rows."""
         cells = max(len(part._low) for _, part in parts)
         low, high, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
@@ -77,9 +77,9 @@ class PiecewisePosterior(ContinuousPosterior):
     def _blank(self, marked: NDArray[np.bool_]) -> None:
         self._masses = np.where(marked, np.nan, self._masses)
 
-    def taken(self, rows: NDArray[np.intp]) -> Any:
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
-        clone = super().taken(rows)
+        clone = super().select_rows(rows)
         clone._low, clone._high, clone._masses = self._low[:, rows], self._high[:, rows], self._masses[:, rows]
         return clone
 
@@ -89,18 +89,18 @@ class PiecewisePosterior(ContinuousPosterior):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
-        points = _points(self._low, self._high)
+        points = _node_points(self._low, self._high)
         mean = np.sum(points * self._masses, axis=0)
         return mean, np.sum((points - mean) ** 2 * self._masses, axis=0)
 
-    def _local(self, cell: NDArray[np.intp]) -> Values:
+    def _local_coefficients(self, cell: NDArray[np.intp]) -> Values:
         """Legendre coefficients of the density times half its cell's width, in one cell a point: (ORDER, m, rows)."""
         _, weights, transform = legendre()
         columns = np.arange(cell.shape[1])
         values = self._masses.reshape(len(self._low), ORDER, -1)[cell, :, columns]
         return np.asarray(np.einsum("kq,mrq->kmr", transform / weights, values))
 
-    def _located(self, x: Values) -> tuple[NDArray[np.intp], Values, NDArray[np.bool_]]:
+    def _locate(self, x: Values) -> tuple[NDArray[np.intp], Values, NDArray[np.bool_]]:
         """Return the cell of each point, its place in [-1, 1], and whether it is inside any cell."""
         used = self._high > self._low
         columns = np.arange(x.shape[1])
@@ -111,82 +111,82 @@ class PiecewisePosterior(ContinuousPosterior):
         return cell, np.clip(2 * (x - low) / width - 1, -1, 1), (position >= 0) & (x <= high)
 
     def _pdf(self, x: Values) -> Values:
-        cell, place, inside = self._located(x)
+        cell, position, inside = self._locate(x)
         columns = np.arange(x.shape[1])
         half = (self._high - self._low)[cell, columns] / 2
-        density = _series(self._local(cell), place) / np.where(half > 0, half, 1.0)
+        density = _sum_series(self._local_coefficients(cell), position) / np.where(half > 0, half, 1.0)
         return np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
 
-    def _before(self) -> Values:
+    def _masses_below(self) -> Values:
         """Probability below each cell, and in all (cells + 1, rows)."""
         per_cell = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
         return np.concatenate([np.zeros((1, per_cell.shape[1])), np.cumsum(per_cell, axis=0)])
 
     def _cdf(self, x: Values) -> Values:
-        cell, place, _ = self._located(x)
+        cell, position, _ = self._locate(x)
         columns = np.arange(x.shape[1])
-        before = self._before()
+        before = self._masses_below()
         beyond = x >= self._high[cell, columns]
-        partial = before[cell, columns] + _integral(self._local(cell), place)
-        found = np.where(beyond, before[cell + 1, columns], partial)
+        partial = before[cell, columns] + _integrate_series(self._local_coefficients(cell), position)
+        probability = np.where(beyond, before[cell + 1, columns], partial)
         # the sum of all masses is 1 but for rounding
         ends = np.where(np.isnan(before[-1]), np.nan, x >= self._high[-1])
-        found = np.where(beyond & ~(ends == 0), ends, found)
-        return np.where(x < self._low[0], 0.0, np.clip(found, 0.0, 1.0))
+        probability = np.where(beyond & ~(ends == 0), ends, probability)
+        return np.where(x < self._low[0], 0.0, np.clip(probability, 0.0, 1.0))
 
     def _quantile(self, levels: Values) -> Values:
         """Find the cell by its probabilities, then solve for the place in it."""
-        before = self._before()
+        before = self._masses_below()
         columns = np.arange(levels.shape[1])
         cell = np.stack([np.clip((before < level).sum(axis=0) - 1, 0, len(before) - 2) for level in levels])
-        coefficients = self._local(cell)
+        coefficients = self._local_coefficients(cell)
         excess = levels * before[-1] - before[cell, columns]
         low, high = np.full(levels.shape, -1.0), np.full(levels.shape, 1.0)
-        place = np.zeros(levels.shape)
+        position = np.zeros(levels.shape)
         for _ in range(60):
-            error = _integral(coefficients, place) - excess
-            low, high = np.where(error < 0, place, low), np.where(error < 0, high, place)
+            error = _integrate_series(coefficients, position) - excess
+            low, high = np.where(error < 0, position, low), np.where(error < 0, high, position)
             with np.errstate(divide="ignore", invalid="ignore"):
-                step = place - error / _series(coefficients, place)
+                step = position - error / _sum_series(coefficients, position)
             fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
-            moved = np.abs(fresh - place).max(initial=0.0)
-            place = fresh
+            moved = np.abs(fresh - position).max(initial=0.0)
+            position = fresh
             if not moved > 1e-16:
                 break
         half = (self._high - self._low)[cell, columns] / 2
-        return np.asarray(self._low[cell, columns] + half * (1 + place))
+        return np.asarray(self._low[cell, columns] + half * (1 + position))
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
-        before = self._before()
+        before = self._masses_below()
         return (
             np.sort(np.concatenate([self._low, self._high]), axis=0),
             np.sort(np.concatenate([before[:-1], before[1:]]), axis=0),
         )
 
 
-def _series(coefficients: Values, place: Values) -> Values:
+def _sum_series(coefficients: Values, position: Values) -> Values:
     """Sum a Legendre series (ORDER, ...) at places in [-1, 1]."""
-    basis = np.moveaxis(np.polynomial.legendre.legvander(place, ORDER - 1), -1, 0)
+    basis = np.moveaxis(np.polynomial.legendre.legvander(position, ORDER - 1), -1, 0)
     return np.asarray(np.sum(basis * coefficients, axis=0))
 
 
-def _integral(coefficients: Values, place: Values) -> Values:
+def _integrate_series(coefficients: Values, position: Values) -> Values:
     """Integrate a Legendre series from -1."""
-    basis = np.moveaxis(np.polynomial.legendre.legvander(place, ORDER), -1, 0)
-    degree = np.arange(1, ORDER).reshape(-1, *[1] * place.ndim)
-    antiderivative = np.concatenate([1 + place[None], (basis[2:] - basis[:-2]) / (2 * degree + 1)])
+    basis = np.moveaxis(np.polynomial.legendre.legvander(position, ORDER), -1, 0)
+    degree = np.arange(1, ORDER).reshape(-1, *[1] * position.ndim)
+    antiderivative = np.concatenate([1 + position[None], (basis[2:] - basis[:-2]) / (2 * degree + 1)])
     return np.asarray(np.sum(antiderivative * coefficients, axis=0))
 
 
-def _points(low: Values, high: Values) -> Values:
+def _node_points(low: Values, high: Values) -> Values:
     """Gauss-Legendre nodes of all cells."""
     nodes, _, _ = legendre()
     half = (high - low) / 2
     return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(low.shape[0] * ORDER, -1))
 
 
-def compact(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
+def drop_empty_cells(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
     """Bring the cells in which there is any mass to the front and cut the others off; ends of rows are filled up.
 
     Parameters
@@ -248,9 +248,9 @@ class CellPosterior(PiecewisePosterior):
         exact = None if options else self._closed_form(self._weights[:, 0])
         return exact if isinstance(exact, MTE) else super()._as_mte(**options)
 
-    def taken(self, rows: NDArray[np.intp]) -> Any:
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
-        clone = ContinuousPosterior.taken(self, rows)
+        clone = ContinuousPosterior.select_rows(self, rows)
         clone._weights = self._weights[:, rows]
         clone._values = None if self._values is None else self._values[rows]
         return clone
@@ -283,15 +283,15 @@ class CellPosterior(PiecewisePosterior):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
-        points = _points(self._shared_low, self._shared_high)
+        points = _node_points(self._shared_low, self._shared_high)
         means = (points * self._shapes).sum(axis=0)
         within = np.sum((points - means) ** 2 * self._shapes, axis=0)
         # deviations from the middle of all shapes, so that a distant origin costs no digits
         middle = float(means.mean())
         mean = (means - middle) @ self._weights
         variance = within @ self._weights
-        for weight, place in zip(self._weights, means - middle, strict=True):
-            variance += weight * (place - mean) ** 2
+        for weight, position in zip(self._weights, means - middle, strict=True):
+            variance += weight * (position - mean) ** 2
         if self._values is not None:
             variance = np.where(np.isnan(self._values), variance, variance * 0.0)
         return self._with_values(mean + middle), variance
@@ -354,8 +354,8 @@ class _ClosedForm:
         if any(isinstance(parent, Continuous) for parent in self.potential.parents):
             return None
         mass, scale = self.potential.mass(self.points, self.edges)
-        found = weights.reshape(mass.shape)
-        factors = np.divide(found, mass * np.exp(scale), out=np.zeros_like(found), where=found > 0)
+        cell_weights = weights.reshape(mass.shape)
+        factors = np.divide(cell_weights, mass * np.exp(scale), out=np.zeros_like(cell_weights), where=cell_weights > 0)
         return self.potential.reweighted(self.edges, factors)
 
 

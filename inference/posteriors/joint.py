@@ -13,7 +13,7 @@ from hybridbn.inference.answers import Answer, Collector, TableCollector, node_a
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.problem import Problem, Question, Snapshot
-from hybridbn.inference.queries import checked_targets, contradicted, log_evidence_of, relevant_evidence
+from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -27,7 +27,7 @@ def joint_posterior(
     network: Network, targets: Sequence[str], evidence: Any = None, options: Options | None = None
 ) -> JointPosterior:
     """Return the joint posterior of several variables."""
-    names = checked_targets(network, targets)
+    names = check_targets(network, targets)
     if not names:
         raise TableError("a joint posterior needs at least one variable")
     reader = EvidenceReader(network, evidence, names)
@@ -36,10 +36,10 @@ def joint_posterior(
     variables = tuple(network.variable(name) for name in names)
     joint = JointPosterior(variables, snapshot, reader.evidence(), options)
     if reader.rows:
-        read = relevant_evidence(network, reader, names)
+        read = read_relevant_evidence(network, reader, names)
         answer = solve(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options, _collectors)
-        answer.refuse(contradicted(snapshot, answer.problem, reader, options), options)
-        joint._read_off(answer)
+        answer.refuse(find_contradictions(snapshot, answer.problem, reader, options), options)
+        joint._store_answer(answer)
     return joint
 
 
@@ -65,15 +65,15 @@ class JointPosterior:
         self._mean: Values = np.empty((numbers, 0))
         self._covariance: Values = np.empty((numbers, numbers, 0))
 
-    def _read_off(self, answer: Answer) -> None:
+    def _store_answer(self, answer: Answer) -> None:
         if self._table is not None:
             (table,) = answer.collected
             assert isinstance(table, TableCollector)
-            self._table = answer.arranged(table.table)
+            self._table = answer.arrange_rows(table.table)
         else:
             (moments,) = answer.collected
             assert isinstance(moments, _MomentCollector)
-            self._mean, self._covariance = answer.arranged(moments.mean), answer.arranged(moments.covariance)
+            self._mean, self._covariance = answer.arrange_rows(moments.mean), answer.arrange_rows(moments.covariance)
         self._error = answer.error
         rows = self._evidence.rows
         if self._table is not None:
@@ -87,13 +87,13 @@ class JointPosterior:
     def __getitem__(self, key: Any) -> Self:
         if self.single:
             raise TableError("this is the posterior of a single case; it has no rows to choose from")
-        one = isinstance(key, int | np.integer)
-        rows = np.arange(len(self))[[int(key)] if one else key]
+        single = isinstance(key, int | np.integer)
+        rows = np.arange(len(self))[[int(key)] if single else key]
         chosen = object.__new__(type(self))
         chosen.__dict__.update(self.__dict__)
-        taken = self._evidence.take(rows, len(rows))
-        chosen._evidence = Evidence(taken.findings, taken.rows, one)
-        chosen.single = one
+        evidence = self._evidence.take(rows, len(rows))
+        chosen._evidence = Evidence(evidence.findings, evidence.rows, single)
+        chosen.single = single
         chosen._table = None if self._table is None else self._table[..., rows]
         chosen._error, chosen._mean = self._error[rows], self._mean[:, rows]
         chosen._covariance = self._covariance[..., rows]
@@ -155,16 +155,16 @@ class JointPosterior:
         """Return the most probable combination of states: a dict, of arrays for a batch."""
         probabilities = self.probabilities
         rows = probabilities[None] if self.single else probabilities
-        places = np.unravel_index(rows.reshape(len(rows), -1).argmax(axis=1), rows.shape[1:])
-        found = Table.from_arrays(self.variables, dict(zip(self._names, places, strict=True))).to_dict()
-        return {name: values[0] if self.single else values for name, values in found.items()}
+        codes = np.unravel_index(rows.reshape(len(rows), -1).argmax(axis=1), rows.shape[1:])
+        columns = Table.from_arrays(self.variables, dict(zip(self._names, codes, strict=True))).to_dict()
+        return {name: values[0] if self.single else values for name, values in columns.items()}
 
     def entropy(self) -> Any:
         """Return the entropy of discrete variables together, in nats."""
         table = self.probabilities
         over = tuple(range(0 if self.single else 1, table.ndim))
-        found = -np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=over)
-        return float(found) if self.single else found
+        entropy = -np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=over)
+        return float(entropy) if self.single else entropy
 
     def log_pdf(self, **values: Any) -> Any:
         """Return the log of the joint density (probability) at values of all the variables, given by name.
@@ -179,13 +179,13 @@ class JointPosterior:
             raise TableError(f"give one point, or one for each of the {len(rows)} rows")
         findings = dict(self._evidence.take(rows, len(rows)).findings)
         for variable in self.variables:
-            given = np.broadcast_to(np.asarray(values[variable.name], dtype=object), shape).reshape(-1)
-            given = np.broadcast_to(given, (len(rows),))
-            found = variable.codes(given) if isinstance(variable, Discrete) else variable.values(given)
-            findings[variable.name] = Finding(variable, found)
-        both = log_evidence_of(self._network, Evidence(findings, len(rows), False), self._options)
-        alone = log_evidence_of(self._network, self._evidence, self._options)
-        result = both - alone
+            cells = np.broadcast_to(np.asarray(values[variable.name], dtype=object), shape).reshape(-1)
+            cells = np.broadcast_to(cells, (len(rows),))
+            encoded = variable.codes(cells) if isinstance(variable, Discrete) else variable.values(cells)
+            findings[variable.name] = Finding(variable, encoded)
+        log_joint = log_evidence_of(self._network, Evidence(findings, len(rows), False), self._options)
+        log_condition = log_evidence_of(self._network, self._evidence, self._options)
+        result = log_joint - log_condition
         return float(result[0]) if self.single and not shape else result.reshape(shape if self.single else -1)
 
     def pdf(self, **values: Any) -> Any:
@@ -247,9 +247,9 @@ class _MomentCollector:
             together = [other for other in names if component_of.get(other) is component]
             moments = component.moments(together, part.axes, part.evidence)
             mine = together.index(name)
-            values.append(_aligned(moments.mean[mine], component.names, scope))
+            values.append(_align(moments.mean[mine], component.names, scope))
             for theirs, other in enumerate(together):
-                spread = _aligned(moments.covariance[mine, theirs], component.names, scope)
+                spread = _align(moments.covariance[mine, theirs], component.names, scope)
                 inner[i, names.index(other)] = np.sum(table * spread, axis=over)
         mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(len(names), table.shape[-1])
         for i, first in enumerate(values):
@@ -261,7 +261,7 @@ class _MomentCollector:
         self.mean[:, part.rows], self.covariance[..., part.rows] = mean, inner
 
 
-def _aligned(array: Values, names: Sequence[str], scope: Sequence[str]) -> NDArray[Any]:
+def _align(array: Values, names: Sequence[str], scope: Sequence[str]) -> NDArray[Any]:
     """Turn an array over some of the scope's names (rows last) so that it broadcasts against the scope."""
     order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
     turned = np.transpose(array, [*order, len(names)])

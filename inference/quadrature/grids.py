@@ -19,10 +19,15 @@ from hybridbn.errors import TooWide
 from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.supports import admissible, evident_ranges, others_of, peaks_of
+from hybridbn.inference.quadrature.supports import (
+    clip_to_support,
+    find_evidence_ranges,
+    find_modes_along,
+    ranges_of_others,
+)
 from hybridbn.variables import Continuous, Values, shorten
 
-__all__ = ["Look", "Placed", "look", "place", "start_cells", "table_size"]
+__all__ = ["CellAssessment", "PlacedNodes", "assess_cells", "place_nodes", "start_cells", "table_size"]
 
 START_CELLS = 24
 FEWER_CELLS = 10
@@ -48,16 +53,16 @@ STRICTER = 100.0
 
 
 @dataclass
-class Placed:
+class PlacedNodes:
     """Axes with nodes, and the error estimated for each row."""
 
     axes: dict[str, NodeAxis]
     error: Values
 
 
-def place(
+def place_nodes(
     problem: Problem, evidence: Evidence, tolerance: float, budget: float
-) -> list[tuple[NDArray[np.intp], Placed]]:
+) -> list[tuple[NDArray[np.intp], PlacedNodes]]:
     """Lay the nodes of all variables that need some; rows with grids of the same size come together.
 
     Parameters
@@ -65,8 +70,8 @@ def place(
     tolerance : wanted error of the posterior
     budget : most cells that the largest table may have for one row
     """
-    start, bounds = _first_cells(problem, evidence)
-    done: list[tuple[NDArray[np.intp], Placed]] = []
+    start, bounds = _lay_first_cells(problem, evidence)
+    done: list[tuple[NDArray[np.intp], PlacedNodes]] = []
     step = _rows_at_once(problem, {name: len(low) for name, (low, _) in start.items()}, budget)
     work = [
         (rows, {name: (low[:, rows], high[:, rows]) for name, (low, high) in start.items()})
@@ -76,24 +81,29 @@ def place(
         fresh = []
         for rows, cells in work:
             part = evidence.take(rows, len(rows))
-            axes = _axes(problem, part, cells)
-            logs = _marginals(problem, {**problem.axes, **axes}, part)
-            looked = {
-                name: look(logs[i], axes[name], part, name, tolerance / (STRICTER * len(problem.nodes)))
+            axes = _make_axes(problem, part, cells)
+            logs = _compute_log_marginals(problem, {**problem.axes, **axes}, part)
+            assessments = {
+                name: assess_cells(logs[i], axes[name], part, name, tolerance / (STRICTER * len(problem.nodes)))
                 for i, name in enumerate(problem.nodes)
             }
-            for name, seen in looked.items():
-                seen.reach(axes[name], bounds[name], rows)
-            _keep_while_rough(looked)
-            error = np.sum([look.error for look in looked.values()], axis=0)
-            settled = np.all([look.settled for look in looked.values()], axis=0)
+            for name, seen in assessments.items():
+                seen.check_ends(axes[name], bounds[name], rows)
+            _keep_cells_while_rough(assessments)
+            error = np.sum([look.error for look in assessments.values()], axis=0)
+            settled = np.all([look.settled for look in assessments.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
             if finished.any():
                 pick = np.flatnonzero(finished)
-                done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))
+                done.append(
+                    (
+                        rows[pick],
+                        PlacedNodes({n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick]),
+                    )
+                )
             left = np.flatnonzero(~finished)
             if len(left):
-                fresh += _refined(problem, rows, cells, looked, error, left, budget, done, axes, bounds)
+                fresh += _refine_cells(problem, rows, cells, assessments, error, left, budget, done, axes, bounds)
         work = fresh
         if not work:
             break
@@ -111,7 +121,7 @@ class Bounds:
 
 
 @dataclass
-class Look:
+class CellAssessment:
     """What one round saw of one variable.
 
     Attributes
@@ -132,7 +142,7 @@ class Look:
     density: Values
     longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
-    def reach(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
+    def check_ends(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
         """Tell where mass may lie beyond an end of the grid: the density is not small there, or rises towards it."""
         low, high = bounds.low[rows], bounds.high[rows]
         used = axis.high > axis.low
@@ -152,15 +162,15 @@ class Look:
         self.settled = self.settled & ~longer[0] & ~longer[1]
 
 
-def _keep_while_rough(looked: Mapping[str, Look]) -> None:
+def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
     """Drop hardly any cell in rows where the grid of another variable is rough: a marginal summed over it may be quite wrong."""
-    for name, seen in looked.items():
-        others = [other.error for key, other in looked.items() if key != name]
+    for name, seen in assessments.items():
+        others = [other.error for key, other in assessments.items() if key != name]
         if others:
             seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
 
 
-def _take(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
+def _select_axis_rows(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
     return NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
 
 
@@ -187,7 +197,7 @@ def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> 
     return max(int(TOO_WIDE * budget / size), 1)
 
 
-def _axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[Values, Values]]) -> dict[str, NodeAxis]:
+def _make_axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[Values, Values]]) -> dict[str, NodeAxis]:
     axes = {}
     for name in problem.nodes:
         finding = evidence.findings.get(name)
@@ -195,14 +205,14 @@ def _axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[Values
     return axes
 
 
-def _marginals(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -> list[Values]:
+def _compute_log_marginals(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -> list[Values]:
     arrays = {}
     for number, source in enumerate(problem.sources):
         arrays[number] = source.logs(axes, evidence)
     return problem.placement.run_log(arrays)
 
 
-def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> Look:
+def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> CellAssessment:
     """Judge every cell from the log marginal at its nodes (weights included)."""
     cells, rows = axis.low.shape
     width = axis.high - axis.low
@@ -231,7 +241,7 @@ def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance:
     coefficients = np.einsum("kq,cqr->ckr", transform, values)
     tail = np.abs(coefficients[:, -2:]).max(axis=1) / np.where(total > 0, total, 1.0)
     keep = used & (bound > -NEGLIGIBLE)
-    noise = _noise(axis, slope, peak) * np.abs(coefficients).max(axis=1) / np.where(total > 0, total, 1.0)
+    noise = _rounding_noise(axis, slope, peak) * np.abs(coefficients).max(axis=1) / np.where(total > 0, total, 1.0)
     rough = (tail > np.maximum(tolerance / np.maximum(used.sum(axis=0), 1), noise)) | (slope > 200)
     small = width <= 1e-13 * np.maximum(np.abs(axis.low), np.abs(axis.high))
     split = keep & rough & ~small
@@ -240,10 +250,12 @@ def look(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance:
     settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | known | nothing
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(known | nothing, -np.inf, density - top - np.log(total))
-    return Look(keep, split, np.where(known | nothing, 0.0, error), settled, np.where(used, bound, -np.inf), relative)
+    return CellAssessment(
+        keep, split, np.where(known | nothing, 0.0, error), settled, np.where(used, bound, -np.inf), relative
+    )
 
 
-def _noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
+def _rounding_noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
     """Return how far rounding alone blurs the density in each cell, relative to its size.
 
     A node is a double, so the log density is off by its slope times the spacing of doubles; and the logarithm itself is
@@ -254,22 +266,22 @@ def _noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
     return 8 * (spacing * slope / width + np.spacing(np.where(np.isfinite(peak), np.abs(peak), 1.0)))
 
 
-def _refined(
+def _refine_cells(
     problem: Problem,
     rows: NDArray[np.intp],
     cells: Mapping[str, tuple[Values, Values]],
-    looked: Mapping[str, Look],
+    assessments: Mapping[str, CellAssessment],
     error: Values,
     left: NDArray[np.intp],
     budget: float,
-    done: list[tuple[NDArray[np.intp], Placed]],
+    done: list[tuple[NDArray[np.intp], PlacedNodes]],
     axes: Mapping[str, NodeAxis],
     bounds: Mapping[str, Bounds],
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
     """Split and drop cells; rows that need grids of like size stay together, rows over the budget end here."""
     needs = {}
     for name in problem.nodes:
-        look = looked[name]
+        look = assessments[name]
         needs[name] = (look.keep[:, left] * (1 + look.split[:, left])).sum(axis=0)
         needs[name] += sum(len(LONGER) * longer[left] for longer in look.longer or ())
     capacity = {name: 8 * -(-np.maximum(need, 1) // 8) for name, need in needs.items()}
@@ -281,14 +293,16 @@ def _refined(
             over |= table_size(problem, names, capacity) > budget
     if over.any():
         pick = left[over]
-        done.append((rows[pick], Placed({n: _take(axis, pick) for n, axis in axes.items()}, error[pick])))
+        done.append(
+            (rows[pick], PlacedNodes({n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick]))
+        )
     keys = np.stack([capacity[name] for name in problem.nodes])
     keys[:, over] = -1
     result = []
     for key in np.unique(keys[:, ~over], axis=1).T:
         chosen = left[(keys == key[:, None]).all(axis=0)]
         fresh = {
-            name: _split_cells(cells[name], looked[name], rows, chosen, int(size), bounds[name])
+            name: _split_cells(cells[name], assessments[name], rows, chosen, int(size), bounds[name])
             for name, size in zip(problem.nodes, key, strict=True)
         }
         result.append((rows[chosen], fresh))
@@ -297,7 +311,7 @@ def _refined(
 
 def _split_cells(
     cells: tuple[Values, Values],
-    look: Look,
+    look: CellAssessment,
     rows: NDArray[np.intp],
     chosen: NDArray[np.intp],
     size: int,
@@ -325,10 +339,12 @@ def _split_cells(
         use = [below & (down[1:] > down[:-1]), *use, above & (up[1:] > up[:-1])]
         bounds.low[mine] = np.where(below, down[0], start)
         bounds.high[mine] = np.where(above, up[-1], stop)
-    return _packed(np.concatenate(lows), np.concatenate(highs), np.concatenate(use), size, high[0])
+    return _pack_cells(np.concatenate(lows), np.concatenate(highs), np.concatenate(use), size, high[0])
 
 
-def _packed(low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values) -> tuple[Values, Values]:
+def _pack_cells(
+    low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values
+) -> tuple[Values, Values]:
     """Return the cells in use first, and the places that are left over as cells without width at their end."""
     order = np.argsort(~use, axis=0, kind="stable")[:size]
     lows, highs, used = (np.take_along_axis(part, order, axis=0) for part in (low, high, use))
@@ -348,9 +364,11 @@ def start_cells(problem: Problem) -> int:
     return START_CELLS if together <= 2 and states * (START_CELLS * ORDER) ** together <= MOST_AT_FIRST else FEWER_CELLS
 
 
-def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
+def _lay_first_cells(
+    problem: Problem, evidence: Evidence
+) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
     """Lay the first cells: what prior and likelihood together may reach, cut at all breaks and around peaks."""
-    ranges = evident_ranges(problem, evidence)
+    ranges = find_evidence_ranges(problem, evidence)
     cells, bounds = {}, {}
     nowhere = np.full(evidence.rows, -np.inf)
     for name in problem.nodes:
@@ -358,24 +376,24 @@ def _first_cells(problem: Problem, evidence: Evidence) -> tuple[dict[str, tuple[
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
         points = [np.linspace(low, high, start_cells(problem) + 1)]
         for potential in touching:
-            found = potential.breaks(name, others_of(potential, name, ranges))
-            if len(found):
-                found = found if found.ndim == 2 else np.broadcast_to(found[:, None], (len(found), evidence.rows))
-                points.append(np.clip(found, low, high))
+            breaks = potential.breaks(name, ranges_of_others(potential, name, ranges))
+            if len(breaks):
+                breaks = breaks if breaks.ndim == 2 else np.broadcast_to(breaks[:, None], (len(breaks), evidence.rows))
+                points.append(np.clip(breaks, low, high))
 
         variable = touching[0].variable(name)
         assert isinstance(variable, Continuous)
-        least, most = admissible(problem, variable, nowhere, -nowhere, evidence)
+        least, most = clip_to_support(problem, variable, nowhere, -nowhere, evidence)
         bottom, top = low, high
-        for peaks in peaks_of(problem, name, evidence, ranges, (least, most)):
-            points.append(peaks.edges)
-            bottom, top = np.minimum(bottom, peaks.low), np.maximum(top, peaks.high)
+        for modes in find_modes_along(problem, name, evidence, ranges, (least, most)):
+            points.append(modes.edges)
+            bottom, top = np.minimum(bottom, modes.low), np.maximum(top, modes.high)
         if (bottom < low).any() or (top > high).any():
             points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
         edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
         wide = edges[1:] > edges[:-1]
         # most breaks may lie at the same end
         size = max(int(wide.sum(axis=0).max(initial=0)), 1)
-        cells[name] = _packed(edges[:-1], edges[1:], wide, size, edges[-1])
+        cells[name] = _pack_cells(edges[:-1], edges[1:], wide, size, edges[-1])
         bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
     return cells, bounds

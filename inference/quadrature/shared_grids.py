@@ -15,28 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, NodeAxis, node_axis
-from hybridbn.inference.elimination.executor import Machine, PotentialSource, Source
+from hybridbn.inference.elimination.executor import Executor, FactorSource, PotentialSource
 from hybridbn.inference.elimination.program import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.grids import look
-from hybridbn.inference.quadrature.supports import prior_ranges
+from hybridbn.inference.quadrature.grids import assess_cells
+from hybridbn.inference.quadrature.supports import find_prior_ranges
 from hybridbn.variables import Values
 
-__all__ = ["SharedGrid", "finer", "shared_grid"]
+__all__ = ["SharedGrid", "make_shared_grid", "refine_shared_grid"]
 
 START_CELLS = 12
 MOST_CELLS = 96
 MOST_TABLE = 4e6
 ROUNDS = 6
-FINER = 3
+MOST_REFINEMENTS = 3
 """How often a grid is made finer for evidence for which it was too coarse."""
 RESOLVED = 4.0
 """A cell resolves features of this part of its width."""
 AT_THE_END = 1e-13
 
 
-class Judged(NamedTuple):
+class RowAssessment(NamedTuple):
     """What a shared grid is worth for some rows of evidence.
 
     Attributes
@@ -67,8 +67,8 @@ class SharedGrid:
     axes: dict[str, Axis]
     open_ends: dict[str, tuple[bool, bool]]
     edges: dict[str, Values]
-    machine: Machine
-    made_finer: int = 0
+    executor: Executor
+    refinements: int = 0
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -81,7 +81,7 @@ class SharedGrid:
             np.broadcast_to(axis.weights[:, None], (len(axis.weights), rows)),
         )
 
-    def judged(self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float) -> Judged:
+    def assess_rows(self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float) -> RowAssessment:
         """Tell for which rows the grid is fine enough, the error estimated, and which cells the other rows want halved."""
         fine = np.ones(evidence.rows, dtype=bool)
         inside = np.ones(evidence.rows, dtype=bool)
@@ -89,7 +89,7 @@ class SharedGrid:
         splits = {}
         for name, table in marginals.items():
             with np.errstate(divide="ignore"):
-                seen = look(np.log(table), self.nodes(name, evidence.rows), evidence, name, tolerance)
+                seen = assess_cells(np.log(table), self.nodes(name, evidence.rows), evidence, name, tolerance)
             # where nothing was seen, something may lie between the nodes
             inside &= table.max(axis=0, initial=0.0) > 0
             fine &= seen.settled
@@ -99,18 +99,18 @@ class SharedGrid:
                 if is_open:
                     inside &= table[end] <= AT_THE_END
         rough = inside & ~fine
-        return Judged(
+        return RowAssessment(
             fine & inside, error, {name: np.asarray(split[:, rough].any(axis=1)) for name, split in splits.items()}
         )
 
 
-def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
+def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
     """Lay the shared grid of a problem; None where it has to be too large."""
     if problem.shared is None:
         return None
     cells: dict[str, Values] = {}
     open_ends = {}
-    for name, (low, high, below, above) in prior_ranges(problem).items():
+    for name, (low, high, below, above) in find_prior_ranges(problem).items():
         if name not in problem.nodes:
             continue
         if not (np.isfinite(low) and np.isfinite(high) and 0 < high - low < 1e100):
@@ -125,29 +125,31 @@ def shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
     static = tuple(source for source in problem.shared if source.static)
     for _ in range(ROUNDS):
         axes = _axes(problem, cells)
-        if _largest(problem, axes) > MOST_TABLE:
+        if _largest_table(problem, axes) > MOST_TABLE:
             return None
-        fresh = _refined(static, axes, cells, tolerance)
+        fresh = _refine_for_prior(static, axes, cells, tolerance)
         if fresh is None:
             break
         if max(map(len, fresh.values())) > MOST_CELLS + 1:
             return None
         cells = fresh
-    return _made(problem, cells, open_ends)
+    return _make_grid(problem, cells, open_ends)
 
 
-def finer(problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]]) -> SharedGrid | None:
+def refine_shared_grid(
+    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]]
+) -> SharedGrid | None:
     """Return the grid with some cells halved; None where it would be too large, or was made finer often enough."""
-    if grid.made_finer >= FINER or not any(split.any() for split in splits.values()):
+    if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
-    edges = {name: _halved(cells, splits[name]) for name, cells in grid.edges.items()}
-    if max(map(len, edges.values())) > MOST_CELLS + 1 or _largest(problem, _axes(problem, edges)) > MOST_TABLE:
+    edges = {name: _halve_cells(cells, splits[name]) for name, cells in grid.edges.items()}
+    if max(map(len, edges.values())) > MOST_CELLS + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
-    return _made(problem, edges, grid.open_ends, grid.made_finer + 1)
+    return _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
 
 
-def _made(
-    problem: Problem, cells: dict[str, Values], open_ends: dict[str, tuple[bool, bool]], made_finer: int = 0
+def _make_grid(
+    problem: Problem, cells: dict[str, Values], open_ends: dict[str, tuple[bool, bool]], refinements: int = 0
 ) -> SharedGrid:
     assert problem.shared is not None
     axes = _axes(problem, cells)
@@ -156,10 +158,10 @@ def _made(
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, scopes, sizes)
     program.on_growth = problem.on_growth
-    return SharedGrid(axes, open_ends, cells, Machine(problem.shared, program, frozenset(problem.nodes)), made_finer)
+    return SharedGrid(axes, open_ends, cells, Executor(problem.shared, program, frozenset(problem.nodes)), refinements)
 
 
-def _halved(edges: Values, split: NDArray[np.bool_]) -> Values:
+def _halve_cells(edges: Values, split: NDArray[np.bool_]) -> Values:
     return np.sort(np.concatenate([edges, ((edges[:-1] + edges[1:]) / 2)[split]]))
 
 
@@ -167,11 +169,11 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
     """Cut at breaks, and finely enough for the likelihoods of observed children and for functions."""
     touching = [potential for potential in problem.potentials.values() if name in potential.scope]
     count = START_CELLS
-    moving = {
+    varying = {
         id(source.potential) for source in problem.shared or () if isinstance(source, PotentialSource) and source.rows
     }
     for potential in touching:
-        if not problem.hard.isdisjoint(potential.scope) or id(potential) in moving or potential.opaque:
+        if not problem.hard.isdisjoint(potential.scope) or id(potential) in varying or potential.opaque:
             scale = potential.scale(name)
             if scale * RESOLVED * MOST_CELLS < high - low:
                 return np.linspace(low, high, MOST_CELLS + 2)
@@ -189,12 +191,12 @@ def _axes(problem: Problem, cells: Mapping[str, Values]) -> dict[str, Axis]:
     return axes
 
 
-def _largest(problem: Problem, axes: Mapping[str, Axis]) -> float:
+def _largest_table(problem: Problem, axes: Mapping[str, Axis]) -> float:
     return max(float(np.prod([float(axes[name].size) for name in factor.names])) for factor in problem.factors)
 
 
-def _refined(
-    static: tuple[Source, ...], axes: Mapping[str, Axis], cells: Mapping[str, Values], tolerance: float
+def _refine_for_prior(
+    static: tuple[FactorSource, ...], axes: Mapping[str, Axis], cells: Mapping[str, Values], tolerance: float
 ) -> dict[str, Values] | None:
     """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none."""
     names = tuple(cells)
@@ -207,7 +209,7 @@ def _refined(
     for name, logs in zip(names, tables, strict=True):
         edges = cells[name]
         axis = node_axis(edges[:-1, None], edges[1:, None])
-        split = look(logs[:, None], axis, nothing, name, tolerance).split[:, 0]
+        split = assess_cells(logs[:, None], axis, nothing, name, tolerance).split[:, 0]
         changed |= bool(split.any())
-        fresh[name] = _halved(edges, split)
+        fresh[name] = _halve_cells(edges, split)
     return fresh if changed else None

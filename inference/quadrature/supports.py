@@ -27,55 +27,65 @@ from hybridbn.potentials.base import Interval, Potential
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["Peaks", "admissible", "evident_ranges", "others_of", "peaks", "peaks_of", "prior_ranges"]
+__all__ = [
+    "ModeEdges",
+    "clip_to_support",
+    "find_evidence_ranges",
+    "find_modes",
+    "find_modes_along",
+    "find_prior_ranges",
+    "ranges_of_others",
+]
 
 
-def prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
+def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
     """Return for every continuous variable an interval that holds the prior, and whether the density may go on beyond."""
     ranges: dict[str, tuple[Values, Values]] = {}
     result = {}
-    for name in _topological(problem.potentials):
+    for name in _sort_topologically(problem.potentials):
         potential = problem.potentials[name]
         if isinstance(potential.child, Continuous):
-            within = others_of(potential, name, ranges)
-            low, high = _full(potential.support(name, 1e-17, within), 1)
-            least, most = _full(potential.support(name, 0.0), 1)
+            within = ranges_of_others(potential, name, ranges)
+            low, high = _expand_interval(potential.support(name, 1e-17, within), 1)
+            least, most = _expand_interval(potential.support(name, 0.0), 1)
             ranges[name] = low, high
             result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
     return result
 
 
-def evident_ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
+def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
     """Return for every continuous variable an interval (rows each) that holds prior and likelihood."""
     rows = evidence.rows
     ranges: dict[str, tuple[Values, Values]] = {}
     for name, finding in evidence.findings.items():
         if isinstance(finding.variable, Continuous) and name in problem.hard:
             ranges[name] = finding.values, finding.values
-    ordered = _topological(problem.potentials)
+    ordered = _sort_topologically(problem.potentials)
     for name in ordered:
         potential = problem.potentials[name]
         if not isinstance(potential.child, Continuous) or name in problem.hard:
             continue
-        low, high = _full(potential.support(name, 1e-17, others_of(potential, name, ranges)), rows)
-        ranges[name] = _evident(evidence.findings.get(name), low, high)
+        low, high = _expand_interval(potential.support(name, 1e-17, ranges_of_others(potential, name, ranges)), rows)
+        ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high)
     for name in reversed(ordered):
         potential = problem.potentials[name]
-        known = _told(problem, name, evidence)
+        known = _find_confined_rows(problem, name, evidence)
         if not known.any():
             continue
         for parent in potential.parents:
             if not isinstance(parent, Continuous) or parent.name in problem.hard:
                 continue
             low, high = ranges[parent.name]
-            reach = _full(potential.support(parent.name, 1e-17, others_of(potential, parent.name, ranges)), rows)
+            reach = _expand_interval(
+                potential.support(parent.name, 1e-17, ranges_of_others(potential, parent.name, ranges)), rows
+            )
             low = np.where(known & np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
             high = np.where(known & np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
-            ranges[parent.name] = admissible(problem, parent, low, high, evidence)
-    return {name: _bounded(low, high) for name, (low, high) in ranges.items()}
+            ranges[parent.name] = clip_to_support(problem, parent, low, high, evidence)
+    return {name: _clip_range(low, high) for name, (low, high) in ranges.items()}
 
 
-def _told(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
+def _find_confined_rows(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
     """Tell the rows in which a variable is observed, or confined to an interval: its parents may lie far out then.
 
     What is hidden pulls its parents as far as evidence below pulls it; the grids of these grow where it turns out so.
@@ -88,20 +98,20 @@ def _told(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
     return finding.confined
 
 
-def admissible(
+def clip_to_support(
     problem: Problem, variable: Continuous, low: Values, high: Values, evidence: Evidence
 ) -> tuple[Values, Values]:
     """Clip to where the density can be positive at all and to interval evidence."""
     ends = variable.domain
     own = problem.potentials.get(variable.name)
     if own is not None:
-        strict = _full(own.support(variable.name, 0.0), len(low))
+        strict = _expand_interval(own.support(variable.name, 0.0), len(low))
         low, high = np.clip(low, *strict), np.clip(high, *strict)
-    low, high = _evident(evidence.findings.get(variable.name), low, high)
+    low, high = _clip_to_evidence(evidence.findings.get(variable.name), low, high)
     return np.clip(low, *ends), np.clip(high, *ends)
 
 
-def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values, Values]:
+def _clip_to_evidence(finding: Finding | None, low: Values, high: Values) -> tuple[Values, Values]:
     """Clip a range to interval evidence, and shrink it to a value where there is one.
 
     Evidence may lie where the range does not reach, out in the tails: then it starts at the end of the evidence that
@@ -122,22 +132,24 @@ def _evident(finding: Finding | None, low: Values, high: Values) -> tuple[Values
     return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
 
 
-def others_of(potential: Potential, name: str, ranges: Mapping[str, tuple[Values, Values]]) -> dict[str, Interval]:
+def ranges_of_others(
+    potential: Potential, name: str, ranges: Mapping[str, tuple[Values, Values]]
+) -> dict[str, Interval]:
     """Return the ranges of the other variables of a potential that are known."""
     return {other: ranges[other] for other in potential.scope if other != name and other in ranges}
 
 
-def _full(interval: Interval, rows: int) -> tuple[Values, Values]:
+def _expand_interval(interval: Interval, rows: int) -> tuple[Values, Values]:
     low, high = interval
     return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
 
 
-def _bounded(low: Values, high: Values) -> tuple[Values, Values]:
+def _clip_range(low: Values, high: Values) -> tuple[Values, Values]:
     """Replace infinite ends by large ones and widen empty ranges."""
     return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
 
 
-def _topological(potentials: Mapping[str, Potential]) -> list[str]:
+def _sort_topologically(potentials: Mapping[str, Potential]) -> list[str]:
     left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
     below: dict[str, list[str]] = {name: [] for name in potentials}
     for name, above in left.items():
@@ -155,26 +167,26 @@ def _topological(potentials: Mapping[str, Potential]) -> list[str]:
     return ordered
 
 
-EVEN = (1_000, 20_000, 400_000)
+EVEN_STEPS = (1_000, 20_000, 400_000)
 """So many even steps; more only where nothing was seen at all."""
-EVEN_OF_FUNCTIONS = EVEN[1:]
+EVEN_STEPS_OF_FUNCTIONS = EVEN_STEPS[1:]
 MOST_POINTS = 1 << 22
-MOST_PEAKS = 4
+MOST_MODES = 4
 OUTWARD = np.exp2(np.arange(-6.0, 30.0))[:, None]
 """Distances from the range at which to look, in lengths of it."""
-AROUND = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
+EDGES_AROUND_MODE = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
 """Edges around a peak, in distances at which it falls by a factor e: a normal density is zero in doubles past the last."""
-NARROW = 1 / 24
+NARROW_MODE = 1 / 24
 """Peaks that are wider, relative to the range, need no edges of their own."""
-MOST_CASES = 8
+MOST_STATE_CASES = 8
 BLOCK = 1024
 
-Columns: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
+LogFunctions: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
 """Logarithms at points (points, columns), where column ``j`` is the function of row ``rows[j]``."""
 
 
 @dataclass(frozen=True)
-class Peaks:
+class ModeEdges:
     """Edges (edges, rows) around peaks, and the range (rows,) widened to hold them."""
 
     edges: Values
@@ -182,15 +194,15 @@ class Peaks:
     high: Values
 
 
-def peaks(
-    logs: Columns,
+def find_modes(
+    logs: LogFunctions,
     low: Values,
     high: Values,
     least: Values,
     most: Values,
     marks: Values | None = None,
-    even: Sequence[int] = EVEN,
-) -> Peaks:
+    even: Sequence[int] = EVEN_STEPS,
+) -> ModeEdges:
     """Find the peaks of functions of one variable, a function a row.
 
     Parameters
@@ -202,73 +214,80 @@ def peaks(
 
     Examples
     --------
-    >>> found = peaks(lambda x, _: -0.5 * ((x - 60) / 1e-4) ** 2, *(np.array([end]) for end in (-8.0, 8.0, -np.inf, np.inf)))
+    >>> found = find_modes(lambda x, _: -0.5 * ((x - 60) / 1e-4) ** 2, *(np.array([end]) for end in (-8.0, 8.0, -np.inf, np.inf)))
     >>> bool(found.low[0] == -8 and 60 < found.high[0] < 60.01 and (abs(found.edges - 60) < 1e-3).any())
     True
     """
     rows = len(low)
     length = high - low
-    grid = _grid(low, high, least, most, marks, even[0])
-    values = _finite(logs(grid, np.arange(rows)))
+    grid = _make_search_grid(low, high, least, most, marks, even[0])
+    values = _replace_poles(logs(grid, np.arange(rows)))
     for steps in even[1:]:
         step = max(1, MOST_POINTS // steps)
-        blank = np.flatnonzero(~np.isfinite(values).any(axis=0))
-        for start in range(0, len(blank), step):
-            lost = blank[start : start + step]
-            finer = _grid(
-                low[lost], high[lost], least[lost], most[lost], _plain() if steps == even[-1] else None, steps
+        rows_without_values = np.flatnonzero(~np.isfinite(values).any(axis=0))
+        for start in range(0, len(rows_without_values), step):
+            rows_here = rows_without_values[start : start + step]
+            finer = _make_search_grid(
+                low[rows_here],
+                high[rows_here],
+                least[rows_here],
+                most[rows_here],
+                _short_numbers() if steps == even[-1] else None,
+                steps,
             )
-            best = np.clip(np.argmax(_finite(logs(finer, lost)), axis=0), 1, len(finer) - 2)
+            best = np.clip(np.argmax(_replace_poles(logs(finer, rows_here)), axis=0), 1, len(finer) - 2)
             # the best place and its neighbors take the place of any others
-            grid[:3, lost] = np.take_along_axis(finer, best + np.array([[-1], [0], [1]]), axis=0)
-            grid[:, lost] = np.sort(grid[:, lost], axis=0)
-            values[:, lost] = _finite(logs(grid[:, lost], lost))
+            grid[:3, rows_here] = np.take_along_axis(finer, best + np.array([[-1], [0], [1]]), axis=0)
+            grid[:, rows_here] = np.sort(grid[:, rows_here], axis=0)
+            values[:, rows_here] = _replace_poles(logs(grid[:, rows_here], rows_here))
     nothing = np.full((1, rows), -np.inf)
     before, after = np.concatenate([nothing, values[:-1]]), np.concatenate([values[1:], nothing])
-    top = np.isfinite(values) & (values >= before) & (values > after)
+    local_maximum = np.isfinite(values) & (values >= before) & (values > after)
     # what rises without an end is no peak
-    top[0] &= np.isfinite(least)
-    top[-1] &= np.isfinite(most)
-    best = np.argsort(-np.where(top, values, -np.inf), axis=0)[:MOST_PEAKS]
-    found = np.take_along_axis(top, best, axis=0).ravel()
+    local_maximum[0] &= np.isfinite(least)
+    local_maximum[-1] &= np.isfinite(most)
+    best = np.argsort(-np.where(local_maximum, values, -np.inf), axis=0)[:MOST_MODES]
+    is_mode = np.take_along_axis(local_maximum, best, axis=0).ravel()
     columns = np.tile(np.arange(rows), len(best))
     bracket = np.stack(
         [np.take_along_axis(grid, np.clip(best + step, 0, len(grid) - 1), axis=0).ravel() for step in (-1, 0, 1)]
     )
-    columns, bracket = columns[found], bracket[:, found]
+    columns, bracket = columns[is_mode], bracket[:, is_mode]
     if not len(columns):
-        return Peaks(np.empty((0, rows)), low, high)
+        return ModeEdges(np.empty((0, rows)), low, high)
 
-    def chosen(points: Values) -> Values:
-        return _finite(logs(points, columns))
+    def evaluate_columns(points: Values) -> Values:
+        return _replace_poles(logs(points, columns))
 
-    peak = climb(chosen, bracket)
+    modes = climb(evaluate_columns, bracket)
     below, above = (
-        np.minimum(find_decay_distance(chosen, peak, least[columns], most[columns], sign), length[columns])
+        np.minimum(find_decay_distance(evaluate_columns, modes, least[columns], most[columns], sign), length[columns])
         for sign in (-1, 1)
     )
-    around = peak + np.stack([-below, above]) * AROUND
-    around = np.clip(around, least[columns], most[columns]).reshape(-1, len(columns))
+    edges_around = modes + np.stack([-below, above]) * EDGES_AROUND_MODE
+    edges_around = np.clip(edges_around, least[columns], most[columns]).reshape(-1, len(columns))
     widened = low.copy(), high.copy()
-    np.minimum.at(widened[0], columns, np.where(peak < low[columns], around.min(axis=0), np.inf))
-    np.maximum.at(widened[1], columns, np.where(peak > high[columns], around.max(axis=0), -np.inf))
-    narrow = np.minimum(below, above) < NARROW * length[columns]
-    edges = np.broadcast_to(low, (len(best) * len(around), rows)).copy()
-    rank = np.tile(np.arange(len(best))[:, None], rows).ravel()[found]
+    np.minimum.at(widened[0], columns, np.where(modes < low[columns], edges_around.min(axis=0), np.inf))
+    np.maximum.at(widened[1], columns, np.where(modes > high[columns], edges_around.max(axis=0), -np.inf))
+    narrow = np.minimum(below, above) < NARROW_MODE * length[columns]
+    edges = np.broadcast_to(low, (len(best) * len(edges_around), rows)).copy()
+    rank = np.tile(np.arange(len(best))[:, None], rows).ravel()[is_mode]
     for number in range(len(best)):
         mine = narrow & (rank == number)
-        edges[number * len(around) : (number + 1) * len(around), columns[mine]] = around[:, mine]
-    return Peaks(edges, *widened)
+        edges[number * len(edges_around) : (number + 1) * len(edges_around), columns[mine]] = edges_around[:, mine]
+    return ModeEdges(edges, *widened)
 
 
 @lru_cache(maxsize=1)
-def _plain() -> Values:
+def _short_numbers() -> Values:
     away = round_numbers(3, 30)
     numbers: Values = np.concatenate([-away, [0.0], away])[:, None]
     return numbers
 
 
-def _grid(low: Values, high: Values, least: Values, most: Values, marks: Values | None, even: int) -> Values:
+def _make_search_grid(
+    low: Values, high: Values, least: Values, most: Values, marks: Values | None, even: int
+) -> Values:
     """Return places to look at (places, rows), in ascending order."""
     length = high - low
     with np.errstate(over="ignore", invalid="ignore"):
@@ -280,13 +299,13 @@ def _grid(low: Values, high: Values, least: Values, most: Values, marks: Values 
     return np.asarray(np.sort(np.concatenate([grid, np.clip(marks, grid[0], grid[-1])]), axis=0))
 
 
-def peaks_of(
+def find_modes_along(
     problem: Problem,
     name: str,
     evidence: Evidence,
     ranges: Mapping[str, tuple[Values, Values]],
     ends: tuple[Values, Values],
-) -> Iterator[Peaks]:
+) -> Iterator[ModeEdges]:
     """Find the peaks along a variable of everything that touches it and is known by its values alone.
 
     Parameters
@@ -296,7 +315,7 @@ def peaks_of(
     """
     finding = evidence.findings.get(name)
     if finding is not None and finding.weighted:
-        yield _of_evidence(finding, ranges[name], ends)
+        yield _find_modes_of_evidence(finding, ranges[name], ends)
     for potential in problem.potentials.values():
         if name not in potential.scope or not potential.opaque:
             continue
@@ -315,26 +334,30 @@ def peaks_of(
         same = own and not potential.parents and all((end == end[:1]).all() for end in (*ranges[name], *ends))
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            for found in _of_potential(potential, name, evidence, ranges, ends, block[:1] if same else block):
-                edges = np.repeat(ranges[name][0][None], len(found.edges), axis=0)
+            for modes in _find_modes_of_potential(
+                potential, name, evidence, ranges, ends, block[:1] if same else block
+            ):
+                edges = np.repeat(ranges[name][0][None], len(modes.edges), axis=0)
                 low, high = (end.copy() for end in ranges[name])
                 into = rows if same else block
                 if not hidden:
-                    edges[:, into] = found.edges
-                low[into], high[into] = np.minimum(low[into], found.low), np.maximum(high[into], found.high)
-                yield Peaks(edges, low, high)
+                    edges[:, into] = modes.edges
+                low[into], high[into] = np.minimum(low[into], modes.low), np.maximum(high[into], modes.high)
+                yield ModeEdges(edges, low, high)
             if same:
                 break
 
 
-def _of_evidence(finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]) -> Peaks:
+def _find_modes_of_evidence(
+    finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]
+) -> ModeEdges:
     """Look along a variable for the peaks of what evidence gives for likelihoods of it."""
-    found = []
-    told = set(finding.weighted_rows())
+    edges_of_rows = []
+    weighted = set(finding.list_weighted_rows())
     for row in range(len(finding.values)):
         low, high = (end[row : row + 1] for end in interval)
-        if row not in told:
-            found.append(Peaks(np.empty((0, 1)), low, high))
+        if row not in weighted:
+            edges_of_rows.append(ModeEdges(np.empty((0, 1)), low, high))
             continue
         own, marks = finding.take(slice(row, row + 1)), finding.breaks(row)[:, None]
 
@@ -345,25 +368,33 @@ def _of_evidence(finding: Finding, interval: tuple[Values, Values], ends: tuple[
         strict = [end[row : row + 1] for end in ends]
         with np.errstate(all="ignore"):  # overflow far out does not matter
             try:
-                seen = peaks(logs, low, high, strict[0], strict[1], marks, EVEN_OF_FUNCTIONS)
+                modes = find_modes(logs, low, high, strict[0], strict[1], marks, EVEN_STEPS_OF_FUNCTIONS)
             except TableError:  # it may be undefined outside the range
-                seen = peaks(logs, low, high, low, high, marks, EVEN_OF_FUNCTIONS)
-        found.append(Peaks(np.concatenate([seen.edges, marks]), seen.low, seen.high))
-    most = max(len(one.edges) for one in found)
+                modes = find_modes(logs, low, high, low, high, marks, EVEN_STEPS_OF_FUNCTIONS)
+        edges_of_rows.append(ModeEdges(np.concatenate([modes.edges, marks]), modes.low, modes.high))
+    most_edges = max(len(row_edges.edges) for row_edges in edges_of_rows)
     edges = np.concatenate(
-        [np.concatenate([one.edges, np.full((most - len(one.edges), 1), one.low[0])]) for one in found], 1
+        [
+            np.concatenate([row_edges.edges, np.full((most_edges - len(row_edges.edges), 1), row_edges.low[0])])
+            for row_edges in edges_of_rows
+        ],
+        1,
     )
-    return Peaks(edges, np.concatenate([one.low for one in found]), np.concatenate([one.high for one in found]))
+    return ModeEdges(
+        edges,
+        np.concatenate([row_edges.low for row_edges in edges_of_rows]),
+        np.concatenate([row_edges.high for row_edges in edges_of_rows]),
+    )
 
 
-def _of_potential(
+def _find_modes_of_potential(
     potential: Potential,
     name: str,
     evidence: Evidence,
     ranges: Mapping[str, tuple[Values, Values]],
     ends: tuple[Values, Values],
     rows: NDArray[np.intp],
-) -> Iterator[Peaks]:
+) -> Iterator[ModeEdges]:
     """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of its range."""
     given: dict[str, NDArray[Any]] = {}
     free = []
@@ -384,7 +415,7 @@ def _of_potential(
     # many have their center where another variable has its value
     marks = np.concatenate([breaks, *(values[None] for values, _ in within.values())])
     low, high = (end[rows] for end in ranges[name])
-    for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_CASES):
+    for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_STATE_CASES):
         filled = dict(given)
         for variable, state in zip(free, states, strict=True):
             filled[variable.name] = np.where(filled[variable.name] < 0, state, filled[variable.name])
@@ -393,11 +424,11 @@ def _of_potential(
             return evaluate(potential, filled, owner, points, log=True, along=name)
 
         try:
-            yield peaks(logs, low, high, ends[0][rows], ends[1][rows], marks)
+            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks)
         except NetworkError:  # it may be undefined outside the range
-            yield peaks(logs, low, high, low, high, marks)
+            yield find_modes(logs, low, high, low, high, marks)
 
 
-def _finite(logs: Values) -> Values:
+def _replace_poles(logs: Values) -> Values:
     """Return logarithms with neither NaN nor poles."""
     return np.where(logs < np.inf, logs, -np.inf)

@@ -238,7 +238,7 @@ def _badly_described(
         seen = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
         if len(seen) < _FEWEST:
             continue
-        residuals = values[seen, column] - closed.expected(column, values[seen], configuration[seen])
+        residuals = values[seen, column] - closed.conditional_mean(column, values[seen], configuration[seen])
         others = np.delete(values[seen], column, axis=1)
         if (
             _most_frequent(values[seen, column]) > _SPIKE
