@@ -17,7 +17,7 @@ from mte_oracle import exact, random_mte
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE, Piece, algebra
-from hybridbn.potentials.mte.exponentials import decay_integral, minimum_on_box, power_integrals, segment_integrals
+from hybridbn.potentials.mte.exponentials import integrate_decay, integrate_powers, integrate_segments, minimize_on_box
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -37,7 +37,7 @@ def close(got: Any, wanted: Any, condition: float = 1.0, small: float = 1e-12) -
 @pytest.mark.parametrize("exponent", [0, 1e-320, 1e-17, 1e-12, 1e-8, 1e-3, 0.1, 0.7, 0.999, 1.001, 3, 30, 700, 1e5])
 def test_moments_of_an_exponential_keep_all_digits(exponent, width):
     rate = exponent / width
-    got = power_integrals(np.array(rate), np.array(width), 4)
+    got = integrate_powers(np.array(rate), np.array(width), 4)
     for k in range(5):
         with mp.workdps(400 if exponent < 1e-300 else 150):
             b, w = mp.mpf(rate), mp.mpf(width)
@@ -49,9 +49,9 @@ def test_moments_of_an_exponential_keep_all_digits(exponent, width):
 
 
 def test_endless_exponentials():
-    assert decay_integral(np.array(4.0), np.array(INF)) == 0.25
-    np.testing.assert_allclose(power_integrals(np.array(2.0), np.array(INF), 3), [0.5, 0.25, 0.25, 0.375], rtol=1e-15)
-    left = segment_integrals(np.array(2.0), np.array(1.0), np.array(-INF), np.array(0.0), 1, np.array(0.0))
+    assert integrate_decay(np.array(4.0), np.array(INF)) == 0.25
+    np.testing.assert_allclose(integrate_powers(np.array(2.0), np.array(INF), 3), [0.5, 0.25, 0.25, 0.375], rtol=1e-15)
+    left = integrate_segments(np.array(2.0), np.array(1.0), np.array(-INF), np.array(0.0), 1, np.array(0.0))
     np.testing.assert_allclose(left, [math.exp(-2) / 2, -math.exp(-2) / 4], rtol=1e-15)
 
 
@@ -61,7 +61,7 @@ def test_segments_of_an_exponential(seed):
     rng = np.random.default_rng(seed)
     rate, anchor, low, center = rng.normal() * 10 ** rng.uniform(-6, 1.5), *rng.normal(size=3)
     high = low + rng.uniform(0, 3)
-    got = segment_integrals(*map(np.array, (rate, anchor, low, high)), 2, np.array(center))
+    got = integrate_segments(*map(np.array, (rate, anchor, low, high)), 2, np.array(center))
     for k in range(3):
         wanted = mp.quad(lambda z, k=k: (z - center) ** k * mp.exp(mp.mpf(rate) * (z - anchor)), [low, high])
         size = mp.quad(
@@ -77,7 +77,7 @@ def test_the_minimum_of_an_exponential_sum_is_found(seed, count):
     rng = np.random.default_rng(seed)
     rates, coefficients = rng.normal(size=(count, 1)) * 5, rng.normal(size=count)
     low, high = np.array([-1.0]), np.array([rng.uniform(-0.5, 3)])
-    least, where, _ = minimum_on_box(coefficients, rates, low, high)
+    least, where, _ = minimize_on_box(coefficients, rates, low, high)
     x = np.linspace(low[0], high[0], 20001)
     anchors = np.where(rates > 0, high, low)
     values = np.exp(rates * (x - anchors)).T @ coefficients
@@ -89,7 +89,7 @@ def test_the_minimum_in_two_dimensions_is_found():
     # (exp(x) - 2)**2 + (exp(y) - 1.5)**2 - 1e-6 on the unit square
     coefficients, rates = np.array([1, -4, 1, -3, 6.25 - 1e-6]), np.array([[2.0, 0], [1, 0], [0, 2], [0, 1], [0, 0]])
     anchored = coefficients * np.exp(rates.sum(axis=1))
-    least, where, _ = minimum_on_box(anchored, rates, np.zeros(2), np.ones(2))
+    least, where, _ = minimize_on_box(anchored, rates, np.zeros(2), np.ones(2))
     assert least == pytest.approx(-1e-6, abs=1e-9)
     np.testing.assert_allclose(where, [math.log(2), math.log(1.5)], atol=1e-4)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.mte.splines import Knots, decaying, hat_means, maximized, normalized, spans
 from hybridbn.fitting.mte.univariate import Smooth
-from hybridbn.potentials.mte.exponentials import decay_integral
+from hybridbn.potentials.mte.exponentials import integrate_decay
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
@@ -323,7 +323,7 @@ def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[f
         np.array(low)[order], np.array(high)[order], np.argsort(order)[owner], scale.per_unit(np.array(coefficient)),
         scale.per_unit(np.array(rate)),
     )  # fmt: skip
-    widths = decay_integral(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
+    widths = integrate_decay(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
     return line._replace(coefficient=line.coefficient / float(line.coefficient @ widths))
 
 
@@ -341,7 +341,7 @@ def two_sided(value: float, deviation: float, domain: tuple[float, float]) -> Li
         (low, high, rate) for low, high, rate in ((domain[0], value, decay), (value, domain[1], -decay)) if low < high
     ]
     low, high, rates = (np.array(column) for column in zip(*sides, strict=True))
-    level = 1.0 / float(decay_integral(np.abs(rates), high - low).sum())
+    level = 1.0 / float(integrate_decay(np.abs(rates), high - low).sum())
     return Line(low, high, np.arange(len(low)), np.full(len(low), level), rates)
 
 

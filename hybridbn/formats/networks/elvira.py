@@ -25,7 +25,7 @@ from hybridbn.formats.networks.exchange import told, typed_states
 from hybridbn.formats.parsing import NUMBER, Rows, Source, numbers, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE, Piece
-from hybridbn.potentials.mte.exponentials import minimum_on_box
+from hybridbn.potentials.mte.exponentials import minimize_on_box
 from hybridbn.potentials.mte.pieces import compile_pieces
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -483,7 +483,7 @@ def _lifted(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece
         if not (terms.coefficient[t] < 0).any():
             peak = max(peak, float(terms.coefficient[t].max(initial=0.0)))
             continue
-        least, _, most = minimum_on_box(terms.coefficient[t], terms.rates[t], terms.low[p], terms.high[p])
+        least, _, most = minimize_on_box(terms.coefficient[t], terms.rates[t], terms.low[p], terms.high[p])
         peak = max(peak, most)
         if least < 0:
             worst = max(worst, -least)

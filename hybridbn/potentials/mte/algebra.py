@@ -1,10 +1,11 @@
-"""Products of exponential sums that are kept as factors until they must be multiplied out.
+"""The algebra of MTEs: products of exponential sums, their integrals, marginals and restrictions.
 
-Multiplying signed terms loses digits: each Cobb-Shenoy normal costs three of them, so that after five factors nothing is left of
-an integral over the expanded terms. Integrated numerically *before* they are multiplied out, the same factors lose
-none: on every piece the factors are summed first and multiplied after, at Gauss-Legendre nodes, whose error falls below
-rounding for exponentials. So a product stays a tuple of factors over the same columns ("blocks"), variables are eliminated as in
-any factor graph, and an integral is done in closed form where it is well conditioned and by quadrature elsewhere.
+A product is kept as a tuple of factors over the same columns ("blocks") until it must be multiplied out, because multiplying
+signed terms loses digits: each Cobb-Shenoy normal costs three of them, so that after five factors nothing is left of an
+integral over the expanded terms. Integrated numerically *before* they are multiplied out, the same factors lose none: on
+every piece the terms of each factor are added up before the factors are multiplied, at Gauss-Legendre nodes, whose error
+is below rounding for exponentials. Variables are eliminated as in any factor graph, and an integral is done in closed form
+where it is well conditioned and by quadrature elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.checks import columns_of
 from hybridbn.potentials.mte.evaluation import integrate_cells
-from hybridbn.potentials.mte.exponentials import decay_integral
+from hybridbn.potentials.mte.exponentials import integrate_decay
 from hybridbn.potentials.mte.terms import (
     Terms,
     add_rates,
@@ -52,21 +53,26 @@ __all__ = [
     "widen",
 ]
 
-_CANCELLING = 1e4  # closed forms beyond this condition number give way to quadrature
-_MANY = 200_000  # terms of a product that are too many to write down for an integral
+_WORST_CONDITION = 1e4
+"""Closed forms with a larger condition number give way to quadrature."""
+_MOST_TERMS = 200_000
+"""A product with more terms is not multiplied out for an integral."""
 _NODES = 16
-_EXPONENT = 16.0  # largest total |rate| * width of a panel: 16 nodes then are exact to rounding
-_PANELS = 4096
+"""Number of Gauss-Legendre nodes on each panel."""
+_EXPONENT = 16.0
+"""Largest total |rate| * width of a panel, on which 16 nodes are exact to rounding."""
+_MOST_PANELS = 4096
+"""A piece is divided into at most this many panels, so that extreme rates don't fill the memory."""
 
 
 def cancellation(terms: Terms) -> float:
-    """Return by how much the sum of the terms' integrals is smaller than the sum of what they were added up from.
+    """Return the condition number of the integral: the sum of the terms' magnitudes divided by the sum of the terms.
 
-    Columns along which a term is constant without end don't count.
+    Columns along which a term is constant and endless don't count.
     """
     weight = np.ones(len(terms.owner))
     for j in range(terms.low.shape[1]):
-        widths = decay_integral(np.abs(terms.rates[:, j]), (terms.high - terms.low)[terms.owner, j])
+        widths = integrate_decay(np.abs(terms.rates[:, j]), (terms.high - terms.low)[terms.owner, j])
         weight *= np.where(np.isinf(widths), 1.0, widths)
     value, parts = abs(float(terms.coefficient @ weight)), float(terms.magnitude @ weight)
     return parts / value if value else (math.inf if parts else 1.0)
@@ -78,29 +84,32 @@ def multiply_out(blocks: Sequence[Terms]) -> Terms:
 
 
 def eliminate(blocks: Sequence[Terms], column: int) -> list[Terms]:
-    """Sum or integrate a column out (discrete columns first): of the blocks that mention it, one remains."""
+    """Sum or integrate a column out (discrete columns come first); the blocks that mention it become one."""
     discrete = len(blocks[0].sizes)
     mention = [block for block in blocks if block.mentions(column)]
     others = [_drop_column(block, column) for block in blocks if not block.mentions(column)]
     if column < discrete:
         if not mention:
             times = float(blocks[0].sizes[column])
-            return [others[0].scaled(times), *others[1:]]
+            return [others[0].multiply_by(times), *others[1:]]
         return [*others, sum_out(multiply_out(mention), column)]
     j = column - discrete
     if not mention:
         mention, others = [blocks[0]], others[1:]
     if len(mention) == 1:
         return [*others, integrate_out(mention[0], j)]
-    if math.prod(cancellation(b) for b in mention) <= _CANCELLING and math.prod(len(b.owner) for b in mention) <= _MANY:
+    if (
+        math.prod(cancellation(b) for b in mention) <= _WORST_CONDITION
+        and math.prod(len(b.owner) for b in mention) <= _MOST_TERMS
+    ):
         result = integrate_out(multiply_out(mention), j)
-        if cancellation(result) <= _CANCELLING:
+        if cancellation(result) <= _WORST_CONDITION:
             return [*others, result]
     return [*others, _integrate_numerically(mention, j)]
 
 
 def integrate_all(blocks: Sequence[Terms]) -> tuple[float, float]:
-    """Return the integral over all columns, and the magnitude that its rounding error is proportional to."""
+    """Return the integral over all columns, and the magnitude to which its rounding error is proportional."""
     blocks = list(blocks)
     if len(blocks) == 1:
         return blocks[0].total()
@@ -118,7 +127,7 @@ def _drop_column(terms: Terms, column: int) -> Terms:
     n = len(terms.sizes)
     discrete: list[int | None] = [j for j in range(n) if j != column]
     continuous: list[int | None] = [j for j in range(len(terms.limits)) if j + n != column]
-    return terms.columns(
+    return terms.move_columns(
         discrete, continuous, [terms.sizes[j] for j in discrete if j is not None],
         [terms.limits[j] for j in continuous if j is not None],
     )  # fmt: skip
@@ -134,11 +143,11 @@ def _gauss_legendre(nodes: int) -> tuple[Values, Values]:
 
 
 def _lay_panels(low: float, high: float, fastest: float, slowest: float) -> Values:
-    """Return the edges of panels on which exponentials of these total rates are smooth."""
+    """Return the edges of panels on which exponentials up to these total rates are smooth."""
     if math.isfinite(low) and math.isfinite(high):
-        count = min(max(math.ceil(fastest * (high - low) / _EXPONENT), 1), _PANELS)
+        count = min(max(math.ceil(fastest * (high - low) / _EXPONENT), 1), _MOST_PANELS)
         return np.linspace(low, high, count + 1)
-    steps = [0.0, _EXPONENT / 2 / fastest]  # from the finite end on ever wider, until nothing is left
+    steps = [0.0, _EXPONENT / 2 / fastest]  # from the finite end on ever wider, until the density underflows
     while steps[-1] * slowest < 745.0:
         steps.append(steps[-1] * 1.3)
     return low + np.array(steps) if math.isfinite(low) else high - np.array(steps)[::-1]
@@ -151,19 +160,19 @@ def _panel_nodes(edges: Values) -> tuple[Values, Values]:
 
 
 def _intersect_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
-    """Return the boxes on which every block is one of its pieces, and which piece of each block that is."""
+    """Return the boxes in which every block has a single piece, and the numbers of these pieces for each block."""
 
-    def boxes(block: Terms) -> Terms:
-        none = np.zeros(0)
+    def drop_terms(block: Terms) -> Terms:
+        empty = np.zeros(0)
         rates = np.zeros((0, block.low.shape[1]))
-        return block.replaced(owner=none.astype(np.intp), coefficient=none, magnitude=none, rates=rates)
+        return block.replace_arrays(owner=empty.astype(np.intp), coefficient=empty, magnitude=empty, rates=rates)
 
-    joint, index = boxes(blocks[0]), [np.arange(len(blocks[0].codes))]
+    joint, index = drop_terms(blocks[0]), [np.arange(len(blocks[0].codes))]
     for block in blocks[1:]:
         i, k = find_overlaps(joint, block)
         index = [*(which[i] for which in index), k]
-        joint = boxes(
-            block.replaced(
+        joint = drop_terms(
+            block.replace_arrays(
                 codes=np.where(joint.codes[i] < 0, block.codes[k], joint.codes[i]),
                 low=np.maximum(joint.low[i], block.low[k]), high=np.minimum(joint.high[i], block.high[k]),
                 limits=tuple(map(min, joint.limits, block.limits)),
@@ -173,7 +182,7 @@ def _intersect_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
 
 
 def _piece_rates(blocks: Sequence[Terms], pieces: Sequence[int], column: int) -> tuple[float, float]:
-    """Return the largest and the smallest rate that the product can have on a piece."""
+    """Return the largest and the smallest rate that a product of blocks can have on a piece."""
     fastest = slowest = 0.0
     for block, p in zip(blocks, pieces, strict=True):
         rates = np.abs(block.rates[block.starts[p] : block.starts[p + 1], column])
@@ -182,12 +191,12 @@ def _piece_rates(blocks: Sequence[Terms], pieces: Sequence[int], column: int) ->
 
 
 def _integrate_numerically(blocks: Sequence[Terms], column: int) -> Terms:
-    """Integrate the product of blocks along a continuous column; what depends on other columns stays exponential."""
+    """Integrate the product of blocks along a continuous column by quadrature; it stays exponential in the others."""
     joint, index = _intersect_pieces(blocks)
     others = [j for j in range(len(joint.limits)) if j != column]
     low, high = joint.low[:, others], joint.high[:, others]
     owners: list[int] = []
-    numbers: list[tuple[float, float, Values]] = []
+    term_numbers: list[tuple[float, float, Values]] = []
     for q in range(len(joint.codes)):
         pieces = [int(which[q]) for which in index]
         fastest, slowest = _piece_rates(blocks, pieces, column)
@@ -205,11 +214,11 @@ def _integrate_numerically(blocks: Sequence[Terms], column: int) -> Terms:
             finite = np.where(np.isfinite(low[q]), low[q], np.where(np.isfinite(high[q]), high[q], 0.0))
             point = np.where(rate == 0, finite, corner(rate, low[q], high[q]))
             factor = float(np.prod(shift_factor(rates[0], point, anchors[0])))
-            numbers.append((float(w @ value) * factor, float(w @ magnitude) * factor, rate))
+            term_numbers.append((float(w @ value) * factor, float(w @ magnitude) * factor, rate))
             owners.append(q)
     owner = np.array(owners, dtype=np.intp)
-    coefficient, magnitudes = (np.array([n[i] for n in numbers], dtype=float) for i in (0, 1))
-    columns = np.array([n[2] for n in numbers], dtype=float).reshape(len(owners), len(others))
+    coefficient, magnitudes = (np.array([term[i] for term in term_numbers], dtype=float) for i in (0, 1))
+    columns = np.array([term[2] for term in term_numbers], dtype=float).reshape(len(owners), len(others))
     limits = tuple(joint.limits[j] for j in others)
     summary = merge_terms(owner, (coefficient, magnitudes, columns))
     return make_disjoint(Terms(joint.sizes, limits, joint.codes, low, high, *summary))
@@ -218,7 +227,7 @@ def _integrate_numerically(blocks: Sequence[Terms], column: int) -> Terms:
 def _sum_equal_rates(
     block: Terms, piece: int, column: int, others: list[int], z: Values
 ) -> list[tuple[Values, Values, Values, Values]]:
-    """Sum the terms of a piece that have equal rates in the other columns, at nodes along one column."""
+    """Add up the terms of a piece with equal rates in the other columns, at nodes along one column."""
     t = slice(block.starts[piece], block.starts[piece + 1])
     rates, anchors = block.rates[t], block.anchors[t]
     with np.errstate(under="ignore"):
@@ -238,9 +247,9 @@ def _sum_equal_rates(
 
 def integrate_product_cells(blocks: Sequence[Terms], edges: Values, order: int, center: Values) -> Values:
     """Integrate ``(z - center)**k`` times a product of one continuous column over cells; (order + 1, cells)."""
-    if len(blocks) > 1 and math.prod(cancellation(b) for b in blocks) <= _CANCELLING and math.prod(len(b.owner) for b in blocks) <= _MANY:  # fmt: skip
+    if len(blocks) > 1 and math.prod(cancellation(b) for b in blocks) <= _WORST_CONDITION and math.prod(len(b.owner) for b in blocks) <= _MOST_TERMS:  # fmt: skip
         product = multiply_out(blocks)
-        blocks = [product] if cancellation(product) <= _CANCELLING else blocks
+        blocks = [product] if cancellation(product) <= _WORST_CONDITION else blocks
     if len(blocks) == 1:
         return integrate_cells(blocks[0], [], edges, order, center)
     joint, index = _intersect_pieces(blocks)
@@ -265,22 +274,22 @@ def integrate_product_cells(blocks: Sequence[Terms], edges: Values, order: int, 
 
 
 Factors = tuple[tuple[Variable, ...], tuple[Terms, ...]]
-"""Variables (the child last) and the blocks whose product it is, over the columns of these variables."""
+"""Variables (the child last), and the blocks over the columns of these variables whose product the function is."""
 
 
-def product_scope(one: Sequence[Variable], two: Sequence[Variable]) -> tuple[Variable, ...]:
-    """Return the variables of a product, its child last; refuse variables that differ under one name."""
-    by_name = {v.name: v for v in one}
-    for v in two:
+def product_scope(left: Sequence[Variable], right: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Return the variables of a product, its child last; raise if two different variables share a name."""
+    by_name = {v.name: v for v in left}
+    for v in right:
         if by_name.setdefault(v.name, v) != v:
             raise NetworkError(f"{v.name!r} differs between the factors: {by_name[v.name]!r} and {v!r}")
-    ones, twos = {v.name for v in one}, {v.name for v in two}
-    child = two[-1] if one[-1].name in twos and two[-1].name not in ones else one[-1]
+    left_names, right_names = {v.name for v in left}, {v.name for v in right}
+    child = right[-1] if left[-1].name in right_names and right[-1].name not in left_names else left[-1]
     return (*(v for v in by_name.values() if v.name != child.name), child)
 
 
 def widen(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
-    """Return blocks over the columns of more variables, or of the same in another order."""
+    """Return the blocks over the columns of more variables, or of the same variables in another order."""
     old, new = columns_of(factors[0]), columns_of(variables)
     names = [v.name for v in old]
     count = sum(isinstance(v, Discrete) for v in old)
@@ -291,11 +300,11 @@ def widen(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
     ]
     sizes = [len(v) for v in new if isinstance(v, Discrete)]
     limits = [v.domain[1] for v in new if isinstance(v, Continuous)]
-    return [block.columns(discrete, continuous, sizes, limits) for block in factors[1]]
+    return [block.move_columns(discrete, continuous, sizes, limits) for block in factors[1]]
 
 
 def marginalize(factors: Factors, names: Iterable[str]) -> Factors:
-    """Integrate and sum variables out: continuous ones first, because factors that are still apart integrate better."""
+    """Integrate and sum variables out, continuous ones first because separate factors integrate more accurately."""
     variables, blocks = list(factors[0]), list(factors[1])
     kinds = {v.name: isinstance(v, Discrete) for v in variables}
     for name in sorted(dict.fromkeys(names), key=lambda name: kinds[name]):
@@ -306,7 +315,7 @@ def marginalize(factors: Factors, names: Iterable[str]) -> Factors:
 
 
 def restrict(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
-    """Put in values and states, which removes their variables, and intervals and sets of states, which doesn't."""
+    """Restrict to evidence: values and states remove their variables, intervals and sets of states keep them."""
     variables, blocks = list(factors[0]), list(factors[1])
     for name, value in evidence.items():
         columns = columns_of(variables)
@@ -320,7 +329,7 @@ def restrict(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
             number: float = variable.code(value)
             missing = number < 0
         else:
-            ends = _ends(value)
+            ends = _interval_ends(value)
             if ends is not None:
                 low, high = (float(end) for end in ends)
                 if not low < high:
@@ -337,7 +346,7 @@ def restrict(factors: Factors, evidence: Mapping[str, Any]) -> Factors:
 
 
 def reciprocal(factors: Factors, owner: str) -> Terms:
-    """Return one over a function that is constant on its pieces and nowhere zero."""
+    """Return the reciprocal of a function that is constant on its pieces and nowhere zero."""
     terms = multiply_out(factors[1])
     values = np.bincount(terms.owner, weights=terms.coefficient, minlength=len(terms.codes))
     if (terms.rates != 0).any():
@@ -349,13 +358,13 @@ def reciprocal(factors: Factors, owner: str) -> Terms:
         )
     if not (values > 0).all():
         raise NetworkError(f"{owner!r} can't be normalized: its mass is zero for some configuration of what is given")
-    return terms.replaced(
+    return terms.replace_arrays(
         owner=np.arange(len(values)), coefficient=1.0 / values, magnitude=1.0 / values, rates=np.zeros_like(terms.low)
     )
 
 
 def as_constants(potential: Potential) -> Factors:
-    """Return a potential of discrete variables, of whatever family, as constants."""
+    """Return a potential of discrete variables, of any family, as constant terms."""
     sizes = []
     for v in potential.variables:
         if isinstance(v, Continuous):
@@ -368,8 +377,10 @@ def as_constants(potential: Potential) -> Factors:
     table, log_scale = potential.on(axes)
     numbers = (table * np.exp(log_scale)).ravel()
     codes = np.indices(sizes).reshape(len(sizes), -1).T
-    none = np.zeros((len(numbers), 0))
-    terms = Terms(tuple(sizes), (), codes, none, none, np.arange(len(numbers)), numbers, numbers, none)
+    no_columns = np.zeros((len(numbers), 0))
+    terms = Terms(
+        tuple(sizes), (), codes, no_columns, no_columns, np.arange(len(numbers)), numbers, numbers, no_columns
+    )
     return potential.variables, (terms,)
 
 
@@ -385,7 +396,7 @@ def _indicator(like: Terms, column: int, codes: Sequence[int]) -> Terms:
     )  # fmt: skip
 
 
-def _ends(value: Any) -> tuple[Any, Any] | None:
+def _interval_ends(value: Any) -> tuple[Any, Any] | None:
     if isinstance(value, tuple | list) and len(value) == 2:
         return value[0], value[1]
     if hasattr(value, "low") and hasattr(value, "high"):

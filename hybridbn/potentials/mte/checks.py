@@ -1,4 +1,4 @@
-"""What makes exponential pieces a conditional density: they tile, are not negative, decay, and have mass one."""
+"""Checks that pieces form a conditional density: they cover, don't overlap, are not negative, decay, and have mass one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials.mte.exponentials import minimum_on_box
+from hybridbn.potentials.mte.exponentials import minimize_on_box
 from hybridbn.potentials.mte.terms import ANY, Terms, integrate_out, multiply, sum_out
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -26,14 +26,18 @@ __all__ = [
     "divide_by_masses",
 ]
 
-_TOLERANCE = 1e-6  # of a conditional mass
-_CONSTANT = 1e-9  # how much a mass may vary over a cell of the parents and still be made one
-_NEGATIVE = 1e-12  # of the largest value of a piece
-_MOST = 50_000_000
+_TOLERANCE = 1e-6
+"""A conditional mass may differ from one by this much, as published coefficients are rounded."""
+_CONSTANT = 1e-9
+"""A mass that varies less over a cell of the parents, relative to itself, counts as constant there."""
+_NEGATIVE = 1e-12
+"""Negative values down to this share of the largest value of a piece count as zero."""
+_MOST_CELLS = 50_000_000
+"""A grid of more cells is refused, because an array over it would not fit into memory."""
 
 
 class Masses(NamedTuple):
-    """Conditional masses: constant, or between two values, on each cell of the parents."""
+    """Conditional masses on each cell of the parents, and the range of each mass within its cell."""
 
     marginal: Terms
     least: Values
@@ -41,7 +45,7 @@ class Masses(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The largest difference from one."""
+        """Largest difference of a mass from one."""
         return float(max(np.abs(self.least - 1).max(initial=0.0), np.abs(self.most - 1).max(initial=0.0)))
 
 
@@ -70,9 +74,9 @@ def describe_box(columns: Sequence[Variable], codes: Sequence[int], low: Sequenc
 
 
 def check_cover(terms: Terms, variables: Sequence[Variable]) -> None:
-    """Refuse overlaps, and gaps between the pieces."""
+    """Raise if pieces overlap or there are gaps between them."""
     owner, columns = variables[-1].name, columns_of(variables)
-    if np.prod(terms.dims, dtype=float) > _MOST:
+    if np.prod(terms.dims, dtype=float) > _MOST_CELLS:
         raise TooWide(f"{owner!r}: the pieces make a grid of {np.prod(terms.dims, dtype=float):.3g} cells")
     counts = np.zeros(terms.dims, dtype=np.int32)
     for first, last in zip(*terms.spans, strict=True):
@@ -101,7 +105,7 @@ def check_cover(terms: Terms, variables: Sequence[Variable]) -> None:
 
 
 def _find_gaps(covered: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], discrete: int, discrete_child: bool) -> Codes:
-    """Return cells (child last) without a piece that lie between cells with one.
+    """Return the cells (child last) that lack a piece.
 
     Every combination of discrete parents must have pieces. Its continuous parents' cells must fill a box, and in each of
     them the child's pieces must fill an interval; a discrete child must have all of its states.
@@ -109,29 +113,29 @@ def _find_gaps(covered: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], discret
     configurations = discrete - discrete_child
     wanted = np.zeros_like(covered)
     for configuration in np.ndindex(covered.shape[:configurations]):
-        part = covered[configuration]
-        if not part.any():
+        has_piece = covered[configuration]
+        if not has_piece.any():
             wanted[configuration] = True
             continue
-        anywhere = np.asarray(part.any(axis=-1))
+        anywhere = np.asarray(has_piece.any(axis=-1))
         box = np.ones(anywhere.shape, dtype=bool)
         for axis in range(anywhere.ndim):
             others = tuple(a for a in range(anywhere.ndim) if a != axis)
-            held = np.flatnonzero(anywhere.any(axis=others))
+            used = np.flatnonzero(anywhere.any(axis=others))
             line = np.zeros(anywhere.shape[axis], dtype=bool)
-            line[held[0] : held[-1] + 1] = True
+            line[used[0] : used[-1] + 1] = True
             box &= line.reshape([-1 if a == axis else 1 for a in range(anywhere.ndim)])
         if discrete_child:
             wanted[configuration] = box[..., None]
         else:
-            before = np.logical_or.accumulate(part, axis=-1)
-            after = np.logical_or.accumulate(part[..., ::-1], axis=-1)[..., ::-1]
+            before = np.logical_or.accumulate(has_piece, axis=-1)
+            after = np.logical_or.accumulate(has_piece[..., ::-1], axis=-1)[..., ::-1]
             wanted[configuration] = (before & after) | (box & ~anywhere)[..., None]
     return np.argwhere(wanted & ~covered)
 
 
 def check_tails(terms: Terms, variables: Sequence[Variable]) -> None:
-    """Refuse terms that don't decay where a piece goes on to infinity along the child."""
+    """Raise if a term does not decay where its piece is infinite along the child."""
     child = variables[-1]
     if isinstance(child, Discrete):
         return
@@ -146,7 +150,7 @@ def check_tails(terms: Terms, variables: Sequence[Variable]) -> None:
 
 
 def check_sign(terms: Terms, variables: Sequence[Variable]) -> None:
-    """Refuse pieces that are negative somewhere by more than 1e-12 of their largest value, or than rounding explains."""
+    """Raise if a piece is negative somewhere, beyond rounding and 1e-12 of its largest value."""
     width = (terms.high - terms.low)[terms.owner]
     with np.errstate(invalid="ignore", under="ignore"):
         smallest = np.exp(-np.where(terms.rates == 0, 0.0, np.abs(terms.rates) * width).sum(axis=1))
@@ -154,7 +158,7 @@ def check_sign(terms: Terms, variables: Sequence[Variable]) -> None:
     lowest = np.bincount(terms.owner, weights=bound, minlength=len(terms.codes))
     for p in np.flatnonzero(lowest < 0):
         t = slice(terms.starts[p], terms.starts[p + 1])
-        least, where, most = minimum_on_box(terms.coefficient[t], terms.rates[t], terms.low[p], terms.high[p])
+        least, where, most = minimize_on_box(terms.coefficient[t], terms.rates[t], terms.low[p], terms.high[p])
         if least < -max(_NEGATIVE * abs(most), 1e-15 * float(np.abs(terms.coefficient[t]).sum())):
             columns = columns_of(variables)
             at = ", ".join(f"{v.name} = {x:.6g}" for v, x in zip(columns[len(terms.sizes) :], where, strict=True))
@@ -165,7 +169,7 @@ def check_sign(terms: Terms, variables: Sequence[Variable]) -> None:
 
 
 def compute_masses(terms: Terms, variables: Sequence[Variable]) -> Masses:
-    """Integrate (or sum) the child out, and look at the result on every cell of the parents."""
+    """Integrate or sum the child out, and find the range of the result on every cell of the parents."""
     child = child_column(variables)
     discrete = isinstance(variables[-1], Discrete)
     marginal = sum_out(terms, child) if discrete else integrate_out(terms, child - len(terms.sizes))
@@ -196,7 +200,7 @@ def _sample_box(coefficients: Values, rates: Values, low: Values, high: Values) 
 
 
 def check_masses(masses: Masses, variables: Sequence[Variable]) -> None:
-    """Refuse conditional masses that differ from one by more than 1e-6."""
+    """Raise if a conditional mass differs from one by more than 1e-6."""
     wrong = np.flatnonzero(~(np.maximum(np.abs(masses.least - 1), np.abs(masses.most - 1)) <= _TOLERANCE))
     if len(wrong):
         raise NetworkError(
@@ -222,7 +226,7 @@ def _format_mass(mass: float) -> str:
 
 
 def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses) -> Terms:
-    """Divide by the mass of each cell of the parents, refusing where it is zero or varies within a cell."""
+    """Divide by the mass of each cell of the parents; raise where it is zero or varies within a cell."""
     owner = variables[-1].name
     wrong = np.flatnonzero(~(masses.least > 0))
     if len(wrong) or not len(masses.least):
@@ -234,9 +238,9 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
             f"{_list_masses(masses, wrong, variables)}"
         )
     if np.ptp(masses.most) <= 4e-16:
-        return terms if abs(masses.most[0] - 1) <= 4e-16 else terms.scaled(1.0 / float(masses.most[0]))
+        return terms if abs(masses.most[0] - 1) <= 4e-16 else terms.multiply_by(1.0 / float(masses.most[0]))
     marginal, child = masses.marginal, child_column(variables)
-    inverse = marginal.replaced(
+    inverse = marginal.replace_arrays(
         owner=np.arange(len(marginal.codes)), coefficient=1.0 / masses.most, magnitude=1.0 / masses.most,
         rates=np.zeros((len(marginal.codes), marginal.low.shape[1])),
     )  # fmt: skip
@@ -247,4 +251,4 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
         discrete.insert(child, None)
     else:
         continuous.insert(child - n, None)
-    return multiply(terms, inverse.columns(discrete, continuous, terms.sizes, terms.limits))
+    return multiply(terms, inverse.move_columns(discrete, continuous, terms.sizes, terms.limits))

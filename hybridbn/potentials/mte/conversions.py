@@ -20,7 +20,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.exponentials import minimum_on_box
+from hybridbn.potentials.mte.exponentials import minimize_on_box
 from hybridbn.potentials.mte.pieces import Piece
 from hybridbn.potentials.mte.potential import MTE
 from hybridbn.variables import Continuous, Values
@@ -374,7 +374,7 @@ def _interpolate(
         values = np.exp(rates * (checked[:, None] - anchors)) @ anchored
         if np.abs(values - exact).max() > wanted:
             continue
-        least = minimum_on_box(np.asarray(anchored), np.asarray(rates[:, None]), np.array([low]), np.array([high]))[0]
+        least = minimize_on_box(np.asarray(anchored), np.asarray(rates[:, None]), np.array([low]), np.array([high]))[0]
         if least >= -wanted:
             anchored[len(orders) // 2] -= min(least, 0.0) * (1 + 1e-9)
             break

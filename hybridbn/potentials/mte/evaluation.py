@@ -1,4 +1,7 @@
-"""Values of exponential sums on axes, fast: rows are grouped by their cell, and a group is one matrix product."""
+"""Values, integrals and quantiles of exponential sums for many rows at once.
+
+Rows are grouped by the cell they are in; the terms that hold there are evaluated for the whole group by a matrix product.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.mte.exponentials import decay_integral, segment_integrals
+from hybridbn.potentials.mte.exponentials import integrate_decay, integrate_segments
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Codes, Values
 
@@ -26,13 +29,16 @@ __all__ = [
     "inverse_cdf",
 ]
 
-_BLOCK = 16384  # rows that are grouped at a time
-_CHUNK = 4096  # columns of a matrix product; a few exponentials of each stay in cache
-_SMALL = 4096  # values that are quicker to look up one by one
+_BLOCK = 16384
+"""Rows are grouped this many at a time, which bounds temporary arrays."""
+_CHUNK = 4096
+"""Columns of a matrix product; a few exponentials for each of them stay in the cache."""
+_SMALL = 4096
+"""Up to this many values are looked up one by one, because grouping them would take longer."""
 
 
 def evaluate(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
-    """Evaluate on axes, one for each column (discrete ones first), shared or per row.
+    """Evaluate on axes, one for each column (discrete columns first), shared or per row.
 
     Returns
     -------
@@ -40,12 +46,12 @@ def evaluate(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
     """
     shape = np.broadcast_shapes(*(axis.shape for axis in _broadcast_axes(axes))) if axes else ()
     if math.prod(shape) <= _SMALL:
-        exponents, found = _look_up_terms(terms, axes, shape)
+        exponents, has_piece = _look_up_terms(terms, axes, shape)
         result = np.zeros(shape)
         with np.errstate(under="ignore"):
             for exponent, coefficient in exponents:
                 result += coefficient * np.exp(exponent)
-        return np.where(found, np.maximum(result, 0.0), 0.0)
+        return np.where(has_piece, np.maximum(result, 0.0), 0.0)
     result = evaluate_by_products(terms, axes)
     return np.maximum(result, 0.0, out=result)
 
@@ -53,7 +59,7 @@ def evaluate(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
 def evaluate_log(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
     """Evaluate the logarithm, also where the values themselves would underflow."""
     shape = np.broadcast_shapes(*(axis.shape for axis in _broadcast_axes(axes))) if axes else ()
-    exponents, found = _look_up_terms(terms, axes, shape)
+    exponents, has_piece = _look_up_terms(terms, axes, shape)
     top = np.full(shape, -np.inf)
     for exponent, coefficient in exponents:
         np.maximum(top, np.where(coefficient == 0, -np.inf, exponent), out=top)
@@ -62,7 +68,7 @@ def evaluate_log(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
     with np.errstate(under="ignore", divide="ignore"):
         for exponent, coefficient in exponents:
             result += np.where(coefficient == 0, 0.0, coefficient * np.exp(np.minimum(exponent - top, 0.0)))
-        return np.asarray(np.where(found, np.log(np.maximum(result, 0.0)) + top, -np.inf))
+        return np.asarray(np.where(has_piece, np.log(np.maximum(result, 0.0)) + top, -np.inf))
 
 
 def _broadcast_axes(axes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -78,14 +84,14 @@ def _broadcast_axes(axes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 def cells_of(terms: Terms, column: int, axis: NDArray[Any]) -> Codes:
-    """Return the cell of every point of an axis, -1 outside all of them."""
+    """Return the cell of every point of an axis, -1 outside all cells."""
     if column >= len(terms.sizes):
-        return terms.cell(column - len(terms.sizes), axis)
+        return terms.find_cells(column - len(terms.sizes), axis)
     return np.where((axis >= 0) & (axis < terms.sizes[column]), axis, -1).astype(np.intp)
 
 
 def _look_up_terms(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> tuple[Any, NDArray[np.bool_]]:
-    """Return exponents and coefficients of the first, second ... term of the piece of every point, and where there is one."""
+    """Return exponents and coefficients of the first, second ... term of every point's piece, and where there is a piece."""
     cells = _broadcast_axes([cells_of(terms, j, axis) for j, axis in enumerate(axes)])
     inside = np.ones(shape, dtype=bool)
     for cell in cells:
@@ -93,26 +99,26 @@ def _look_up_terms(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int,
     pieces = np.full(shape, -1, dtype=np.intp)
     if terms.table.size:
         pieces = np.where(inside, terms.table[tuple(cells)], -1)
-    found = pieces >= 0
+    has_piece = pieces >= 0
     numbers = _broadcast_axes(axes)[len(terms.sizes) :]
     counts = np.diff(terms.starts)
-    most = int(counts[np.unique(pieces[found])].max(initial=0))
-    result = []
+    most = int(counts[np.unique(pieces[has_piece])].max(initial=0))
+    exponents = []
     for k in range(most):
-        has = found & (counts[pieces] > k) if len(counts) else found
-        term = np.where(has, terms.starts[pieces] + k, 0)
+        has_term = has_piece & (counts[pieces] > k) if len(counts) else has_piece
+        term = np.where(has_term, terms.starts[pieces] + k, 0)
         exponent = np.zeros(shape)
         for j, number in enumerate(numbers):
             rate = terms.rates[term, j]
-            # (far enough out, a steep decay leaves the range of floats)
+            # far out, a steep decay leaves the range of floats
             with np.errstate(over="ignore", invalid="ignore"):
-                exponent += np.where(has & (rate != 0), rate * (number - terms.anchors[term, j]), 0.0)
-        result.append((exponent, np.where(has, terms.coefficient[term], 0.0)))
-    return result, found
+                exponent += np.where(has_term & (rate != 0), rate * (number - terms.anchors[term, j]), 0.0)
+        exponents.append((exponent, np.where(has_term, terms.coefficient[term], 0.0)))
+    return exponents, has_piece
 
 
 def _sort_into_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int, int, int]]]:
-    """Sort rows by key: return the order (None if all keys are equal), and (key, start, stop) of each run in that order."""
+    """Return the order of rows by key (None if all keys are equal), and (key, start, stop) of each run in that order."""
     if not len(key):
         return None, []
     if (key == key[0]).all():
@@ -127,26 +133,26 @@ def _sort_into_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int
 def evaluate_by_products(
     terms: Terms, axes: Sequence[NDArray[Any]], sides: Mapping[int, Values] | None = None
 ) -> Values:
-    """Evaluate by matrix products: the shared axes' side of each term times the side of the axes that vary by row.
+    """Evaluate by matrix products: the factor of each term on the shared axes times its factor on the axes per row.
 
     Parameters
     ----------
-    axes : one axis for each column; what stands where `sides` has a column is not looked at
-    sides : mapping from columns to the factor of each term at each of the axis' points (points, terms), computed already
+    axes : one axis for each column; ignored for the columns in `sides`
+    sides : mapping from columns to factors that are known: of each term at each point of the axis (points, terms)
     """
     sides = dict(sides or {})
-    plain = [j for j in range(len(axes)) if j not in sides]
-    running = [j for j in plain if axes[j].ndim == 2]
+    unknown = [j for j in range(len(axes)) if j not in sides]
+    running = [j for j in unknown if axes[j].ndim == 2]
     rows = axes[running[0]].shape[1] if running else None
-    if rows is None and plain:  # no rows: the longest axis takes their place
-        running = [max(plain, key=lambda j: (len(axes[j]), j))]
+    if rows is None and unknown:  # no rows: the longest axis takes their place
+        running = [max(unknown, key=lambda j: (len(axes[j]), j))]
     shared = [j for j in range(len(axes)) if j not in running]
-    cells = {j: cells_of(terms, j, axes[j]) for j in plain}
+    cells = {j: cells_of(terms, j, axes[j]) for j in unknown}
     for j in shared:
         if j not in sides:
             sides[j] = _evaluate_side(terms, j, axes[j], cells[j])
     flat, extent = flatten_axes([axes[j] for j in running])
-    places, _ = flatten_axes([cells[j] for j in running])
+    flat_cells, _ = flatten_axes([cells[j] for j in running])
     count = math.prod(extent)
     result = np.zeros((*(len(sides[j]) for j in shared), count))
     for begin in range(0, count, _BLOCK):
@@ -154,18 +160,18 @@ def evaluate_by_products(
         numbers = [
             (x[block], j - len(terms.sizes)) for j, x in zip(running, flat, strict=True) if j >= len(terms.sizes)
         ]
-        order, runs = group_rows(terms, running, [place[block] for place in places], block.stop - begin)
+        order, runs = group_rows(terms, running, [cells_along[block] for cells_along in flat_cells], block.stop - begin)
         for chosen, start, stop in runs:
             weight = combine_sides(terms, chosen, [sides[j] for j in shared])
-            for part, values_of_part in _multiply_chunks(terms, chosen, weight, numbers, order, start, stop):
-                result[..., block][..., part] = values_of_part
+            for chunk, chunk_values in _multiply_chunks(terms, chosen, weight, numbers, order, start, stop):
+                result[..., block][..., chunk] = chunk_values
     shape = (*result.shape[:-1], *extent)
     dimensions = [*shared, *running] + ([len(axes)] if rows is not None else [])
     return result.reshape(shape).transpose(np.argsort(dimensions))
 
 
 def combine_sides(terms: Terms, chosen: Codes, sides: Sequence[Values]) -> Values:
-    """Return the product of some terms' coefficients and their factors on shared axes (points of each axis..., terms)."""
+    """Multiply some terms' coefficients by their factors on the shared axes (points of each axis..., terms)."""
     weight = terms.coefficient[chosen].reshape((1,) * len(sides) + (len(chosen),))
     for i, side in enumerate(sides):
         shape = (1,) * i + (len(side),) + (1,) * (len(sides) - i - 1) + (len(chosen),)
@@ -174,37 +180,37 @@ def combine_sides(terms: Terms, chosen: Codes, sides: Sequence[Values]) -> Value
 
 
 def group_rows(
-    terms: Terms, running: Sequence[int], places: Sequence[Codes], count: int
+    terms: Terms, running: Sequence[int], cells_by_column: Sequence[Codes], count: int
 ) -> tuple[Codes | None, list[tuple[Codes, int, int]]]:
     """Group rows by their cells in some columns.
 
     Returns
     -------
     order : ndarray or None
-        The rows sorted by group; None if they are in order as they are.
-    runs : list of (terms that hold there, start, stop); rows where none hold are left out
+        The rows sorted by group; None if they are in order.
+    runs : list of (terms that hold there, start, stop); rows without terms are left out
     """
     if not running:
         return None, [(np.arange(len(terms.owner)), 0, count)]
     dims = tuple(max(terms.dims[j], 1) for j in running)
     outside = math.prod(dims)
-    key = np.ravel_multi_index(tuple(np.maximum(place, 0) for place in places), dims)
-    for place in places:
-        if (place < 0).any():
-            key = np.where(place < 0, outside, key)
+    key = np.ravel_multi_index(tuple(np.maximum(cells_along, 0) for cells_along in cells_by_column), dims)
+    for cells_along in cells_by_column:
+        if (cells_along < 0).any():
+            key = np.where(cells_along < 0, outside, key)
     order, runs = _sort_into_runs(key, outside)
     first, last = terms.spans
-    found = []
-    for where, start, stop in runs:
-        if where == outside:
+    runs_with_terms = []
+    for cell_number, start, stop in runs:
+        if cell_number == outside:
             continue
-        holds = np.ones(len(terms.codes), dtype=bool)
-        for j, cell in zip(running, np.unravel_index(where, dims), strict=True):
-            holds &= (first[:, j] <= cell) & (cell < last[:, j])
-        chosen = np.flatnonzero(holds[terms.owner])
+        holds_there = np.ones(len(terms.codes), dtype=bool)
+        for j, cell in zip(running, np.unravel_index(cell_number, dims), strict=True):
+            holds_there &= (first[:, j] <= cell) & (cell < last[:, j])
+        chosen = np.flatnonzero(holds_there[terms.owner])
         if len(chosen):
-            found.append((chosen, start, stop))
-    return order, found
+            runs_with_terms.append((chosen, start, stop))
+    return order, runs_with_terms
 
 
 def _multiply_chunks(
@@ -220,26 +226,26 @@ def _multiply_chunks(
     columns = [column for column in columns if column[1].any()]
     for begin in range(start, stop, _CHUNK):
         end = min(begin + _CHUNK, stop)
-        part: Any = slice(begin, end) if order is None else order[begin:end]
+        chunk: Any = slice(begin, end) if order is None else order[begin:end]
         if not len(rates):
-            yield part, constant[..., None]
+            yield chunk, constant[..., None]
             continue
-        exponent = _exponent_of(*columns[0], part)
+        exponent = _exponent_of(*columns[0], chunk)
         for column in columns[1:]:
-            exponent += _exponent_of(*column, part)
+            exponent += _exponent_of(*column, chunk)
         with np.errstate(under="ignore"):
             np.exp(exponent, out=exponent)
-            yield part, weight @ exponent + constant[..., None]
+            yield chunk, weight @ exponent + constant[..., None]
 
 
-def _exponent_of(number: Values, rate: Values, anchor: Values, part: Any) -> Values:
-    result = number[part] - anchor
+def _exponent_of(number: Values, rate: Values, anchor: Values, chunk: Any) -> Values:
+    result = number[chunk] - anchor
     result *= rate
     return np.asarray(result)
 
 
 def flatten_axes(axes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], tuple[int, ...]]:
-    """Make every axis as long as all combinations of their points (and the rows), which are then rows of their own."""
+    """Return axes over all combinations of their points and the rows, flattened to one dimension, and the extents."""
     if not axes:
         return [], ()
     if axes[0].ndim == 1:
@@ -251,7 +257,7 @@ def flatten_axes(axes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], tuple[in
 
 
 def _evaluate_side(terms: Terms, column: int, axis: NDArray[Any], cells: Codes) -> Values:
-    """Return the factor of each term that belongs to one shared axis (points, terms); 0 outside the term's piece."""
+    """Return the factor of each term on one shared axis (points, terms); 0 outside the term's piece."""
     first, last = (span[terms.owner, column] for span in terms.spans)
     inside = (cells[:, None] >= first) & (cells[:, None] < last) & (cells[:, None] >= 0)
     j = column - len(terms.sizes)
@@ -262,9 +268,12 @@ def _evaluate_side(terms: Terms, column: int, axis: NDArray[Any], cells: Codes) 
         return np.asarray(np.exp(np.where(inside, np.where(rate == 0, 0.0, rate * (axis[:, None] - anchor)), -np.inf)))
 
 
-_NUMBERS = 1 << 16  # numbers in a temporary array
+_NUMBERS = 1 << 16
+"""Temporary arrays of integrals that differ by row have about this many numbers."""
 _ROWS, _GUESSES = 8192, 257
-_STEPS = 200  # bisections that halve any bracket of floats to nothing are fewer
+"""Rows that are inverted at a time, and points of the table that gives first guesses."""
+_STEPS = 200
+"""Largest number of Newton steps; fewer bisections shrink any bracket of floats to neighboring ones."""
 
 
 def integrate_cells(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values, order: int, center: Values) -> Values:
@@ -287,7 +296,7 @@ def integrate_cells(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values
     low, high, rate, anchor = _piece_ends(terms, column)
     lower, upper = edges[:-1, None], edges[1:, None]
     spread = center[:, None] if center.ndim else center
-    side = segment_integrals(rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, spread)
+    side = integrate_segments(rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, spread)
     cells = side.shape[1]
     result = evaluate_by_products(terms, [*parents, edges], {last: side.reshape(-1, len(rate))})
     return np.moveaxis(result.reshape(*result.shape[:last], order + 1, cells, *result.shape[last + 1 :]), last, 0)
@@ -312,44 +321,44 @@ def _integrate_row_cells(
     flat = flatten_axes([axis if axis.ndim == 2 else np.repeat(axis[:, None], rows, axis=1) for axis in parents])[0]
     row = np.broadcast_to(np.arange(rows), shape).reshape(-1)
     result = np.zeros((order + 1, count, len(row)))
-    places = [cells_of(terms, j, axis) for j, axis in enumerate(flat)]
-    sequence, runs = group_rows(terms, list(range(len(flat))), places, len(row))
+    flat_cells = [cells_of(terms, j, axis) for j, axis in enumerate(flat)]
+    sequence, runs = group_rows(terms, list(range(len(flat))), flat_cells, len(row))
     for chosen, start, stop in runs:
         low, high, rate, anchor = (array[chosen, None, None] for array in _piece_ends(terms, column))
         step = max(1, _NUMBERS // (len(chosen) * count))
         for begin in range(start, stop, step):
             end = min(begin + step, stop)
-            part = slice(begin, end) if sequence is None else sequence[begin:end]
-            lower, upper = edges[:-1, row[part]], edges[1:, row[part]]
-            integrals = segment_integrals(
-                rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, center[:, row[part]]
+            chunk = slice(begin, end) if sequence is None else sequence[begin:end]
+            lower, upper = edges[:-1, row[chunk]], edges[1:, row[chunk]]
+            integrals = integrate_segments(
+                rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, center[:, row[chunk]]
             )
-            factor = terms.coefficient[chosen, None] * _evaluate_parents_side(terms, chosen, flat, part)
-            result[:, :, part] = np.einsum("ktcm,tm->kcm", integrals, factor)
+            factor = terms.coefficient[chosen, None] * _evaluate_parents_side(terms, chosen, flat, chunk)
+            result[:, :, chunk] = np.einsum("ktcm,tm->kcm", integrals, factor)
     spread = result.reshape(order + 1, count, *shape)
     return np.moveaxis(spread, 1, -2)
 
 
-def _evaluate_parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], part: Any) -> Values:
-    """Return the factor of some terms that belongs to the parents' values (terms, rows)."""
+def _evaluate_parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], chunk: Any) -> Values:
+    """Return the factor of some terms at the parents' values (terms, rows)."""
     exponent: Any = 0.0
     for j, axis in enumerate(flat[len(terms.sizes) :]):
         rate, anchor = terms.rates[chosen, j, None], terms.anchors[chosen, j, None]
         if rate.any():
-            exponent = exponent + np.where(rate == 0, 0.0, rate * (axis[part] - anchor))
+            exponent = exponent + np.where(rate == 0, 0.0, rate * (axis[chunk] - anchor))
     with np.errstate(under="ignore"):
-        return np.broadcast_to(np.exp(exponent), (len(chosen), len(flat[0][part]) if flat else _count_rows(part)))
+        return np.broadcast_to(np.exp(exponent), (len(chosen), len(flat[0][chunk]) if flat else _count_rows(chunk)))
 
 
-def _count_rows(part: Any) -> int:
-    return part.stop - part.start if isinstance(part, slice) else len(part)
+def _count_rows(chunk: Any) -> int:
+    return chunk.stop - chunk.start if isinstance(chunk, slice) else len(chunk)
 
 
 # -- inverse distribution functions -------------------------------------------------------------------------------
 
 
 def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]]) -> Values:
-    """Return where the distribution function of the last column reaches given probabilities, one for each row.
+    """Return where the distribution function of the last column reaches a given probability, for each row.
 
     Parameters
     ----------
@@ -362,56 +371,58 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
     """
     column = len(terms.limits) - 1
     result = np.full(len(uniforms), np.nan)
-    places = [cells_of(terms, j, axis) for j, axis in enumerate(parents)]
-    sequence, runs = group_rows(terms, list(range(len(parents))), places, len(uniforms))
+    flat_cells = [cells_of(terms, j, axis) for j, axis in enumerate(parents)]
+    sequence, runs = group_rows(terms, list(range(len(parents))), flat_cells, len(uniforms))
     for chosen, start, stop in runs:
-        part = slice(start, stop) if sequence is None else sequence[start:stop]
+        run = slice(start, stop) if sequence is None else sequence[start:stop]
         pieces = np.unique(terms.owner[chosen])
         pieces = pieces[np.argsort(terms.low[pieces, column])]
         groups = [np.arange(terms.starts[p], terms.starts[p + 1]) for p in pieces]
-        # where the parents only choose the pieces, one column of coefficients serves all rows
+        # if no exponent mentions a parent, one column of coefficients serves all rows
         alike = not terms.rates[chosen, :column].any()
-        rows_of_sides = (
-            (slice(start, start + 1) if sequence is None else sequence[start : start + 1]) if alike else part
-        )
-        sides = [terms.coefficient[g, None] * _evaluate_parents_side(terms, g, parents, rows_of_sides) for g in groups]
+        side_rows = (slice(start, start + 1) if sequence is None else sequence[start : start + 1]) if alike else run
+        sides = [terms.coefficient[g, None] * _evaluate_parents_side(terms, g, parents, side_rows) for g in groups]
         masses = np.stack(
             [_integrate_terms(terms, p, g, column) @ side for p, g, side in zip(pieces, groups, sides, strict=True)]
         )
         masses = np.maximum(masses, 0.0)
-        upto = np.cumsum(masses, axis=0)
-        held = np.flatnonzero((masses > 0).any(axis=1))
-        if not len(held):
+        cumulative = np.cumsum(masses, axis=0)
+        with_mass = np.flatnonzero((masses > 0).any(axis=1))
+        if not len(with_mass):
             continue
-        target = uniforms[part] * upto[-1]
-        where = np.searchsorted(upto[:, 0], target, side="right") if alike else (target >= upto).sum(axis=0)
-        where = np.minimum(where, len(masses) - 1 - np.argmax(masses[::-1] > 0, axis=0))  # the last piece with mass
-        found = np.full(len(target), np.nan)
-        for i in held:
-            rows = np.flatnonzero((where == i) & (masses[i] > 0))
+        target = uniforms[run] * cumulative[-1]
+        target_piece = (
+            np.searchsorted(cumulative[:, 0], target, side="right") if alike else (target >= cumulative).sum(axis=0)
+        )
+        target_piece = np.minimum(
+            target_piece, len(masses) - 1 - np.argmax(masses[::-1] > 0, axis=0)
+        )  # the last piece with mass
+        quantiles = np.full(len(target), np.nan)
+        for i in with_mass:
+            rows = np.flatnonzero((target_piece == i) & (masses[i] > 0))
             if len(rows):
                 columns = np.zeros(1, dtype=np.intp) if alike else rows
                 mass = masses[i, columns]
-                below = np.clip(target[rows] - (upto[i, columns] - mass), 0.0, mass)
+                below = np.clip(target[rows] - (cumulative[i, columns] - mass), 0.0, mass)
                 g, p = groups[i], pieces[i]
-                found[rows] = _invert_piece(
+                quantiles[rows] = _invert_piece(
                     terms.rates[g, column], terms.anchors[g, column], sides[i][:, columns],
                     float(terms.low[p, column]), float(terms.high[p, column]), below, mass,
                 )  # fmt: skip
-        result[part] = found
+        result[run] = quantiles
     return result
 
 
 def _integrate_terms(terms: Terms, piece: int, of_piece: Codes, column: int) -> Values:
     """Return the integral of each term's exponential along one column of its piece."""
     low, high = terms.low[piece, column], terms.high[piece, column]
-    return decay_integral(np.abs(terms.rates[of_piece, column]), high - low)
+    return integrate_decay(np.abs(terms.rates[of_piece, column]), high - low)
 
 
 def _invert_piece(
     rates: Values, anchors: Values, factors: Values, low: float, high: float, below: Values, mass: Values
 ) -> Values:
-    """Solve ``integral from low to z = below`` for every row by Newton steps on logarithms, bracketed.
+    """Solve ``integral from low to z = below`` for every row by bracketed Newton steps on logarithms.
 
     The equation is written from the nearer end of the piece, and in logarithms, because there distribution functions
     are nearly straight lines: a handful of steps reaches full precision, and tails are as accurate as the middle.
@@ -430,15 +441,15 @@ def _invert_piece(
             guesses = bottom + (top - bottom) * (0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, _GUESSES)))
             masses = curve.at(guesses, factors)[0]
             start = np.interp(target, masses if upward else masses[::-1], guesses if upward else guesses[::-1])
-        elif math.isinf(low) or math.isinf(high):  # where one exponential of mean decay would have it
+        elif math.isinf(low) or math.isinf(high):  # the mean of one exponential of mean rate
             scale = 1.0 / np.abs(rates[rates != 0]).mean()
             start = np.full(len(rows), top - scale if math.isinf(low) else bottom + scale)
         else:
             start = np.full(len(rows), 0.5 * (bottom + top))
         for begin in range(0, len(rows), _ROWS):
-            part = slice(begin, begin + _ROWS)
-            factor = factors if alike else factors[:, rows[part]]
-            result[rows[part]] = _solve_by_newton(curve, factor, start[part], target[part], (bottom, top), end)
+            chunk = slice(begin, begin + _ROWS)
+            factor = factors if alike else factors[:, rows[chunk]]
+            result[rows[chunk]] = _solve_by_newton(curve, factor, start[chunk], target[chunk], (bottom, top), end)
     return result
 
 
@@ -448,14 +459,14 @@ class _PieceIntegral:
     def __init__(self, rates: Values, anchors: Values, low: float, high: float, upward: bool) -> None:
         self.rate, self.anchor, self.steepness = rates[:, None], anchors[:, None], np.abs(rates)[:, None]
         self.low, self.high, self.upward = low, high, upward
-        # seen from z or from the anchor, whichever is the end where the exponential is larger
+        # measured from z or from the anchor, whichever is the end where the exponential is larger
         self.from_z = self.rate > 0 if upward else self.rate < 0
 
     def at(self, z: Values, factor: Values) -> tuple[Values, Values, Values]:
         """Return the integrals, the sums of their terms' absolute values, and the densities."""
         with np.errstate(under="ignore"):
             wave = np.exp(np.where(self.rate == 0, 0.0, self.rate * (z - self.anchor)))
-            widths = decay_integral(self.steepness, z - self.low if self.upward else self.high - z)
+            widths = integrate_decay(self.steepness, z - self.low if self.upward else self.high - z)
             shares = np.where(self.from_z, wave, 1.0) * widths * factor
             return shares.sum(axis=0), np.abs(shares).sum(axis=0), (wave * factor).sum(axis=0)
 
@@ -476,9 +487,11 @@ def _solve_by_newton(
         upper[active] = np.where(beyond, x, upper[active])
         lower[active] = np.where(beyond, lower[active], x)
         with np.errstate(under="ignore", divide="ignore", invalid="ignore", over="ignore"):
-            new = x - sign * np.log(mass / goal) * mass / density
-        new = np.where((new >= lower[active]) & (new <= upper[active]), new, 0.5 * (lower[active] + upper[active]))
-        there = np.abs(mass - goal) <= 2e-16 * magnitude  # more steps would follow rounding errors
-        z[active] = np.where(there, x, new)
-        active = active[~(there | (np.abs(new - x) <= 4e-16 * np.abs(new)))]
+            next_z = x - sign * np.log(mass / goal) * mass / density
+        next_z = np.where(
+            (next_z >= lower[active]) & (next_z <= upper[active]), next_z, 0.5 * (lower[active] + upper[active])
+        )
+        converged = np.abs(mass - goal) <= 2e-16 * magnitude  # more steps would follow rounding errors
+        z[active] = np.where(converged, x, next_z)
+        active = active[~(converged | (np.abs(next_z - x) <= 4e-16 * np.abs(next_z)))]
     return z

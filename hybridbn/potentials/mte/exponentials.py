@@ -11,13 +11,15 @@ from scipy.special import gammainc
 
 from hybridbn.variables import Values
 
-__all__ = ["decay_integral", "minimum_on_box", "power_integrals", "segment_integrals"]
+__all__ = ["integrate_decay", "integrate_powers", "integrate_segments", "minimize_on_box"]
 
-_SERIES = 22  # terms of the power series below 1: 1/22! is 1e-21
-_NEGLIGIBLE = 40.0  # exp(-40) = 4e-18 is nothing beside 1
+_SERIES = 22
+"""Terms of the power series for arguments below 1, where 1/22! = 1e-21 is below rounding."""
+_NEGLIGIBLE = 40.0
+"""Exponents at which a decaying term is negligible: exp(-40) = 4e-18 is below the rounding of 1."""
 
 
-def decay_integral(rate: Values, width: Values) -> Values:
+def integrate_decay(rate: Values, width: Values) -> Values:
     """Integrate ``exp(-rate t)`` over ``0 <= t <= width`` for rates >= 0; no digits are lost as rate * width -> 0.
 
     ``width`` may be infinite; the integral is then ``1 / rate``, and infinite where the rate is zero.
@@ -29,7 +31,7 @@ def decay_integral(rate: Values, width: Values) -> Values:
         return np.asarray(np.where(np.isinf(width), np.where(rate > 0, 1.0 / rate, np.inf), width * mean))
 
 
-def power_integrals(rate: Values, width: Values, order: int) -> Values:
+def integrate_powers(rate: Values, width: Values, order: int) -> Values:
     """Integrate ``t**k exp(-rate t)`` over ``0 <= t <= width`` for k = 0 .. order, rates >= 0.
 
     With x = rate * width it is ``gamma(k+1, x) / rate**(k+1)`` (incomplete gamma function); below x = 1 its power series
@@ -41,7 +43,7 @@ def power_integrals(rate: Values, width: Values, order: int) -> Values:
     """
     rate, width = np.broadcast_arrays(rate, width)
     result = np.empty((order + 1, *rate.shape))
-    result[0] = decay_integral(rate, width)
+    result[0] = integrate_decay(rate, width)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
         product = np.where(rate == 0, 0.0, rate * width)
         small = np.minimum(product, 1.0)
@@ -54,10 +56,10 @@ def power_integrals(rate: Values, width: Values, order: int) -> Values:
     return result
 
 
-def segment_integrals(rate: Values, anchor: Values, low: Values, high: Values, order: int, center: Values) -> Values:
+def integrate_segments(rate: Values, anchor: Values, low: Values, high: Values, order: int, center: Values) -> Values:
     """Integrate ``(z - center)**k exp(rate (z - anchor))`` over [low, high] for k = 0 .. order; 0 where high <= low.
 
-    Each segment is looked at from its end nearest the anchor, where the exponential is largest.
+    Each segment is integrated from its end nearest to the anchor, where the exponential is largest.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def segment_integrals(rate: Values, anchor: Values, low: Values, high: Values, o
         width = np.where(empty, 0.0, high - low)
     with np.errstate(under="ignore"):
         weight = np.where(empty, 0.0, np.exp(np.where(empty | (rate == 0), 0.0, rate * (near - anchor))))
-        local = power_integrals(np.abs(rate), width, order) * weight
+        local = integrate_powers(np.abs(rate), width, order) * weight
     if order == 0:
         return local
     offset = near - center
@@ -86,7 +88,7 @@ def segment_integrals(rate: Values, anchor: Values, low: Values, high: Values, o
 # -- minima -------------------------------------------------------------------------------------------------------
 
 
-def minimum_on_box(coefficients: Values, rates: Values, low: Values, high: Values) -> tuple[float, Values, float]:
+def minimize_on_box(coefficients: Values, rates: Values, low: Values, high: Values) -> tuple[float, Values, float]:
     """Find the minimum over a box of ``sum_t coefficients[t] exp(sum_j rates[t, j] (z_j - anchor_tj))``.
 
     Anchors are the corners where the terms are largest. In one dimension the stationary points are found exactly, one
@@ -98,7 +100,7 @@ def minimum_on_box(coefficients: Values, rates: Values, low: Values, high: Value
     minimum : float
     where : ndarray (dimensions,)
     maximum : float
-        The largest value that was met on the way.
+        Largest value among the points that were evaluated.
     """
     active = np.flatnonzero((rates != 0).any(axis=0))
     point = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
@@ -106,7 +108,7 @@ def minimum_on_box(coefficients: Values, rates: Values, low: Values, high: Value
         value = float(coefficients.sum())
         return value, point, value
     rates, low, high = rates[:, active], low[active].copy(), high[active].copy()
-    for j in range(active.size):  # beyond this length nothing is left of any term that decays
+    for j in range(active.size):  # beyond this length every decaying term is negligible
         slowest = np.abs(rates[rates[:, j] != 0, j]).min()
         low[j] = max(low[j], high[j] - _NEGLIGIBLE / slowest) if np.isinf(low[j]) else low[j]
         high[j] = min(high[j], low[j] + _NEGLIGIBLE / slowest) if np.isinf(high[j]) else high[j]
@@ -127,14 +129,14 @@ def _stationary_points(coefficients: Values, rates: Values, low: float, high: fl
     distinct, group = np.unique(rates, return_inverse=True)
     merged = np.bincount(group, weights=coefficients, minlength=len(distinct))
     width = high - low
-    kept = (merged != 0) & (distinct != 0)
-    slopes, distinct = merged[kept] * distinct[kept], distinct[kept]
+    nonzero = (merged != 0) & (distinct != 0)
+    slopes, distinct = merged[nonzero] * distinct[nonzero], distinct[nonzero]
     if not len(slopes):
         return np.array([low, high])
     # in t = z - low every term is sign * exp(log + rate t); logarithms can't overflow
     logs = np.log(np.abs(slopes)) - np.maximum(distinct, 0.0) * width
-    found = _find_zeros(np.sign(slopes), logs, distinct, width)
-    return np.array([low, *(low + t for t in found), high])
+    zeros = _find_zeros(np.sign(slopes), logs, distinct, width)
+    return np.array([low, *(low + t for t in zeros), high])
 
 
 def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[float]:
@@ -142,7 +144,7 @@ def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> lis
     if len(signs) < 2:
         return []
 
-    def scaled(t: float) -> float:
+    def evaluate_scaled(t: float) -> float:
         exponents = logs + rates * t
         return float(signs @ np.exp(exponents - exponents.max()))
 
@@ -151,17 +153,17 @@ def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> lis
     points = [0.0, *turning, width]
     zeros = []
     with np.errstate(under="ignore"):
-        values = [scaled(t) for t in points]
+        values = [evaluate_scaled(t) for t in points]
         for (a, va), (b, vb) in itertools.pairwise(zip(points, values, strict=True)):
             if va == 0.0 and a > 0:
                 zeros.append(a)
             elif va * vb < 0 and b > a:
-                zeros.append(float(brentq(scaled, a, b, xtol=1e-15 * width, rtol=1e-14)))
+                zeros.append(float(brentq(evaluate_scaled, a, b, xtol=1e-15 * width, rtol=1e-14)))
     return zeros
 
 
 def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Values, high: Values) -> Values:
-    """Return points of a grid over the box, and where local searches from the lowest of them end."""
+    """Return points of a grid over the box, and the ends of local searches from the lowest of them."""
     dimensions = len(low)
     per_axis = {1: 513, 2: 65, 3: 17, 4: 9}.get(dimensions, 5 if dimensions < 8 else 2)
     # cosine spacing: exponential sums change fastest near the faces

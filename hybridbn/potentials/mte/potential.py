@@ -364,7 +364,7 @@ class MTE(Univariate, Potential):
             factor = float(other)
             if not 0 <= factor < math.inf:
                 raise NetworkError(f"a potential can be multiplied by finite numbers >= 0, not by {factor}")
-            return self._of(self.variables, [self._blocks[0].scaled(factor), *self._blocks[1:]])
+            return self._of(self.variables, [self._blocks[0].multiply_by(factor), *self._blocks[1:]])
         if not isinstance(other, Potential):
             return NotImplemented
         two = other._factors if isinstance(other, MTE) else algebra.as_constants(other)

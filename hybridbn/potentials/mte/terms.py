@@ -1,9 +1,9 @@
 """Sums of exponentials on boxes as plain arrays, and their algebra: product, sum, integral, restriction.
 
-A `Terms` is a function of some discrete and some continuous columns (columns have positions, not names). It consists of
+A `Terms` is a function of some discrete and some continuous columns, which have positions instead of names. It consists of
 pieces, each for one combination of codes and one box, and of terms that belong to pieces. A term is *anchored*: it stands for
-``coefficient * exp(sum_j rate_j (z_j - anchor_j))``, the anchor being the corner of the piece where the term is largest. So
-coefficients are of the size of the function, nothing overflows, and rates near zero lose no digits.
+``coefficient * exp(sum_j rate_j (z_j - anchor_j))``, where the anchor is the corner of the piece where the term is largest.
+So coefficients are of the size of the function, nothing overflows, and rates near zero lose no digits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import freeze
-from hybridbn.potentials.mte.exponentials import decay_integral
+from hybridbn.potentials.mte.exponentials import integrate_decay
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -38,8 +38,10 @@ __all__ = [
 ANY = -1
 """The code of a piece that holds for all states of a discrete column."""
 
-_MOST = 20_000_000  # terms in a product, cells in a lookup table
-_ROUNDING = 4e-15  # a rate that is this small beside the two rates it is the sum of is their rounding error
+_MOST = 20_000_000
+"""A product has at most this many terms and a lookup table this many cells, so that they fit into memory."""
+_ROUNDING = 4e-15
+"""A sum of two rates that is smaller than this share of them is their rounding error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +54,10 @@ class Terms:
     limits : upper end of the domain of each continuous column; pieces that end there are closed
     codes : (pieces, discrete); `ANY` for all states
     low, high : (pieces, continuous)
-    owner : (terms,) the piece of each term, never decreasing
+    owner : (terms,) the piece of each term, in increasing order
     coefficient : (terms,)
     magnitude : (terms,)
-        Sum of the absolute values of everything that was added up to get the coefficient: times 1e-16, its rounding error.
+        Sum of the absolute values that were added up to get the coefficient; times 1e-16, its rounding error.
     rates : (terms, continuous)
     """
 
@@ -76,9 +78,9 @@ class Terms:
             object.__setattr__(self, name, freeze(getattr(self, name), np.float64))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return Terms, (self.sizes, self.limits, self.codes, self.low, self.high, self.owner, *self._numbers())
+        return Terms, (self.sizes, self.limits, self.codes, self.low, self.high, self.owner, *self._term_arrays())
 
-    def _numbers(self) -> tuple[Values, Values, Values]:
+    def _term_arrays(self) -> tuple[Values, Values, Values]:
         return self.coefficient, self.magnitude, self.rates
 
     @cached_property
@@ -88,19 +90,19 @@ class Terms:
 
     @cached_property
     def starts(self) -> Codes:
-        """First term of each piece, and the number of terms (pieces + 1,)."""
+        """First term of each piece, then the number of terms (pieces + 1,)."""
         return freeze(np.searchsorted(self.owner, np.arange(len(self.codes) + 1)), np.intp)
 
     @cached_property
     def cuts(self) -> tuple[Values, ...]:
-        """Where pieces begin or end, for each continuous column; sorted, infinite ends included."""
+        """Sorted ends of the pieces along each continuous column, infinite ones included."""
         return tuple(
             freeze(np.unique(np.concatenate([self.low[:, j], self.high[:, j]]))) for j in range(self.low.shape[1])
         )
 
     @cached_property
     def spans(self) -> tuple[Codes, Codes]:
-        """First cell of each piece, and the one after its last, in each column, discrete ones first (pieces, columns)."""
+        """First cell of each piece in each column, and the cell after its last (pieces, columns); discrete columns first."""
         first, last = [], []
         for j, size in enumerate(self.sizes):
             anything = self.codes[:, j] == ANY
@@ -130,10 +132,10 @@ class Terms:
             table[tuple(slice(a, b) for a, b in zip(first, last, strict=True))] = piece
         return freeze(table)
 
-    def cell(self, column: int, values: Values) -> Codes:
+    def find_cells(self, column: int, values: Values) -> Codes:
         """Return the cell of each value along a continuous column, -1 outside all of them.
 
-        Cells are [low, high). The last is closed where it ends the domain, or where the domain doesn't end.
+        Cells are [low, high). The last one is closed if it ends at the end of the domain, or if the domain is infinite.
         """
         cuts = self.cuts[column]
         if len(cuts) < 2:
@@ -153,19 +155,19 @@ class Terms:
         bounded = np.isfinite(self.low[:, j]) | np.isfinite(self.high[:, j])
         return bool(bounded.any() or (self.rates[:, j] != 0).any()) or not len(self.codes)
 
-    def scaled(self, factor: float) -> Terms:
+    def multiply_by(self, factor: float) -> Terms:
         """Return the function times a number >= 0."""
-        return self.replaced(coefficient=self.coefficient * factor, magnitude=self.magnitude * factor)
+        return self.replace_arrays(coefficient=self.coefficient * factor, magnitude=self.magnitude * factor)
 
-    def replaced(self, **arrays: Any) -> Terms:
-        """Return the same with other arrays."""
+    def replace_arrays(self, **arrays: Any) -> Terms:
+        """Return a copy with some arrays replaced."""
         names = ("sizes", "limits", "codes", "low", "high", "owner", "coefficient", "magnitude", "rates")
         return Terms(**{name: arrays.get(name, getattr(self, name)) for name in names})
 
-    def columns(self, discrete: list[int | None], continuous: list[int | None], sizes: Any, limits: Any) -> Terms:
-        """Return the same function of other columns; None stands for a column that it does not depend on."""
+    def move_columns(self, discrete: list[int | None], continuous: list[int | None], sizes: Any, limits: Any) -> Terms:
+        """Return the function over other columns, each a position here, or None if the function does not depend on it."""
 
-        def chosen(array: Any, positions: list[int | None], filler: float) -> Any:
+        def take_columns(array: Any, positions: list[int | None], filler: float) -> Any:
             return (
                 np.stack([np.full(len(array), filler) if p is None else array[:, p] for p in positions], axis=1)
                 if positions
@@ -174,13 +176,13 @@ class Terms:
 
         ends = (limits[i] if p is None else self.limits[p] for i, p in enumerate(continuous))
         return Terms(
-            tuple(sizes), tuple(ends), chosen(self.codes, discrete, ANY), chosen(self.low, continuous, -np.inf),
-            chosen(self.high, continuous, np.inf), self.owner, self.coefficient, self.magnitude,
-            chosen(self.rates, continuous, 0.0),
+            tuple(sizes), tuple(ends), take_columns(self.codes, discrete, ANY), take_columns(self.low, continuous, -np.inf),
+            take_columns(self.high, continuous, np.inf), self.owner, self.coefficient, self.magnitude,
+            take_columns(self.rates, continuous, 0.0),
         )  # fmt: skip
 
     def total(self) -> tuple[float, float]:
-        """Return the integral over all columns, and the sum of absolute values that it was added up from."""
+        """Return the integral over all columns, and the sum of the absolute values that were added up."""
         weight = np.ones(len(self.owner))
         for j in range(self.low.shape[1]):
             weight = weight * _integrate_terms(self, j)
@@ -202,16 +204,16 @@ def _count_cuts_below(inner: Values, values: Values) -> Codes:
 
 
 def _integrate_terms(terms: Terms, column: int) -> Values:
-    """Integral of each term's exponential along a column of its piece, refusing what is infinite."""
+    """Return the integral of each term's exponential along a column of its piece; raise where it is infinite."""
     low, high = terms.low[terms.owner, column], terms.high[terms.owner, column]
-    widths = decay_integral(np.abs(terms.rates[:, column]), high - low)
+    widths = integrate_decay(np.abs(terms.rates[:, column]), high - low)
     if np.isinf(widths[terms.coefficient != 0]).any():
         raise NetworkError("the integral is infinite: a piece with an infinite end does not decay there")
     return np.where(terms.coefficient == 0, 0.0, widths)
 
 
 def _repeat_items(counts: Codes) -> tuple[Codes, Codes]:
-    """Return, for items repeated `counts` times, the item of each copy and the copy's number."""
+    """Return the item of each copy and the number of the copy, for items repeated `counts` times."""
     total = int(counts.sum())
     if total > _MOST:
         raise TooWide(f"the result would have {total:.3g} terms, more than {_MOST:.3g}")
@@ -220,7 +222,7 @@ def _repeat_items(counts: Codes) -> tuple[Codes, Codes]:
 
 
 def merge_terms(owner: Codes, numbers: tuple[Values, Values, Values]) -> tuple[Codes, Values, Values, Values]:
-    """Add up the terms with equal exponents of each piece; equal means equal, near is left alone."""
+    """Add up the terms of each piece whose rates are exactly equal."""
     coefficient, magnitude, rates = numbers
     order = np.lexsort((*rates.T[::-1], owner))
     owner, rates = owner[order], rates[order]
@@ -237,61 +239,61 @@ def merge_terms(owner: Codes, numbers: tuple[Values, Values, Values]) -> tuple[C
     )
 
 
-def find_overlaps(one: Terms, two: Terms) -> tuple[Codes, Codes]:
-    """Return which pieces overlap, as two arrays of piece numbers."""
-    size = max(1, 4_000_000 // max(len(two.codes) * max(one.low.shape[1] + len(one.sizes), 1), 1))
-    found = []
-    for start in range(0, len(one.codes), size):
-        part = slice(start, start + size)
-        meet = np.ones((len(one.codes[part]), len(two.codes)), dtype=bool)
-        for j in range(len(one.sizes)):
-            a, b = one.codes[part, j, None], two.codes[None, :, j]
-            meet &= (a == ANY) | (b == ANY) | (a == b)
-        for j in range(one.low.shape[1]):
-            meet &= np.maximum(one.low[part, j, None], two.low[None, :, j]) < np.minimum(
-                one.high[part, j, None], two.high[None, :, j]
+def find_overlaps(left: Terms, right: Terms) -> tuple[Codes, Codes]:
+    """Return the pairs of pieces that overlap, as two arrays of piece numbers."""
+    size = max(1, 4_000_000 // max(len(right.codes) * max(left.low.shape[1] + len(left.sizes), 1), 1))
+    overlaps = []
+    for start in range(0, len(left.codes), size):
+        block = slice(start, start + size)
+        overlap = np.ones((len(left.codes[block]), len(right.codes)), dtype=bool)
+        for j in range(len(left.sizes)):
+            a, b = left.codes[block, j, None], right.codes[None, :, j]
+            overlap &= (a == ANY) | (b == ANY) | (a == b)
+        for j in range(left.low.shape[1]):
+            overlap &= np.maximum(left.low[block, j, None], right.low[None, :, j]) < np.minimum(
+                left.high[block, j, None], right.high[None, :, j]
             )
-        i, k = np.nonzero(meet)
-        found.append((i + start, k))
+        i, k = np.nonzero(overlap)
+        overlaps.append((i + start, k))
     empty = np.zeros(0, dtype=np.intp)
-    return (np.concatenate([i for i, _ in found] or [empty]), np.concatenate([k for _, k in found] or [empty]))
+    return (np.concatenate([i for i, _ in overlaps] or [empty]), np.concatenate([k for _, k in overlaps] or [empty]))
 
 
-def multiply(one: Terms, two: Terms) -> Terms:
+def multiply(left: Terms, right: Terms) -> Terms:
     """Return the product of two functions of the same columns."""
-    i, k = find_overlaps(one, two)
-    codes = np.where(one.codes[i] == ANY, two.codes[k], one.codes[i])
-    low, high = np.maximum(one.low[i], two.low[k]), np.minimum(one.high[i], two.high[k])
-    ones, twos = np.diff(one.starts)[i], np.diff(two.starts)[k]
-    owner, copy = _repeat_items(ones * twos)
-    first = one.starts[i[owner]] + copy // np.maximum(twos[owner], 1)
-    second = two.starts[k[owner]] + copy % np.maximum(twos[owner], 1)
+    i, k = find_overlaps(left, right)
+    codes = np.where(left.codes[i] == ANY, right.codes[k], left.codes[i])
+    low, high = np.maximum(left.low[i], right.low[k]), np.minimum(left.high[i], right.high[k])
+    left_counts, right_counts = np.diff(left.starts)[i], np.diff(right.starts)[k]
+    owner, copy = _repeat_items(left_counts * right_counts)
+    first = left.starts[i[owner]] + copy // np.maximum(right_counts[owner], 1)
+    second = right.starts[k[owner]] + copy % np.maximum(right_counts[owner], 1)
     lower, upper = low[owner], high[owner]
-    rates = add_rates(one.rates[first], two.rates[second], upper - lower)
+    rates = add_rates(left.rates[first], right.rates[second], upper - lower)
     # any finite point of the box will do as reference where the rates cancel
     point = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0))
     point = np.where(rates == 0, point, corner(rates, lower, upper))
-    factor = shift_factor(one.rates[first], point, one.anchors[first]) * shift_factor(
-        two.rates[second], point, two.anchors[second]
+    factor = shift_factor(left.rates[first], point, left.anchors[first]) * shift_factor(
+        right.rates[second], point, right.anchors[second]
     )
-    (c, m), (d, n) = ((terms.coefficient[t], terms.magnitude[t]) for terms, t in ((one, first), (two, second)))
+    (c, m), (d, n) = ((terms.coefficient[t], terms.magnitude[t]) for terms, t in ((left, first), (right, second)))
     # relative errors of factors add up
     magnitude = m * np.abs(d) + np.abs(c) * n - np.abs(c * d)
     numbers = (c * d * factor, magnitude * factor, rates)
-    limits = tuple(map(min, one.limits, two.limits))
-    return Terms(one.sizes, limits, codes, low, high, *merge_terms(owner, numbers))
+    limits = tuple(map(min, left.limits, right.limits))
+    return Terms(left.sizes, limits, codes, low, high, *merge_terms(owner, numbers))
 
 
-def add_rates(one: Values, two: Values, width: Values) -> Values:
-    """Add rates; a sum that is nothing but the rounding error of rates that cancel is zero."""
-    rates = one + two
+def add_rates(left: Values, right: Values, width: Values) -> Values:
+    """Add rates; a sum that is only the rounding error of rates that cancel becomes zero."""
+    rates = left + right
     with np.errstate(invalid="ignore"):
-        rounding = (np.abs(rates) <= _ROUNDING * (np.abs(one) + np.abs(two))) & (np.abs(rates) * width < 1e-12)
+        rounding = (np.abs(rates) <= _ROUNDING * (np.abs(left) + np.abs(right))) & (np.abs(rates) * width < 1e-12)
     return np.where(rounding, 0.0, rates)
 
 
 def shift_factor(rates: Values, point: Values, anchors: Values) -> Values:
-    """Return the factor that moves terms from one anchor to another; at most 1, since anchors are where terms peak."""
+    """Return the factor that moves terms from their anchors to points; at most 1, as terms are largest at their anchors."""
     with np.errstate(under="ignore"):
         return np.asarray(np.exp((rates * np.where(rates == 0, 0.0, point - anchors)).sum(axis=1)))
 
@@ -310,7 +312,7 @@ def integrate_out(terms: Terms, column: int) -> Terms:
 def sum_out(terms: Terms, column: int) -> Terms:
     """Sum a discrete column out."""
     times = np.where(terms.codes[terms.owner, column] == ANY, terms.sizes[column], 1)
-    result = terms.replaced(
+    result = terms.replace_arrays(
         sizes=_drop_item(terms.sizes, column), codes=np.delete(terms.codes, column, axis=1),
         coefficient=terms.coefficient * times, magnitude=terms.magnitude * times,
     )  # fmt: skip
@@ -322,7 +324,7 @@ def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
 
 
 def make_disjoint(terms: Terms) -> Terms:
-    """Turn pieces that may overlap, and then add up, into disjoint ones on the grid of all cuts."""
+    """Turn overlapping pieces, whose values add up, into disjoint pieces on the grid of all cuts."""
     first, last = terms.spans
     dims = list(terms.dims)
     for j in range(len(terms.sizes)):
@@ -341,41 +343,41 @@ def make_disjoint(terms: Terms) -> Terms:
         raise TooWide("the result would have too many pieces")
     shape = tuple(max(d, 1) for d in dims)
     key = np.ravel_multi_index(tuple(cells.T), shape) if dims else np.zeros(len(piece), dtype=np.intp)
-    distinct, at, target = np.unique(key, return_index=True, return_inverse=True)
-    chosen = cells[at]
+    distinct, first_cells, target = np.unique(key, return_index=True, return_inverse=True)
+    chosen = cells[first_cells]
     codes = chosen[:, : len(terms.sizes)].copy()
     for j in range(len(terms.sizes)):
         if dims[j] == 0:
             codes[:, j] = ANY
     low, high = np.empty((2, len(distinct), len(terms.limits)))
     for j, cuts in enumerate(terms.cuts):
-        place = chosen[:, len(terms.sizes) + j]
-        low[:, j], high[:, j] = cuts[place], cuts[place + 1]
-    copied, number = _repeat_items(np.diff(terms.starts)[piece])
-    source = terms.starts[piece[copied]] + number
-    owner, rates = target[copied], terms.rates[source]
+        cell = chosen[:, len(terms.sizes) + j]
+        low[:, j], high[:, j] = cuts[cell], cuts[cell + 1]
+    copied_piece, number = _repeat_items(np.diff(terms.starts)[piece])
+    source = terms.starts[piece[copied_piece]] + number
+    owner, rates = target[copied_piece], terms.rates[source]
     factor = shift_factor(rates, corner(rates, low[owner], high[owner]), terms.anchors[source])
     numbers = (terms.coefficient[source] * factor, terms.magnitude[source] * factor, rates)
     return Terms(terms.sizes, terms.limits, codes, low, high, *merge_terms(owner, numbers))
 
 
 def _select_terms(terms: Terms, pieces: Codes) -> tuple[Codes, Codes]:
-    """Return the terms of some pieces, and their new owners."""
+    """Return the terms of some pieces, and the position of their piece among these."""
     owner, number = _repeat_items(np.diff(terms.starts)[pieces])
     return terms.starts[pieces[owner]] + number, owner
 
 
 def fix_column(terms: Terms, column: int, value: float) -> Terms:
-    """Put in a value for a column (discrete ones first, by code), which is a column no more."""
+    """Fix a column at a value, or a discrete one (these come first) at a code; the column is dropped."""
     first, last = terms.spans
     j = column - len(terms.sizes)
-    cell = int(value) if j < 0 else int(terms.cell(j, np.array([value]))[0])
+    cell = int(value) if j < 0 else int(terms.find_cells(j, np.array([value]))[0])
     pieces = np.flatnonzero((first[:, column] <= cell) & (cell < last[:, column])) if cell >= 0 else first[:0, 0]
     chosen, owner = _select_terms(terms, pieces)
     if j < 0:
         return Terms(
             _drop_item(terms.sizes, column), terms.limits, np.delete(terms.codes[pieces], column, axis=1),
-            terms.low[pieces], terms.high[pieces], owner, *(array[chosen] for array in terms._numbers()),
+            terms.low[pieces], terms.high[pieces], owner, *(array[chosen] for array in terms._term_arrays()),
         )  # fmt: skip
     factor = shift_factor(
         terms.rates[chosen, j : j + 1], np.full((len(chosen), 1), value), terms.anchors[chosen, j : j + 1]
@@ -390,7 +392,7 @@ def fix_column(terms: Terms, column: int, value: float) -> Terms:
 
 
 def clip_column(terms: Terms, column: int, low: float, high: float) -> Terms:
-    """Keep what lies within [low, high] of a continuous column; the column stays."""
+    """Clip pieces to [low, high] along a continuous column; the column stays."""
     lower, upper = terms.low.copy(), terms.high.copy()
     lower[:, column], upper[:, column] = np.maximum(lower[:, column], low), np.minimum(upper[:, column], high)
     pieces = np.flatnonzero(lower[:, column] < upper[:, column])

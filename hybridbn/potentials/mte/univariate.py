@@ -1,4 +1,4 @@
-"""Densities of one continuous variable: mean, variance, distribution function; and where their mass lies."""
+"""MTE densities of one continuous variable: mean, variance, distribution function and quantiles; and supports."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Univariate", "cdf", "find_column_support", "mean_and_variance"]
 
 
 def _common_ends(blocks: Sequence[Terms]) -> Values:
-    """Return the ends of the region in which all blocks have pieces."""
+    """Return the ends of the interval in which all blocks have pieces."""
     low = max(float(block.low.min(initial=np.inf)) for block in blocks)
     high = min(float(block.high.max(initial=-np.inf)) for block in blocks)
     return np.array([low, high]) if low < high else np.array([0.0, 0.0])
 
 
-def _normalized_moments(blocks: Sequence[Terms], order: int, center: float) -> Values:
-    """Return the moments about a center, of the normalized density."""
+def _moments(blocks: Sequence[Terms], order: int, center: float) -> Values:
+    """Return the moments of the normalized density about a center."""
     integrals = integrate_product_cells(blocks, _common_ends(blocks), order, np.asarray(center))[:, 0]
     if not 0 < integrals[0] < math.inf:
         raise NetworkError(f"the density has the mass {integrals[0]}; it has no moments")
@@ -39,29 +39,29 @@ def _normalized_moments(blocks: Sequence[Terms], order: int, center: float) -> V
 
 def mean_and_variance(blocks: Sequence[Terms]) -> tuple[float, float]:
     """Return mean and variance, computed about the mean so that a distant origin costs no digits."""
-    cuts = np.concatenate([block.cuts[0] for block in blocks])
-    center = float(np.median(cuts[np.isfinite(cuts)])) if np.isfinite(cuts).any() else 0.0
+    ends = np.concatenate([block.cuts[0] for block in blocks])
+    center = float(np.median(ends[np.isfinite(ends)])) if np.isfinite(ends).any() else 0.0
     for _ in range(2):
-        center += float(_normalized_moments(blocks, 1, center)[1])
-    first, second = _normalized_moments(blocks, 2, center)[1:]
+        center += float(_moments(blocks, 1, center)[1])
+    first, second = _moments(blocks, 2, center)[1:]
     return center + float(first), max(float(second - first**2), 0.0)
 
 
 def cdf(blocks: Sequence[Terms], x: Values) -> Values:
     """Return the distribution function of the normalized density."""
     low, high = _common_ends(blocks)
-    points, place = np.unique(np.clip(x, low, high), return_inverse=True)
+    points, position = np.unique(np.clip(x, low, high), return_inverse=True)
     masses = integrate_product_cells(blocks, np.concatenate([[low], points, [high]]), 0, np.zeros(()))[0]
-    upto = np.cumsum(masses)
-    if not upto[-1] > 0:
+    cumulative = np.cumsum(masses)
+    if not cumulative[-1] > 0:
         raise NetworkError("the density has no mass")
-    return np.asarray(np.clip(upto[:-1] / upto[-1], 0.0, 1.0)[place].reshape(x.shape))
+    return np.asarray(np.clip(cumulative[:-1] / cumulative[-1], 0.0, 1.0)[position].reshape(x.shape))
 
 
 class Univariate:
-    """What an MTE can tell of a density of one continuous variable, after restricting or marginalizing the others.
+    """Methods of an MTE of one continuous variable, the others being restricted or marginalized.
 
-    All of it is about the normalized density, whatever its mass is.
+    They describe the normalized density, whatever its mass is.
     """
 
     child: Variable
@@ -78,7 +78,7 @@ class Univariate:
 
     @cached_property
     def has_zeros(self) -> bool:
-        """Whether the density may be zero: where there are no pieces, or pieces of nothing."""
+        """Whether the density may be zero: outside all pieces, or in an empty piece."""
         from hybridbn.potentials.mte.potential import MTE
 
         if not isinstance(self, MTE):
@@ -100,21 +100,21 @@ class Univariate:
         parents = [parent for parent in self.parents if isinstance(parent, Discrete)]
         if not isinstance(self, MTE) or len(parents) < len(self.parents):
             return None
-        # a factor can't be constant without end, so endless tails are cut where nothing is left of them
+        # a constant piece can't be infinite, so infinite tails are cut where they are negligible
         low, high = self.support(self.child.name, 1e-300)
         ends = np.clip(edges, low, high)
         pieces = [
             Piece(
-                box={self.child.name: (float(ends[place[-1]]), float(ends[place[-1] + 1]))},
-                given={parent.name: parent.states[code] for parent, code in zip(parents, place, strict=False)},
+                box={self.child.name: (float(ends[index[-1]]), float(ends[index[-1] + 1]))},
+                given={parent.name: parent.states[code] for parent, code in zip(parents, index, strict=False)},
                 constant=float(value),
             )
-            for place, value in np.ndenumerate(factors)
-            if ends[place[-1]] < ends[place[-1] + 1]
+            for index, value in np.ndenumerate(factors)
+            if ends[index[-1]] < ends[index[-1] + 1]
         ]
         product = self * MTE(self.child, parents=parents, pieces=pieces, normalize=None)
-        left = product.marginalize([parent.name for parent in parents]) if parents else product
-        return left if isinstance(left, MTE) else None
+        marginal = product.marginalize([parent.name for parent in parents]) if parents else product
+        return marginal if isinstance(marginal, MTE) else None
 
     def mean(self) -> float:
         """Return the mean."""
@@ -130,7 +130,7 @@ class Univariate:
 
     def moment(self, order: int, center: float = 0.0) -> float:
         """Return the mean of ``(x - center)**order``."""
-        return float(_normalized_moments(self._single(), order, center)[order])
+        return float(_moments(self._single(), order, center)[order])
 
     def pdf(self, x: ArrayLike) -> Values | float:
         """Return the normalized density; `f(x=...)` gives it as it is."""
@@ -165,15 +165,15 @@ def _check_values(x: ArrayLike) -> Values:
 def find_column_support(
     terms: Terms, column: int, tail: float, ranges: Sequence[tuple[int, float, float]], bounded: bool
 ) -> tuple[float, float]:
-    """Return the interval of a column that has all but `tail` of the mass, when other columns lie in known ranges.
+    """Return the interval of a column that has all but `tail` of the mass, if other columns lie in known ranges.
 
-    Where a piece has an infinite end, the terms' absolute values are integrated from there inwards until they exceed the tail;
-    unless `bounded` is false, then the end stays infinite.
+    If `bounded`, an infinite end of a piece is moved inwards until the integral of the terms' absolute values beyond it
+    reaches the tail.
     """
-    held = np.ones(len(terms.codes), dtype=bool)
-    for other, low, high in ranges:
-        held &= (terms.low[:, other] <= high) & (terms.high[:, other] >= low)
-    pieces = np.flatnonzero(held)
+    in_ranges = np.ones(len(terms.codes), dtype=bool)
+    for other_column, low, high in ranges:
+        in_ranges &= (terms.low[:, other_column] <= high) & (terms.high[:, other_column] >= low)
+    pieces = np.flatnonzero(in_ranges)
     low, high = terms.low[pieces, column].min(initial=np.inf), terms.high[pieces, column].max(initial=-np.inf)
     if bounded and len(pieces):
         ends = [_cut_tails(terms, int(p), column, tail / 2) for p in pieces]
