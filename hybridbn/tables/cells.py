@@ -1,7 +1,7 @@
-"""The cells of a column as numbers or as state codes, how they are read against a variable, and what values they stand for.
+"""The cells of a column as numbers or as codes of states, and their conversion to and from values.
 
-Cells are either *numbers* (floats, ``NaN`` where one is missing) or *labels* (codes into the column's states, ``-1``
-where one is missing). Everything here is vectorized over the rows; only distinct states are looked at one by one.
+Cells are either *numbers* (floats, ``NaN`` where one is missing) or *labels* (codes of the column's states, ``-1``
+where one is missing). All functions are vectorized over the rows and loop over distinct states only.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = [
 Kind: TypeAlias = Literal["discrete", "continuous"]
 
 EXACT_INTEGERS = 2.0**53
-"""From here on, neighboring integers share a float."""
+"""Floats represent all integers below this one exactly, and round larger ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """The cells of one column: floats, or codes of `states`.
 
-    `declared` tells that the states come from a type that names them (a category, an enumeration, bool) and not from
-    the values that occur; `integer` that the numbers are of an integer type.
+    `declared` is true where the states come from a type that names them (a category, an enumeration, bool) and not
+    from the values that occur, `integer` where the numbers are of an integer type.
     """
 
     array: NDArray[Any]
@@ -63,7 +63,7 @@ class Cells:
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Where a cell is missing."""
+        """The mask of the missing cells."""
         holes: NDArray[np.bool_] = np.isnan(self.array) if self.states is None else self.array < 0
         return holes
 
@@ -79,7 +79,7 @@ def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_objects(items: Sequence[Any]) -> NDArray[Any]:
-    """Return a one-dimensional object array of the items, whatever they are."""
+    """Return a one-dimensional object array of items, also where these are sequences themselves."""
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
@@ -89,12 +89,13 @@ def as_objects(items: Sequence[Any]) -> NDArray[Any]:
 
 
 def check_numbers(name: str, values: NDArray[Any], *, integer: bool = False) -> Cells:
-    """Return continuous cells; refuse the infinite ones."""
+    """Return an array of numbers as continuous cells; raise `TableError` where one is infinite."""
     array = np.ascontiguousarray(values, dtype=np.float64)
-    # One sum finds every infinity (and the overflow of large numbers, which the second look clears).
+    # The sum of an array with an infinity is not finite; that of large numbers may overflow, so the cells are checked
+    # again.
     with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not math.isfinite(float(array.sum())) if array.size else False
-    if suspicious:
+        may_be_infinite = not math.isfinite(float(array.sum())) if array.size else False
+    if may_be_infinite:
         infinite = np.isinf(array)
         if infinite.any():
             row = int(np.argmax(infinite))
@@ -110,7 +111,7 @@ def check_numbers(name: str, values: NDArray[Any], *, integer: bool = False) -> 
 def label_codes(
     name: str, codes: NDArray[Any], states: Iterable[Any], *, declared: bool = False, ordered: bool = False
 ) -> Cells:
-    """Return discrete cells; states found in the values (not `declared` by a type) are put in sorted order."""
+    """Return codes and their states as discrete cells; states that no type has `declared` are sorted."""
     named = [plain_state(state) for state in states]
     kinds = {state_kind(state) for state in named if not is_missing(state)}
     if len(kinds) > 1:
@@ -131,28 +132,28 @@ def label_codes(
         positions = np.empty(len(named), dtype=np.intp)
         positions[ranked] = np.arange(len(named))
         codes, named = _translate_codes(codes, positions), [named[i] for i in ranked]
-    states_of: dict[Hashable, int] = {}
-    positions_of = []
+    distinct: dict[Hashable, int] = {}
+    new_codes = []
     for state in named:
         try:
-            positions_of.append(-1 if is_missing(state) else states_of.setdefault(state, len(states_of)))
+            new_codes.append(-1 if is_missing(state) else distinct.setdefault(state, len(distinct)))
         except TypeError:
             raise TableError(f"column {name!r}: the state {state!r} is not hashable; convert it to text") from None
-    if positions_of != list(range(len(named))):
-        codes = _translate_codes(codes, positions_of)
-    return Cells(np.ascontiguousarray(codes, dtype=np.intp), tuple(states_of), declared, ordered)
+    if new_codes != list(range(len(named))):
+        codes = _translate_codes(codes, new_codes)
+    return Cells(np.ascontiguousarray(codes, dtype=np.intp), tuple(distinct), declared, ordered)
 
 
 def _translate_codes(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.intp]) -> Codes:
-    # The last place of the lookup table is where code -1 lands.
+    # Code -1 looks up the last entry of the table.
     table = np.full(len(positions) + 1, -1, dtype=np.intp)
     table[:-1] = positions
-    translated: Codes = table[codes]
-    return translated
+    translation: Codes = table[codes]
+    return translation
 
 
 def _convert_whole_numbers(name: str, states: list[Any]) -> list[Any]:
-    """Return float-coded integers as the integers they stand for, unless a state is a genuine fraction."""
+    """Return whole floats as integers where all states are whole numbers, and all states as floats otherwise."""
     if any(isinstance(state, float) and not math.isfinite(state) for state in states):
         raise TableError(f"column {name!r}: states must be finite numbers, not {shorten(states)}")
     if all(is_missing(state) or state == int(state) for state in states):
@@ -166,12 +167,12 @@ def label_floats(name: str, values: NDArray[Any]) -> Cells:
 
     if values.dtype.kind == "f":
         check_numbers(name, values)
-    codes, found = factorize(values)
-    return label_codes(name, codes, found.tolist())
+    codes, states = factorize(values)
+    return label_codes(name, codes, states.tolist())
 
 
 def state_kind(state: Any) -> str:
-    """Tell which states may stand in one column: "bool", "number", "text", or the name of another type."""
+    """Return "bool", "number", "text" or the name of another type; the states of a column are of one kind."""
     if isinstance(state, bool | np.bool_):
         return "bool"
     if isinstance(state, int | float | np.number):
@@ -180,20 +181,20 @@ def state_kind(state: Any) -> str:
 
 
 def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
-    """Return the cells of an array of Python values; refuse a mixture of types and types that are no data."""
+    """Return the cells of an array of Python values; raise `TableError` for mixed and for unusable types."""
     from pandas import factorize, isna
     from pandas.api.types import infer_dtype
 
-    found = infer_dtype(values, skipna=True)
-    if found in {"string", "boolean"}:
+    inferred = infer_dtype(values, skipna=True)
+    if inferred in {"string", "boolean"}:
         codes, states = factorize(values)
         return label_codes(name, codes, states)
-    if found == "empty":
+    if inferred == "empty":
         if kind == "continuous":
             return check_numbers(name, np.full(len(values), np.nan))
         return label_codes(name, np.full(len(values), -1), ())
-    if found in {"integer", "floating", "mixed-integer-float", "decimal"}:
-        if kind == "discrete" and found == "integer":
+    if inferred in {"integer", "floating", "mixed-integer-float", "decimal"}:
+        if kind == "discrete" and inferred == "integer":
             codes, states = factorize(values)
             return label_codes(name, codes, states)
         try:
@@ -203,13 +204,13 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
         return (
             label_floats(name, floats)
             if kind == "discrete"
-            else check_numbers(name, floats, integer=found == "integer")
+            else check_numbers(name, floats, integer=inferred == "integer")
         )
     raise TableError(_describe_refusal(name, values))
 
 
 def _describe_refusal(name: str, values: NDArray[Any]) -> str:
-    """Say why an object column can't be used; a loop over the rows, run only on the way to an error."""
+    """Return why an object column can't be used; a loop over the rows, which runs only before an error."""
     first: dict[str, tuple[int, Any]] = {}
     for row, value in enumerate(values.tolist()):
         if not is_missing(value):
@@ -222,7 +223,7 @@ def _describe_refusal(name: str, values: NDArray[Any]) -> str:
 
 
 def suggest_remedy(kind: str) -> str:
-    """Say what can be done about a type that is neither text, truth nor a real number."""
+    """Return the remedy for a column whose type is neither text nor truth values nor real numbers."""
     lowered = kind.lower()
     if "delta" in lowered or "duration" in lowered:
         return "a duration must be converted to a number first, for example its seconds"
@@ -236,20 +237,20 @@ def suggest_remedy(kind: str) -> str:
 
 
 def make_type_error(name: str, dtype: Any) -> TableError:
-    """Return the error that says why a column of a type can't be used, and what can be done."""
+    """Return the error for a column of an unusable type, with a remedy."""
     shown = str(getattr(dtype, "name", dtype))  # numpy calls bytes "S1", but names them
     return TableError(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}")
 
 
 def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
-    """Describe the first two states that differ only in spaces or in how Unicode spells an accent."""
+    """Describe the first two states that differ only in spaces or in the Unicode form of an accent."""
     seen: dict[str, str] = {}
     for state in states:
         if isinstance(state, str):
-            plain = " ".join(state.split())
-            other = seen.setdefault(plain if plain.isascii() else unicodedata.normalize("NFC", plain), state)
-            if other is not state:
-                return f"column {name!r}: the states {other!r} and {state!r} ({other!a}, {state!a})"
+            text = " ".join(state.split())
+            first = seen.setdefault(text if text.isascii() else unicodedata.normalize("NFC", text), state)
+            if first is not state:
+                return f"column {name!r}: the states {first!r} and {state!r} ({first!a}, {state!a})"
     return None
 
 
@@ -257,7 +258,7 @@ def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
 
 
 def convert_cells(name: str, cells: Cells, kind: Kind | None) -> Cells:
-    """Return cells in the asked-for form: `kind` None keeps numbers continuous and labels discrete."""
+    """Return cells as cells of a kind; for `kind` None they stay as they are."""
     if kind == "discrete" and cells.states is None:
         return label_floats(name, cells.array)
     if kind == "continuous" and cells.states is not None:
@@ -268,7 +269,7 @@ def convert_cells(name: str, cells: Cells, kind: Kind | None) -> Cells:
 
 
 def convert_to_numbers(name: str, cells: Cells) -> Values:
-    """Return discrete cells whose states are numbers as those numbers."""
+    """Return the numbers that are the states of discrete cells."""
     states = cells.states or ()
     table = np.full(len(states) + 1, math.nan)
     for code, state in enumerate(states):
@@ -310,10 +311,10 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
         return Cells(variable.codes(cells.array), variable.states)
     if cells.states is None:
         cells = label_floats(name, cells.array)
-    found = cells.states or ()
-    positions = np.full(len(found) + 1, -1, dtype=np.intp)
+    states = cells.states or ()
+    positions = np.full(len(states) + 1, -1, dtype=np.intp)
     unknown = []
-    for code, state in enumerate(found):
+    for code, state in enumerate(states):
         try:
             positions[code] = variable.code(state)
         except TableError:
@@ -324,11 +325,11 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
 
 
 def _refuse_unknown(name: str, cells: Cells, unknown: list[int], variable: Discrete) -> None:
-    strange = np.zeros(len(cells.states or ()) + 1, dtype=bool)
-    strange[unknown] = True
-    where = strange[cells.array]
+    is_unknown = np.zeros(len(cells.states or ()) + 1, dtype=bool)
+    is_unknown[unknown] = True
+    where = is_unknown[cells.array]
     row = _first_row(where)
-    if row is None:  # a level of the type that no row has
+    if row is None:  # the unknown states are levels of the column's type that no row has
         return
     state = (cells.states or ())[int(cells.array[row])]
     known, hint = {state_kind(item) for item in variable.states}, ""
@@ -353,11 +354,11 @@ def _first_row(where: NDArray[np.bool_]) -> int | None:
     return int(np.argmax(where)) if where.any() else None
 
 
-# --- what cells stand for ---------------------------------------------------------------------------------------------
+# --- values of cells --------------------------------------------------------------------------------------------------
 
 
 class PlainValues(NamedTuple):
-    """Cells as values of one plain type; where `missing` holds, the value is a filler (None for objects)."""
+    """The values of cells, of one type; missing ones are replaced by a filler (None for objects)."""
 
     form: Literal["float", "integer", "bool", "text", "category", "object"]
     values: NDArray[Any]
@@ -372,7 +373,7 @@ class PlainValues(NamedTuple):
 
 
 def as_plain(cells: Cells) -> PlainValues:
-    """Return cells as values; text and categories stay codes (``values``), their states being in the cells.
+    """Return the values of cells; those of text and categories are codes of the cells' states.
 
     Examples
     --------
@@ -400,7 +401,7 @@ def as_plain(cells: Cells) -> PlainValues:
 
 
 def decode_states(cells: Cells, dtype: Any, filler: Any) -> NDArray[Any]:
-    """Return the state of each cell as an array of some type, and the filler where one is missing."""
+    """Return the states of the cells as an array of a type, with a filler where one is missing."""
     table = np.empty(len(cells.states or ()) + 1, dtype=dtype)
     table[:-1] = as_objects(cells.states or ())
     table[-1] = filler

@@ -1,8 +1,8 @@
-"""Columns of a table, and what an adapter has to know of the columns of its library.
+"""The columns of a table, and the base class of adapters to the columns of other libraries.
 
-All that is known of a library stands in a module of `hybridbn.tables.adapters`: a subclass of `ColumnAdapter` where it has
-columns of its own, and one of `FrameAdapter` for each kind of frame. No library is imported before a frame or a column of
-it came in, or is wanted.
+A module of `hybridbn.tables.adapters` holds all that is specific to a library: a subclass of `ColumnAdapter` where it
+has columns of its own, and a subclass of `FrameAdapter` for each kind of frame. A library is imported only when a frame
+or a column of it is given or asked for.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ __all__ = [
 
 
 class ColumnSource(NamedTuple):
-    """The column as it came in, kept so that it can go back out with the same dtype."""
+    """The column that the user gave, from which columns of the same dtype are made."""
 
     kind: str
     values: Any
     rows: NDArray[np.intp] | None = None
     current: bool = True
-    """False where the cells were replaced since: then only the dtype of `values` means anything, and the rows `kept`."""
-    kept: NDArray[np.bool_] | None = None
+    """False where the cells were replaced since: then only the dtype of `values` and the rows `unchanged` are valid."""
+    unchanged: NDArray[np.bool_] | None = None
 
 
 class Column:
-    """A column of a table: its cells, the variable they are read against (or None), and the column as it came in.
+    """A column of a table: its cells, the variable whose codes or values these are (or None), and the user's column.
 
-    Without `cells` it is read against its variable when these are first asked for: from `base`, a column that was read
-    otherwise, or from `source`.
+    Without `cells` it is lazy: the first access reads them from `base`, a column that was read before without the
+    variable, or from `source`.
     """
 
     __slots__ = ("_base", "_cells", "_unknown_missing", "name", "source", "variable")
@@ -85,7 +85,7 @@ class Column:
 
     @property
     def is_read(self) -> bool:
-        """Whether the cells are known already."""
+        """Whether the cells have been read."""
         return self._cells is not None
 
     @property
@@ -103,7 +103,7 @@ class Column:
         elif source is None:
             raise TypeError("a column without cells needs a source or a base")
         elif isinstance(variable, Discrete) and len({state_kind(state) for state in variable.states}) > 1:
-            # A variable that mixes types of states on purpose: looked up one by one.
+            # A variable may mix types of states on purpose; its states are then looked up one by one.
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
             wants_labels = isinstance(variable, Discrete) and variable.cuts is None
@@ -113,56 +113,60 @@ class Column:
     def take(self, rows: NDArray[np.intp]) -> Column:
         """Return the column with some of its rows."""
         source = self.source
-        if source is not None and (source.current or source.kept is not None):
-            taken = rows if source.rows is None else source.rows[rows]
-            source = source._replace(rows=taken, kept=None if source.kept is None else source.kept[rows])
+        if source is not None and (source.current or source.unchanged is not None):
+            source_rows = rows if source.rows is None else source.rows[rows]
+            source = source._replace(
+                rows=source_rows, unchanged=None if source.unchanged is None else source.unchanged[rows]
+            )
         return Column(self.name, self.cells.take(rows), self.variable, source)
 
-    def replace(self, cells: Cells, variable: Variable | None = None, kept: NDArray[np.bool_] | None = None) -> Column:
-        """Return the column with other cells, which go out with its dtype where they fit it.
+    def replace(
+        self, cells: Cells, variable: Variable | None = None, unchanged: NDArray[np.bool_] | None = None
+    ) -> Column:
+        """Return the column with other cells, which are written with its dtype where that can hold them.
 
         Parameters
         ----------
         variable : by default as before
-        kept : ndarray of bool
-            The rows whose cells are the same as before, and go out as they came in.
+        unchanged : ndarray of bool
+            The rows whose cells are the same as before, and are written as they were given.
         """
         source = self.source
         if source is not None:
-            current = source.current or source.kept is not None
-            if kept is not None and source.kept is not None:
-                kept = kept & source.kept
+            current = source.current or source.unchanged is not None
+            if unchanged is not None and source.unchanged is not None:
+                unchanged = unchanged & source.unchanged
             source = (
-                ColumnSource(source.kind, source.values, source.rows, False, kept)
-                if current and kept is not None
-                else (ColumnSource(source.kind, source.values, current=False))
+                ColumnSource(source.kind, source.values, source.rows, False, unchanged)
+                if current and unchanged is not None
+                else ColumnSource(source.kind, source.values, current=False)
             )
         return Column(self.name, cells, self.variable if variable is None else variable, source)
 
     def fill(self, rows: NDArray[np.bool_], values: NDArray[Any]) -> Column:
-        """Return the column with numbers or states in some rows; the others stay, and go out, as they came in.
+        """Return the column with numbers or states in some rows; the others stay as they were given.
 
-        A state that the column doesn't have yet becomes its last.
+        New states follow those of the column.
         """
         cells = self.cells
         array = np.array(cells.array)
         if cells.states is None:
             array[rows] = values
-            filled = replace(cells, array=array)
+            numbers = replace(cells, array=array)
             if isinstance(self.variable, Continuous):
-                filled = recode_cells(self.name, filled, self.variable)
-            return self.replace(filled, kept=~rows)
+                numbers = recode_cells(self.name, numbers, self.variable)
+            return self.replace(numbers, unchanged=~rows)
         codes = {state: code for code, state in enumerate(cells.states)}
-        listed = values.tolist()
-        for state in dict.fromkeys(listed):
+        states = values.tolist()
+        for state in dict.fromkeys(states):
             codes.setdefault(state, len(codes))
-        array[rows] = [codes[state] for state in listed]
-        known = len(codes) == len(cells.states)
-        variable = None if known else Discrete(self.name, states=tuple(codes))
+        array[rows] = [codes[state] for state in states]
+        has_new_states = len(codes) > len(cells.states)
+        variable = Discrete(self.name, states=tuple(codes)) if has_new_states else None
         return self.replace(replace(cells, array=array, states=tuple(codes)), variable, ~rows)
 
     def raw(self) -> NDArray[Any]:
-        """Return the values as Python objects, as they came in; None where a cell is missing."""
+        """Return the values as Python objects, as they were given; None where a cell is missing."""
         source = self.source
         if source is None and self._base is not None:
             return self._base.raw()
@@ -177,8 +181,8 @@ class Column:
         array[isna(array)] = None
         return array
 
-    def large_integers(self) -> NDArray[Any] | None:
-        """Return integers that floats would round as Python integers, from the column as it came in; else None."""
+    def read_large_integers(self) -> NDArray[Any] | None:
+        """Return the cells as Python integers where floats would round them, and None otherwise."""
         source = self.source
         if source is None or not source.current or self.cells.states is not None or not self.cells.integer:
             return None
@@ -190,7 +194,7 @@ class Column:
 def read_cells(name: str, values: Any, kind: Kind | None = None) -> Cells:
     """Return the cells of a column of any library.
 
-    `kind` None means the kind that the column's type says: numbers continuous, text, categories and truth values discrete.
+    For `kind` None the column's type decides: numbers are continuous, text, categories and truth values discrete.
 
     Examples
     --------
@@ -207,7 +211,7 @@ def read_cells(name: str, values: Any, kind: Kind | None = None) -> Cells:
 
 
 def read_column(name: str, values: Any, kind: Kind | None = None) -> Column:
-    """Read a column of any library, or one that was read before, by its own type or as the kind that is asked for."""
+    """Return a column of any library, or one that was read before, as a column of a kind; by default of its type's."""
     if not isinstance(values, Column):
         return Column(name, read_cells(name, values, kind), None, ColumnSource(column_kind(values), values))
     if kind is None or (kind == "discrete") == (values.cells.states is not None):
@@ -219,9 +223,9 @@ def read_column(name: str, values: Any, kind: Kind | None = None) -> Column:
 
 
 def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool = False) -> Column:
-    """Return a column of any library, or one that was read before, as one that is read against a variable when needed.
+    """Return a column of any library, or one that was read before, as a lazy column of a variable's codes or values.
 
-    Values that are no state of the variable are refused then, or count as missing.
+    When it is read, values that are no state of the variable raise `TableError`, or count as missing.
     """
     if isinstance(values, Column):
         return Column(variable.name, None, variable, values.source, base=values, unknown_missing=unknown_missing)
@@ -230,26 +234,28 @@ def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool =
 
 
 def check_states(column: Column) -> Column:
-    """Refuse a column that is said to be discrete, but where no type and no value names a state."""
+    """Return a column; raise `TableError` for a discrete one without any state."""
     if column.cells.states == () and len(column.cells.array):
         raise TableError(
-            f"column {column.name!r} holds no value in {len(column.cells.array)} rows, so nothing tells what it is: leave it "
+            f"column {column.name!r} holds no value in {len(column.cells.array)} rows, so nothing tells what it is: "
+            f"leave it "
+            f""
             f"out, or declare it with continuous=[{column.name!r}] or as a category with named levels"
         )
     return column
 
 
 def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> None:
-    """Warn once a table of states that a reader would take for the same."""
-    found = [
+    """Warn once for all columns of states that look the same to a reader."""
+    descriptions = [
         text
         for column in columns
         if column.is_read and column.cells.states
         if (text := describe_look_alikes(column.name, column.cells.states)) is not None
     ]
-    if found:
+    if descriptions:
         warnings.warn(
-            f"states that look alike are kept apart; clean them if they mean the same: {'; '.join(found)}",
+            f"states that look alike are kept apart; clean them if they mean the same: {'; '.join(descriptions)}",
             UserWarning,
             stacklevel=stacklevel,
         )
@@ -259,7 +265,7 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
 
 
 class ColumnAdapter(ABC):
-    """How the columns of one library are read and written. A subclass with a `kind` is known from then on."""
+    """Reads and writes the columns of one library. Defining a subclass with a `kind` registers it."""
 
     kind: ClassVar[str]
 
@@ -270,15 +276,17 @@ class ColumnAdapter(ABC):
 
     @abstractmethod
     def owns(self, values: Any) -> bool:
-        """Tell whether a column is one of this library."""
+        """Return whether a column is one of this library."""
 
     @abstractmethod
     def copy(self, name: str, values: Any) -> Any:
-        """Return a column in a form that later changes of the given one can't reach."""
+        """Return a copy of a column, which later changes of the original do not change."""
 
     @abstractmethod
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-        """Return the cells of a column; where it has numbers, as states of the kind "discrete" if that costs less here."""
+        """Return the cells of a column; of the kind "discrete" where the library can do that faster than
+        `convert_cells`.
+        """
 
     @abstractmethod
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
@@ -289,30 +297,32 @@ class ColumnAdapter(ABC):
         """Return the values of a column as Python objects."""
 
     def write(self, column: Column) -> Any:
-        """Return a column as one of this library: as it came in, or made of its cells, in the type of what these replaced."""
+        """Return a column as one of this library: the user's own, or a new one, of its type where that can hold the
+        cells.
+        """
         source = column.source
         old = None
         if source is not None and source.kind == self.kind:
             old = source.values if source.rows is None else self.take(source.values, source.rows)
             if source.current:
                 return old
-        exact = column.large_integers()
-        if exact is not None:
-            return self.make_integers(column.name, exact)
+        integers = column.read_large_integers()
+        if integers is not None:
+            return self.make_integers(column.name, integers)
         cells = column.cells
         if source is None or old is None:
             return self.make(column.name, cells)
-        if source.kept is not None:
-            rows = np.flatnonzero(~source.kept)
-            part = cells.take(rows)
-            whole = self.insert(old, rows, self.restore_type(self.make(column.name, part), old, part))
-            if whole is not None:
-                return whole
+        if source.unchanged is not None:
+            rows = np.flatnonzero(~source.unchanged)
+            new_cells = cells.take(rows)
+            written = self.insert(old, rows, self.restore_type(self.make(column.name, new_cells), old, new_cells))
+            if written is not None:
+                return written
         return self.restore_type(self.make(column.name, cells), old, cells)
 
     @abstractmethod
     def make(self, name: str, cells: Cells) -> Any:
-        """Return a new column of cells, in the type that suits them best."""
+        """Return a new column of cells, of the type that suits them best."""
 
     @abstractmethod
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
@@ -320,10 +330,10 @@ class ColumnAdapter(ABC):
 
     @abstractmethod
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        """Return a new column in the type of an old one where that can hold it, else as it is."""
+        """Return a new column with the type of an old one, or as it is where that type can't hold its values."""
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-        """Return a column with a new one in some of its rows, or None where it can't take that as it is."""
+        """Return a column with the values of `part` in some of its rows, or None where its type can't hold them."""
         return None
 
 
@@ -331,12 +341,12 @@ _COLUMNS: dict[str, ColumnAdapter] = {}
 
 
 def find_imported(name: str) -> Any:
-    """Return a library that has been imported, None for any other: of that nothing can have come in."""
+    """Return a library if it has been imported, else None; without it no object can be one of the library's."""
     return sys.modules.get(name)
 
 
 def column_kind(values: Any) -> str:
-    """Return the name of the library that a column belongs to; "numpy" stands for any sequence."""
+    """Return the name of the library of a column, and "numpy" for any other sequence."""
     load_adapters()
     return next((kind for kind, adapter in _COLUMNS.items() if adapter.owns(values)), "numpy")
 

@@ -1,4 +1,4 @@
-"""Frames of any library taken apart into columns, and what an adapter has to know of the frames of its library."""
+"""Frames of any library as columns, and the base class of adapters to the frames of other libraries."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["Frame", "FrameAdapter", "check_column_names", "frame_adapter", "open
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A frame taken apart: its columns by name as they came in, and what is needed to put it together again.
+    """The columns of a user's frame by name, and all that is needed to build a frame like it.
 
     Attributes
     ----------
     kind : str
-        Of the library's frames.
+        The name of its adapter.
     columns : mapping from name to column
-        As they came in; those of a `Table` are `Column`.
+        As the user gave them; those of a `Table` are `Column`.
     rows : int
     index, labels : object
-        What the library keeps of a frame besides its columns.
+        What the library stores of a frame besides its columns.
     data : object
         The frame itself.
     names : tuple of str
-        Of all its columns, those that are left out of `columns` included.
+        The names of all its columns, including those that are not in `columns`.
     """
 
     kind: str
@@ -52,31 +52,33 @@ class Frame:
         object.__setattr__(self, "names", tuple(self.names or self.columns))
 
     def select(self, names: Iterable[str]) -> Frame:
-        """Return the frame with some of its columns; what `replace` returns has all of them all the same."""
+        """Return the frame with some of its columns; `replace` still returns a frame with all of them."""
         return replace(self, columns={name: self.columns[name] for name in names}, names=self.names)
 
     def without_columns(self) -> Frame:
-        """Return what has to be known to build a frame like this one of other columns."""
+        """Return the frame without columns and data, from which frames like it are built."""
         return Frame(self.kind, {}, self.rows, self.index, self.labels)
 
     def take(self, rows: NDArray[np.intp]) -> Frame:
-        """Return the same as `without_columns`, for some of the rows."""
+        """Return some rows of the frame, without columns and data."""
         return Frame(self.kind, {}, len(rows), None if self.index is None else self.index.take(rows), self.labels)
 
     def build(self, columns: Sequence[Column]) -> Any:
-        """Return a new frame of the same kind, with the same index where it has one."""
+        """Return a new frame of the same kind, and with the same index if it has one."""
         return frame_adapter(self.kind).build(columns, self)
 
     def replace(self, table: Table, added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        """Return a copy of the frame with the columns of a table in place of its own, and columns of truth values added."""
+        """Return a copy of the frame with a table's columns instead of its own, and
+        additional columns of truth values.
+        """
         return frame_adapter(self.kind).replace(self, table._columns, added)
 
 
 class FrameAdapter(ABC):
-    """How one kind of frame is taken apart and put together. A subclass with a `kind` is known from then on."""
+    """Opens and builds one kind of frame. Defining a subclass with a `kind` registers it."""
 
     kind: ClassVar[str]
-    """What `Table.kind` says of a table that was made of such a frame."""
+    """The `Table.kind` of tables of such frames."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -84,23 +86,23 @@ class FrameAdapter(ABC):
             _FRAMES[cls.kind] = cls()
 
     is_fallback: ClassVar[bool] = False
-    """Whether it is asked after all others, because it takes much that may be a frame of another kind."""
+    """Whether it is tried after all others, because it also accepts what may be a frame of another kind."""
 
     @abstractmethod
     def owns(self, data: Any) -> bool:
-        """Tell whether something is a frame of this kind."""
+        """Return whether an object is a frame of this kind."""
 
     @abstractmethod
     def open(self, data: Any) -> Frame:
-        """Take a frame apart without looking at the cells; later changes of it must not reach the columns."""
+        """Return a frame as columns, without reading their cells; later changes of it must not change the columns."""
 
     @abstractmethod
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-        """Return a new frame of some columns, with the index and the labels of another of its kind."""
+        """Return a new frame of columns, with the index and the labels of another frame of its kind."""
 
     @abstractmethod
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        """Return a copy of a frame with some columns replaced and others added; all else stays as it is there."""
+        """Return a copy of a frame with some columns replaced and others added."""
 
 
 _FRAMES: dict[str, FrameAdapter] = {}
@@ -113,7 +115,7 @@ def frame_adapter(kind: str) -> FrameAdapter:
 
 
 def open_frame(data: Any) -> Frame:
-    """Take a frame of any supported kind apart, without looking at the cells.
+    """Return a frame of any supported kind as columns, without reading their cells.
 
     Examples
     --------
@@ -136,17 +138,19 @@ def open_frame(data: Any) -> Frame:
 
 
 def check_column_names(names: Iterable[Any]) -> list[str]:
-    """Return the names of columns as a list; refuse what is no text, and repeated names."""
+    """Return the names of columns as a list; raise `TableError` where one is no text or repeated."""
     listed = list(names)
     if not listed:
         raise TableError("the table has no columns")
-    strange = [name for name in listed if not isinstance(name, str) or not name]
-    if strange:
+    invalid = [name for name in listed if not isinstance(name, str) or not name]
+    if invalid:
         raise TableError(
-            f"column names must be non-empty text, not {shorten(strange)}; "
+            f"column names must be non-empty text, not {shorten(invalid)}; "
             "rename them, with pandas for example frame.columns = frame.columns.map(str)"
         )
-    twice = sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
-    if twice:
-        raise TableError(f"several columns are called {shorten(twice)}; column names must differ: rename or drop them")
+    repeated = sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
+    if repeated:
+        raise TableError(
+            f"several columns are called {shorten(repeated)}; column names must differ: rename or drop them"
+        )
     return [str(name) for name in listed]

@@ -1,4 +1,4 @@
-"""`Table`: typed columns with holes, row weights, and arrays that a computation can use as they are."""
+"""`Table`: typed columns with missing cells, row weights, and arrays that computations use directly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table:
     """An immutable table of discrete and continuous columns with missing cells.
 
     Text, categories and truth values are discrete, numbers are continuous, whatever the number of distinct values;
-    `discrete` and `continuous` say otherwise by name.
+    `discrete` and `continuous` name the exceptions.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class Table:
     weights : sequence of float, optional
         One finite non-negative weight for each row, by position.
     variables : iterable of Discrete or Continuous, optional
-        Read the columns as these variables (a model's); other columns are left out, and absent ones are no error: see
-        `names`. Columns are then checked when they are first asked for, not before.
+        Read the columns as these variables, such as a model's. Other columns are left out, and absent ones are no
+        error: see `names`. Columns are then read and checked when they are first used, not before.
     unknown : {"error", "missing"}
         What to do with a value that is no state of its variable.
 
@@ -126,18 +126,18 @@ class Table:
         sources: Mapping[str, ColumnSource] | None = None,
         stateless: bool = False,
     ) -> Table:
-        """Return a table of columns that a reader has already typed; it goes out as a pandas frame.
+        """Return a table of columns that a reader has already typed; `to_native` makes a pandas frame of it.
 
-        `sources` are the columns as they were read, where that says more than the cells do; `stateless` accepts discrete
-        columns without any value, which are to be read against variables later.
+        `sources` are columns as they were read from a file, where the cells have lost something of them. `stateless`
+        accepts discrete columns without any value, which get their states from variables later.
 
         Examples
         --------
         >>> Table.from_cells({"c": Cells(np.array([1, 0]), ("n", "y"))}).variables
         (Discrete(name='c', states=('n', 'y'), cuts=None),)
         """
-        kept = sources or {}
-        columns = [Column(name, found, None, kept.get(name)) for name, found in cells.items()]
+        sources = sources or {}
+        columns = [Column(name, column_cells, None, sources.get(name)) for name, column_cells in cells.items()]
         if not columns:
             raise TableError("the table has no columns")
         if not stateless:
@@ -148,14 +148,14 @@ class Table:
 
     @classmethod
     def from_columns(cls, columns: Iterable[Column], frame: Frame) -> Table:
-        """Return a table of columns that were read from a frame, and goes out as a frame of its kind."""
+        """Return a table of columns that were read from a frame; `to_native` makes a frame of the same kind of it."""
         return cls._of(columns, frame.without_columns(), None)
 
     @classmethod
     def from_arrays(
         cls, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], frame: Frame | None = None
     ) -> Table:
-        """Return a table of the numbers or codes of variables, which goes out as a DataFrame, or a frame like the one given.
+        """Return a table of the numbers or codes of variables; `to_native` makes a frame like `frame` of it.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class Table:
         rows = len(columns[0].cells.array) if columns else 0
         return cls._of(columns, frame or Frame("pandas", {}, rows), None)
 
-    # --- what is in it ------------------------------------------------------------------------------------------------
+    # --- contents -----------------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -181,7 +181,9 @@ class Table:
 
     @property
     def kind(self) -> str:
-        """What the table was made of, and so what `to_native` returns: "pandas", "polars", "arrow", "dict", "records" or "structured"."""
+        """The kind of frame that `to_native` returns: "pandas", "polars", "arrow",
+        "dict", "records" or "structured".
+        """
         return self._frame.kind
 
     @property
@@ -197,7 +199,7 @@ class Table:
         >>> Table({"c": [True, None]}).variable("c").states
         (False, True)
         """
-        column = self._named(name)
+        column = self._find_column(name)
         if column.variable is not None:
             return column.variable
         if column.cells.states is None:
@@ -212,8 +214,8 @@ class Table:
         return variable
 
     def is_discrete(self, name: str) -> bool:
-        """Tell whether a column is discrete, without looking at its cells."""
-        column = self._named(name)
+        """Return whether a column is discrete, without reading its cells."""
+        column = self._find_column(name)
         if column.variable is not None:
             return isinstance(column.variable, Discrete)
         return column.cells.states is not None
@@ -227,7 +229,7 @@ class Table:
 
     @property
     def weighted(self) -> bool:
-        """Whether weights were given."""
+        """Whether the table has weights."""
         return self._weights is not None
 
     def __len__(self) -> int:
@@ -245,14 +247,14 @@ class Table:
         return {name: int(np.count_nonzero(self.cells(name).missing)) for name in self._columns}
 
     def cells(self, name: str) -> Cells:
-        """Return a column's cells: their array, which of them are missing, and what its type says of them.
+        """Return a column's cells: their array and states, and the mask of missing ones.
 
         Examples
         --------
         >>> Table({"x": [1.0, None]}).cells("x").missing
         array([False,  True])
         """
-        return self._named(name).cells
+        return self._find_column(name).cells
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column as a read-only array: floats with NaN, or state codes with -1, where a cell is missing."""
@@ -265,7 +267,9 @@ class Table:
         raise TypeError("a Table is not a sequence; iterate over table.names, or over table.to_pandas().itertuples()")
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a column's array for a name; a table for a list of names, a slice, a mask or an array of row numbers."""
+        """Return a column's array for a name; a table for a list of names, a slice, a
+        mask or an array of row numbers.
+        """
         if isinstance(key, str):
             return self.column(key)
         if isinstance(key, list | tuple) and key and all(isinstance(name, str) for name in key):
@@ -273,16 +277,16 @@ class Table:
         return self.take(key)
 
     def raw(self, name: str) -> NDArray[Any]:
-        """Return a column's values as Python objects, as they came in; None where a cell is missing.
+        """Return a column's values as Python objects, as they were given; None where a cell is missing.
 
-        Unlike `column` this takes any object, so that evidence such as intervals can be told from values.
+        Unlike `column` this accepts any object, such as intervals in a table of evidence.
 
         Examples
         --------
         >>> Table({"c": ["a", None]}).raw("c").tolist()
         ['a', None]
         """
-        return self._named(name).raw()
+        return self._find_column(name).raw()
 
     def coded(self, variable: Variable, *, unknown: Unknown = "error") -> NDArray[Any]:
         """Return the column of a variable's name as that variable's codes or values.
@@ -298,7 +302,7 @@ class Table:
         cached = self._coded.get(id(variable)) if unknown == "error" else None
         if cached is not None:
             return cached[1]
-        column = self._named(variable.name)
+        column = self._find_column(variable.name)
         if column.variable is variable:
             return column.cells.array
         array = recode_cells(column.name, column.cells, variable, unknown_missing=unknown == "missing").array
@@ -306,7 +310,7 @@ class Table:
             self._coded[id(variable)] = (variable, array)
         return array
 
-    def _named(self, name: str) -> Column:
+    def _find_column(self, name: str) -> Column:
         column = self._columns.get(name)
         if column is None:
             raise TableError(f"there is no column {name!r}; the columns are {shorten(self._columns)}")
@@ -316,17 +320,17 @@ class Table:
 
     def select(self, names: Iterable[str]) -> Table:
         """Return the table with some of its columns, in the order given."""
-        wanted = [names] if isinstance(names, str) else list(names)
-        if len(set(wanted)) < len(wanted):
-            raise TableError(f"a column is named twice in {shorten(wanted)}")
-        return Table._of([self._named(name) for name in wanted], self._frame, self._weights)
+        selected = [names] if isinstance(names, str) else list(names)
+        if len(set(selected)) < len(selected):
+            raise TableError(f"a column is named twice in {shorten(selected)}")
+        return Table._of([self._find_column(name) for name in selected], self._frame, self._weights)
 
     def drop(self, names: str | Iterable[str]) -> Table:
         """Return the table without some of its columns."""
-        unwanted = {names} if isinstance(names, str) else set(names)
-        for name in unwanted:
-            self._named(name)
-        return self.select(name for name in self._columns if name not in unwanted)
+        dropped = {names} if isinstance(names, str) else set(names)
+        for name in dropped:
+            self._find_column(name)
+        return self.select(name for name in self._columns if name not in dropped)
 
     def take(self, rows: Any) -> Table:
         """Return the table with some of its rows: a slice, a mask or row numbers. Variables stay as they are.
@@ -351,8 +355,8 @@ class Table:
     def with_column(self, name: str, values: Any, variable: Variable | None = None) -> Table:
         """Return the table with a column added or replaced.
 
-        Values that replace a column are read against its variable, unless another is given, and go out with its dtype
-        where they fit it.
+        Values that replace a column must be values of its variable, unless another is given, and are written with its
+        dtype where that can hold them.
 
         Examples
         --------
@@ -364,12 +368,12 @@ class Table:
             variable = self.variable(name)
         elif variable is not None and variable.name != name:
             raise TableError(f"the variable is called {variable.name!r}, the column {name!r}")
-        added = Table({name: values}, variables=None if variable is None else [variable])._named(name)
+        added = Table({name: values}, variables=None if variable is None else [variable])._find_column(name)
         if len(added.cells.array) != len(self):
             raise TableError(f"column {name!r} has {len(added.cells.array)} values, but the table has {len(self)} rows")
         if old is not None:
-            before, cells = self.cells(name), added.cells
-            cells = Cells(cells.array, cells.states, before.declared, before.ordered, cells.integer)
+            old_cells, cells = self.cells(name), added.cells
+            cells = Cells(cells.array, cells.states, old_cells.declared, old_cells.ordered, cells.integer)
             added = old.replace(cells, added.variable)
         return Table._of({**self._columns, name: added}.values(), self._frame, self._weights)
 
@@ -381,37 +385,37 @@ class Table:
         >>> Table({"c": ["a", None, "b"]}).with_array("c", np.array([0, 0, 1])).to_dict()["c"].tolist()
         ['a', 'a', 'b']
         """
-        column, variable = self._named(name), self.variable(name)
+        column, variable = self._find_column(name), self.variable(name)
         old = column.cells
-        fresh = np.array(array, dtype=old.array.dtype)
-        if fresh.shape != old.array.shape:
-            raise TableError(f"column {name!r}: {fresh.shape} values, but the table has {len(self)} rows")
-        if isinstance(variable, Discrete) and fresh.size and not (fresh.min() >= -1 and fresh.max() < len(variable)):
+        new = np.array(array, dtype=old.array.dtype)
+        if new.shape != old.array.shape:
+            raise TableError(f"column {name!r}: {new.shape} values, but the table has {len(self)} rows")
+        if isinstance(variable, Discrete) and new.size and not (new.min() >= -1 and new.max() < len(variable)):
             raise TableError(f"column {name!r}: codes must lie between -1 and {len(variable) - 1}")
-        cells = Cells(fresh, old.states, old.declared, old.ordered, old.integer)
+        cells = Cells(new, old.states, old.declared, old.ordered, old.integer)
         if isinstance(variable, Continuous):
             cells = recode_cells(name, cells, variable)
-            variable.values(fresh)
+            variable.values(new)
         return Table._of({**self._columns, name: column.replace(cells)}.values(), self._frame, self._weights)
 
     def fill(self, cells: Mapping[str, tuple[NDArray[np.bool_], NDArray[Any]]]) -> Table:
-        """Return the table with numbers or states in some rows of some columns; all other cells go out as they came in.
+        """Return the table with numbers or states in some rows of some columns; all other cells are written as given.
 
-        States that a column doesn't have yet are added to those that it has.
+        New states of a column follow those that it has.
 
         Examples
         --------
         >>> Table({"c": ["a", None]}).fill({"c": (np.array([False, True]), np.array(["b"]))}).to_dict()["c"].tolist()
         ['a', 'b']
         """
-        filled = {name: self._named(name).fill(rows, values) for name, (rows, values) in cells.items()}
+        filled = {name: self._find_column(name).fill(rows, values) for name, (rows, values) in cells.items()}
         return Table._of({**self._columns, **filled}.values(), self._frame, self._weights)
 
     def with_weights(self, weights: Any) -> Table:
-        """Return the table with other row weights; None takes them away."""
+        """Return the table with other row weights; None removes them."""
         return Table._of(self._columns.values(), self._frame, _check_weights(weights, len(self)))
 
-    # --- checks that learners call ------------------------------------------------------------------------------------
+    # --- checks for learners ------------------------------------------------------------------------------------------
 
     def require_rows(self, least: int = 1) -> Table:
         """Return the table, or raise `TableError` where it has fewer rows than a computation needs."""
@@ -427,7 +431,9 @@ class Table:
         return self
 
     def require_few_states(self, most: int, names: Iterable[str] | None = None) -> Table:
-        """Return the table, or raise `TableError` where a discrete column has so many states that it must be an identifier."""
+        """Return the table, or raise `TableError` where a discrete column has so many states that it must be an
+        identifier.
+        """
         for name in self._columns if names is None else names:
             states = self.cells(name).states
             if states is not None and len(states) > most:
@@ -438,34 +444,36 @@ class Table:
         return self
 
     def equals(self, other: Table) -> bool:
-        """Tell whether two tables have the same columns, types of states, cells and weights, whatever they were made of."""
+        """Return whether two tables have the same columns, types of states, cells and weights, of any kind of frame."""
         if self.names != other.names or len(self) != len(other):
             return False
         for name in self._columns:
-            mine, yours = self.cells(name), other.cells(name)
-            if mine.states != yours.states or [*map(type, mine.states or ())] != [*map(type, yours.states or ())]:
+            a, b = self.cells(name), other.cells(name)
+            if a.states != b.states or [*map(type, a.states or ())] != [*map(type, b.states or ())]:
                 return False
-            if not np.array_equal(mine.array, yours.array, equal_nan=mine.states is None):
+            if not np.array_equal(a.array, b.array, equal_nan=a.states is None):
                 return False
         return np.array_equal(self.weights, other.weights)
 
-    # --- ways out -----------------------------------------------------------------------------------------------------
+    # --- export -------------------------------------------------------------------------------------------------------
 
     def to_native(self) -> Any:
-        """Return the table as the kind of frame that it was made of; files and SQL count as pandas."""
+        """Return the table as the kind of frame that it was made of; a table from a file or database becomes a pandas
+        frame.
+        """
         return self._frame.build(list(self._columns.values()))
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame; what came as pandas keeps its dtypes, categories and index."""
-        return self._built("pandas")
+        """Return a pandas DataFrame; a table of a pandas frame keeps its dtypes, categories and index."""
+        return self._build("pandas")
 
     def to_polars(self) -> Any:
         """Return a polars DataFrame."""
-        return self._built("polars")
+        return self._build("polars")
 
     def to_arrow(self) -> Any:
         """Return a pyarrow Table."""
-        return self._built("arrow")
+        return self._build("arrow")
 
     def to_dict(self) -> dict[str, NDArray[Any]]:
         """Return the columns as arrays of values, in the user's terms.
@@ -475,10 +483,10 @@ class Table:
         >>> Table({"c": ["a", None], "k": [2, 1]}).to_dict()
         {'c': array(['a', None], dtype=object), 'k': array([2, 1], dtype=object)}
         """
-        columns: dict[str, NDArray[Any]] = self._built("dict")
+        columns: dict[str, NDArray[Any]] = self._build("dict")
         return columns
 
-    def _built(self, kind: str) -> Any:
+    def _build(self, kind: str) -> Any:
         frame = self._frame if self._frame.kind == kind else Frame(kind, {}, len(self))
         return frame.build(list(self._columns.values()))
 
@@ -495,7 +503,7 @@ class Table:
         ]
         width = max((len(name) for name in self._columns), default=0)
         shown = list(self._columns.values())[:60]
-        counts = [self._shown(column) for column in shown]
+        counts = [self._summarize(column) for column in shown]
         states_width = max((len(states) for states, _, _ in counts), default=0)
         missing_width = max((len(missing) for _, missing, _ in counts), default=0)
         for column, (states, missing, examples) in zip(shown, counts, strict=True):
@@ -508,8 +516,8 @@ class Table:
             rows.append(f"  ... ({len(self._columns) - len(shown)} more columns)")
         return "\n".join(rows)
 
-    def _shown(self, column: Column) -> tuple[str, str, str]:
-        """Return a column's number of states and of holes and its first states, without reading what was not read."""
+    def _summarize(self, column: Column) -> tuple[str, str, str]:
+        """Return a column's numbers of states and missing cells and its first states, without reading lazy columns."""
         if column.is_read:
             states = column.cells.states
             missing = f"{int(np.count_nonzero(column.cells.missing)):,} missing"
@@ -524,7 +532,7 @@ class Table:
 def _check_kinds(
     discrete: str | Iterable[str], continuous: str | Iterable[str], available: Mapping[str, Any]
 ) -> dict[str, Kind]:
-    """Return the declared kind of each declared column."""
+    """Return the kind of each column that is declared to be discrete or continuous."""
     kinds: dict[str, Kind] = {}
     declared: tuple[tuple[Kind, str | Iterable[str]], ...] = (("discrete", discrete), ("continuous", continuous))
     for kind, names in declared:
@@ -537,7 +545,7 @@ def _check_kinds(
 
 
 def _check_variables(variables: Iterable[Variable], kinds: Mapping[str, Kind]) -> list[Variable]:
-    """Refuse what is no variable, and variables together with declared kinds."""
+    """Return variables as a list; raise `TableError` for other objects, and where kinds are declared as well."""
     listed = list(variables)
     for variable in listed:
         if not isinstance(variable, Discrete | Continuous):
@@ -548,7 +556,7 @@ def _check_variables(variables: Iterable[Variable], kinds: Mapping[str, Kind]) -
 
 
 def _check_weights(weights: Any, rows: int) -> Values | None:
-    """Return weights as a read-only array of their own, or refuse them naming the row."""
+    """Return weights as a read-only copy; raise `TableError` naming the first row with an invalid one."""
     if weights is None:
         return None
     try:

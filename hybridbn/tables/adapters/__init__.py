@@ -1,4 +1,4 @@
-"""Adapters of frame libraries: one module for each, found by being here."""
+"""Adapters of frame libraries: each module of this package registers its own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ __all__ = ["load_adapters"]
 
 @cache
 def load_adapters() -> None:
-    """Import the modules of this package, whose classes then are known."""
+    """Import all modules of this package, whose classes register themselves."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         import_module(module.name)

@@ -29,7 +29,7 @@ __all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays"
 
 
 class ArrayColumns(ColumnAdapter):
-    """Arrays of one dimension, and any sequence that no library owns."""
+    """Arrays of one dimension, and sequences that belong to no library."""
 
     kind = "numpy"
 
@@ -65,21 +65,21 @@ class ArrayColumns(ColumnAdapter):
         return listed
 
     def make(self, name: str, cells: Cells) -> NDArray[Any]:
-        """Return an array of values: objects with None where states that aren't numbers can be missing."""
+        """Return an array of values, of objects with None where cells of another type than floats are missing."""
         form, values, missing = as_plain(cells)
         if form in {"text", "category"}:
             return decode_states(cells, object, None)
         if form in {"integer", "bool"} and missing.any():
-            mixed = values.astype(object)
-            mixed[missing] = None
-            return mixed
+            array = values.astype(object)
+            array[missing] = None
+            return array
         return values.copy()
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
         return values if any(value is None for value in values) else np.array(values.tolist())
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        # arrays of objects hold anything, and arrays of text would cut longer text off
+        # Arrays of objects hold any value, and arrays of text would cut longer text off.
         if old.dtype == made.dtype or old.dtype.kind not in "iuf" or made.dtype.kind not in "iuf":
             return made
         if old.dtype.kind in "iu" and not as_plain(cells).fits_integers:
@@ -109,7 +109,9 @@ class Mappings(FrameAdapter):
             column = column_adapter(column_kind(values)).copy(name, values)
             if rows not in (-1, len(column)):
                 raise TableError(
-                    f"column {name!r} has {len(column)} values, but {names[0]!r} has {rows}; all columns must be equally long"
+                    f"column {name!r} has {len(column)} values, but {names[0]!r} has {rows}; all columns must be "
+                    f"equally "
+                    f"long"
                 )
             rows = len(column)
             columns[name] = column
@@ -123,14 +125,14 @@ class Mappings(FrameAdapter):
 
 
 class Records(Mappings):
-    """Lists, or any iterables, of mappings from names to values; what a record doesn't name is missing there."""
+    """Iterables of mappings from names to values; a cell is missing where a record has no value of that name."""
 
     kind = "records"
     is_fallback = True
 
     def owns(self, data: Any) -> bool:
-        frame_like = any(hasattr(data, name) for name in ("collect", "compute", "__arrow_c_stream__", "dtype"))
-        return isinstance(data, Iterable) and not frame_like and not isinstance(data, str | bytes | Mapping)
+        is_frame = any(hasattr(data, name) for name in ("collect", "compute", "__arrow_c_stream__", "dtype"))
+        return isinstance(data, Iterable) and not is_frame and not isinstance(data, str | bytes | Mapping)
 
     def open(self, data: Any) -> Frame:
         records = list(data)
@@ -176,9 +178,9 @@ class StructuredArrays(FrameAdapter):
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
         arrays = {column.name: column_adapter("numpy").write(column) for column in columns}
-        kept = {name: like.labels[name] for name in like.labels.names} if like.labels is not None else {}
+        types = {name: like.labels[name] for name in like.labels.names} if like.labels is not None else {}
         fields = [
-            (name, kept[name] if name in kept and kept[name].kind in (array.dtype.kind, "U") else array.dtype)
+            (name, types[name] if name in types and types[name].kind in (array.dtype.kind, "U") else array.dtype)
             for name, array in arrays.items()
         ]
         return _fill_structured(like.rows, fields, arrays)
@@ -191,7 +193,7 @@ class StructuredArrays(FrameAdapter):
 
 
 class Matrices(FrameAdapter):
-    """Arrays of two dimensions, opened only by those who know that their columns are called x0, x1, ..."""
+    """Arrays of two dimensions, whose columns get the names x0, x1, ...; only the estimators open them."""
 
     kind = "matrix"
 
@@ -206,9 +208,9 @@ class Matrices(FrameAdapter):
         return np.column_stack([column_adapter("numpy").write(column) for column in columns])
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        # integers and truth values have no holes, so only indicators can ask for another type
-        kept = frame.data.dtype.kind in "fO" or not added
-        dtype = frame.data.dtype if kept else np.result_type(frame.data.dtype, np.bool_)
+        # Integers and truth values have no missing cells, so only added columns can need another type.
+        keeps_type = frame.data.dtype.kind in "fO" or not added
+        dtype = frame.data.dtype if keeps_type else np.result_type(frame.data.dtype, np.bool_)
         array = np.empty((frame.rows, frame.data.shape[1] + len(added)), dtype=dtype)
         array[:, : frame.data.shape[1]] = frame.data
         for name, column in columns.items():
@@ -219,7 +221,7 @@ class Matrices(FrameAdapter):
 
 
 def _fill_structured(rows: int, fields: list[tuple[str, Any]], arrays: Mapping[str, Any]) -> NDArray[Any]:
-    made = np.empty(rows, dtype=fields)
+    structured = np.empty(rows, dtype=fields)
     for name, array in arrays.items():
-        made[name] = array
-    return made
+        structured[name] = array
+    return structured

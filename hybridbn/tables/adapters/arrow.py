@@ -1,4 +1,4 @@
-"""pyarrow: Tables, arrays and chunked arrays; by way of them all frames that have an Arrow stream."""
+"""pyarrow: Tables, arrays and chunked arrays, and all frames that export an Arrow stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ArrowColumns", "ArrowFrames", "decode_dictionary", "label_dictionary
 
 
 class ArrowColumns(ColumnAdapter):
-    """Arrays and chunked arrays, which never change."""
+    """Arrays and chunked arrays, which are immutable."""
 
     kind = "arrow"
 
@@ -80,7 +80,9 @@ class ArrowColumns(ColumnAdapter):
                 array = pyarrow.array(values.tolist())
             except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
                 raise TableError(
-                    f"the states of {name!r} are of several types, which an arrow table can't hold; give the evidence as pandas"
+                    f"the states of {name!r} are of several types, which an arrow table can't hold; give the evidence "
+                    f"as "
+                    f"pandas"
                 ) from None
         elif form in {"text", "category"}:
             array = pyarrow.DictionaryArray.from_arrays(
@@ -123,13 +125,13 @@ class ArrowColumns(ColumnAdapter):
 
 
 def label_dictionary(name: str, column: Any, *, declared: bool) -> Cells:
-    """Return a dictionary-encoded pyarrow column as discrete cells; `declared` where its type names the states."""
+    """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states."""
     codes, states = decode_dictionary(column)
     return label_codes(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
-    """Return a dictionary-encoded pyarrow column as codes (-1: missing) and the values they stand for."""
+    """Return the codes of a dictionary-encoded pyarrow column, -1 where a cell is missing, and its distinct values."""
     import pyarrow.compute as compute
 
     merged = _merge_chunks(column)
@@ -153,9 +155,9 @@ def _as_floats(column: Any) -> NDArray[np.float64]:
     import pyarrow.compute as compute
 
     if not column.null_count:
-        whole: NDArray[np.float64] = column.to_numpy()
-        return whole
-    # Chunk by chunk into one array: fresh memory is the dearest part of all this.
+        values: NDArray[np.float64] = column.to_numpy()
+        return values
+    # Allocating memory costs most, so the chunks are copied one by one into a single array.
     array, start = np.empty(len(column), dtype=np.float64), 0
     for chunk in column.chunks:
         array[start : start + len(chunk)] = compute.fill_null(chunk, np.nan).to_numpy()
@@ -164,7 +166,7 @@ def _as_floats(column: Any) -> NDArray[np.float64]:
 
 
 class ArrowFrames(FrameAdapter):
-    """Tables; the schema's metadata are kept."""
+    """Tables; new ones get the metadata of the schema."""
 
     kind = "arrow"
 
@@ -177,7 +179,8 @@ class ArrowFrames(FrameAdapter):
             import pyarrow
         except ModuleNotFoundError:
             raise TableError(
-                f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas first"
+                f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas "
+                f"first"
             ) from None
         data = pyarrow.table(data)
         names = check_column_names(data.column_names)
@@ -187,15 +190,15 @@ class ArrowFrames(FrameAdapter):
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
         import pyarrow
 
-        made = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
-        return made if like.labels is None else made.replace_schema_metadata(like.labels.metadata)
+        table = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
+        return table if like.labels is None else table.replace_schema_metadata(like.labels.metadata)
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         import pyarrow
 
-        made = frame.data
+        table = frame.data
         for name, column in columns.items():
-            made = made.set_column(made.column_names.index(name), name, column_adapter("arrow").write(column))
+            table = table.set_column(table.column_names.index(name), name, column_adapter("arrow").write(column))
         for name, values in added.items():
-            made = made.append_column(name, pyarrow.array(values))
-        return made
+            table = table.append_column(name, pyarrow.array(values))
+        return table

@@ -84,9 +84,9 @@ class PandasColumns(ColumnAdapter):
             return pandas.Series(_make_categorical(cells, dtype))
         if dtype == made.dtype:
             return made
-        integers = getattr(dtype, "kind", "O") in "iu"
-        holes = isinstance(dtype, np.dtype) and dtype.kind in "iub" and cells.missing.any()
-        if holes or (integers and not as_plain(cells).fits_integers):
+        is_integer = getattr(dtype, "kind", "O") in "iu"
+        lacks_holes = isinstance(dtype, np.dtype) and dtype.kind in "iub" and cells.missing.any()
+        if lacks_holes or (is_integer and not as_plain(cells).fits_integers):
             return made
         try:
             return made.astype(dtype)
@@ -112,7 +112,7 @@ def _make_array(cells: Cells) -> Any:
             cells.array, categories=pandas.Index(list(cells.states or ())), ordered=cells.ordered
         )
     if form == "text":
-        # A list, not an object array: pandas then gives its own type for text.
+        # pandas makes a Series of its own type for text of a list, but not of an array of objects.
         states = pandas.Series(list(cells.states or ())).array
         return states.take(values, allow_fill=True)
     if missing.any() and form in {"integer", "bool"}:
@@ -122,7 +122,7 @@ def _make_array(cells: Cells) -> Any:
 
 
 def _make_categorical(cells: Cells, dtype: Any) -> Any:
-    """Return cells in the levels of a categorical type, and more of them where states occur that it doesn't have."""
+    """Return cells as a categorical with the levels of a type, followed by the states that it does not have."""
     import pandas
 
     cells = cells if cells.states is not None else column_adapter("numpy").read("", cells.array, "discrete")
@@ -135,7 +135,7 @@ def _make_categorical(cells: Cells, dtype: Any) -> Any:
 
 
 class PandasFrames(FrameAdapter):
-    """DataFrames; the index and the name of the columns' index are kept."""
+    """DataFrames; new ones get the index and the name of the columns' index."""
 
     kind = "pandas"
 
@@ -148,32 +148,34 @@ class PandasFrames(FrameAdapter):
 
         if data.columns.nlevels > 1:
             raise TableError(
-                f"the frame has a MultiIndex of {data.columns.nlevels} levels as column names; join them to text first, "
+                f"the frame has a MultiIndex of {data.columns.nlevels} levels as column names; join them to text "
+                f"first, "
+                f""
                 "for example frame.columns = frame.columns.map('_'.join)"
             )
         names = check_column_names(data.columns)
-        # With copy on write a shallow copy is a snapshot: a later change to the caller's frame does not reach it.
-        lazily = int(pandas.__version__.split(".")[0]) >= 3
-        kept = data.copy(deep=not lazily)
-        columns = {name: kept.iloc[:, place] for place, name in enumerate(names)}
-        return Frame(self.kind, columns, len(kept), kept.index, kept.columns, data)
+        # Where pandas copies on write, a shallow copy does not change with the user's frame.
+        copies_on_write = int(pandas.__version__.split(".")[0]) >= 3
+        frame = data.copy(deep=not copies_on_write)
+        columns = {name: frame.iloc[:, number] for number, name in enumerate(names)}
+        return Frame(self.kind, columns, len(frame), frame.index, frame.columns, data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
         import pandas
 
         index = pandas.RangeIndex(like.rows) if like.index is None else like.index
-        series = [column_adapter("pandas").write(column) for column in columns]
-        aligned = [one if one.index.equals(index) else one.set_axis(index) for one in series]
+        written = [column_adapter("pandas").write(column) for column in columns]
+        aligned = [series if series.index.equals(index) else series.set_axis(index) for series in written]
         frame = pandas.DataFrame(dict(zip((column.name for column in columns), aligned, strict=True)), index=index)
         if like.labels is not None:
             frame.columns.name = like.labels.name
         return frame
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        made = frame.data.copy()
+        result = frame.data.copy()
         numbers = {name: number for number, name in enumerate(frame.names)}  # labels of the frame need not be text
         for name, column in columns.items():
-            made.isetitem(numbers[name], column_adapter("pandas").write(column).set_axis(made.index))
+            result.isetitem(numbers[name], column_adapter("pandas").write(column).set_axis(result.index))
         for name, values in added.items():
-            made[name] = values
-        return made
+            result[name] = values
+        return result

@@ -47,7 +47,7 @@ class PolarsColumns(ColumnAdapter):
             return label_codes(name, codes, dtype.categories.to_list(), declared=True)
         if dtype in (polars.String, polars.Categorical):
             text = values.cast(polars.String)
-            # Only the states that occur: polars shares the levels of a Categorical between unrelated columns.
+            # polars shares the levels of a Categorical between unrelated columns, so the states are those that occur.
             states = text.drop_nulls().unique().sort()
             codes = text.cast(polars.Enum(states)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
             return label_codes(name, codes, states.to_list())
@@ -99,9 +99,9 @@ class PolarsColumns(ColumnAdapter):
 
         dtype = old.dtype
         if isinstance(dtype, polars.Enum) and cells.states is not None:
-            known = dtype.categories.to_list()
+            levels = dtype.categories.to_list()
             occurring = dict.fromkeys(cells.states[code] for code in cells.array[cells.array >= 0].tolist())
-            dtype = polars.Enum([*known, *(state for state in occurring if state not in known)])
+            dtype = polars.Enum([*levels, *(state for state in occurring if state not in levels)])
         if dtype == made.dtype or (dtype.is_integer() and not as_plain(cells).fits_integers):
             return made
         try:
@@ -114,11 +114,11 @@ class PolarsColumns(ColumnAdapter):
 
         if part.dtype != old.dtype or not old.dtype.is_numeric() or not len(rows):
             return None
-        spread = np.zeros(len(old), dtype=np.intp)
-        spread[rows] = np.arange(len(rows))
-        kept = np.ones(len(old), dtype=bool)
-        kept[rows] = False
-        return old.zip_with(polars.Series(kept), part.gather(spread))
+        positions = np.zeros(len(old), dtype=np.intp)
+        positions[rows] = np.arange(len(rows))
+        is_old = np.ones(len(old), dtype=bool)
+        is_old[rows] = False
+        return old.zip_with(polars.Series(is_old), part.gather(positions))
 
 
 class PolarsFrames(FrameAdapter):
@@ -142,5 +142,5 @@ class PolarsFrames(FrameAdapter):
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         import polars
 
-        made = [column_adapter("polars").write(column) for column in columns.values()]
-        return frame.data.with_columns(*made, *(polars.Series(name, values) for name, values in added.items()))
+        written = [column_adapter("polars").write(column) for column in columns.values()]
+        return frame.data.with_columns(*written, *(polars.Series(name, values) for name, values in added.items()))

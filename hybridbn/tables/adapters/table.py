@@ -1,4 +1,4 @@
-"""`Table` itself, as a frame whose columns were read before."""
+"""`Table` as a frame, whose columns have been read already."""
 
 from __future__ import annotations
 
