@@ -1,7 +1,7 @@
-"""Builders: functions that find a structure for data and return a fitted `Network`.
+"""Builders: functions that choose a structure for data and return a fitted `Network`.
 
 Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builder is a function with the decorator `builder` in
-a module of this package: that is all it takes to be found by its name here, in every ``build=`` and by the command.
+a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to the command.
 """
 
 if __name__ != "hybridbn.structures":
@@ -14,7 +14,7 @@ from hybridbn.registry import import_modules
 from hybridbn.structures.building import BUILDERS, Declaration, builder
 
 if TYPE_CHECKING:
-    # for editors and type checkers; what exists is said by the registry
+    # for editors and type checkers; at run time the names come from the registry
     from hybridbn.structures.automatic import automatic as automatic
     from hybridbn.structures.chow_liu import chow_liu as chow_liu
     from hybridbn.structures.clusters import class_clusters as class_clusters
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 import_modules("hybridbn.structures")
-# after all imports, as some modules have the name of their builder
+# after all imports, because some modules have the same name as their builder
 globals().update(BUILDERS)
 
 __all__ = ["Declaration", "GainRatio", "Utility", "Variance", "builder", *sorted(BUILDERS)]

@@ -1,4 +1,4 @@
-"""What a builder declares, the registry of all builders, and what `build=` means: a builder, its name, or a structure that is kept."""
+"""The registry of builders with their declarations, and the meaning of `build=`: a builder, its name, or a fixed structure."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ __all__ = ["BUILDERS", "Build", "Declaration", "Learner", "builder", "declaratio
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Learner: TypeAlias = Callable[[Table], Network]
-"""From a table to the network that is learned from it."""
+"""A function that learns a network from a table."""
 
 Arcs: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, tuple[str, ...]]]
-"""From the target and all columns to the parents of each column."""
+"""A function of the target and all columns that returns the parents of each column."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a builder says about itself.
+    """The arguments that a builder takes, and the networks that it returns.
 
     Attributes
     ----------
     takes_target : bool or kind of variable
-        Whether it is called as ``build(data, target, potentials=...)``, else as ``build(data, potentials=...)``. `Discrete`
-        or `Continuous`: it is, and the target must be of this kind.
+        Whether it is called as ``build(data, target, potentials=...)`` or as ``build(data, potentials=...)``. `Discrete` or
+        `Continuous` means the former, with a target of this kind only.
     hidden : tuple of kinds of variables
-        The kinds of nodes that its networks may have beside the columns.
+        The kinds of nodes that its networks may have in addition to the columns.
     arcs : callable, optional
-        The parents of each column, as a function of the target and the columns, where they don't depend on the cells. Then
-        nothing but potentials is learned, and whoever learns again and again may count once.
+        The parents of each column, as a function of the target and the columns, if they don't depend on the cells. Then only
+        potentials are learned, and repeated learning (as in boosting) needs to count only once.
     takes_weights, takes_holes : bool
-        Whether it takes weighted rows and missing cells. One that doesn't is not called with them.
+        Whether it takes weighted rows and missing cells. A builder that doesn't is not called with them.
     """
 
     takes_target: bool | type[Discrete] | type[Continuous] = True
@@ -60,7 +60,7 @@ class Declaration:
 
 
 BUILDERS: dict[str, Callable[..., Network]] = {}
-"""Every builder by its name: those of this package, and those that users have decorated."""
+"""Every builder by its name: those of this package and those that users have decorated."""
 
 
 @overload
@@ -81,8 +81,8 @@ def builder(
 def builder(function: Any = None, /, **declared: Any) -> Any:
     """Declare what a function that builds networks takes, and make its name known wherever `build=` is taken.
 
-    The function stays as it is. Without this decorator a function can be given as `build=`, too; it is then taken for one that
-    takes a target, weights and missing cells.
+    The function itself is returned unchanged. A function without this decorator can be passed as `build=`, too; it is assumed to
+    take a target, weights and missing cells.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ def builder(function: Any = None, /, **declared: Any) -> Any:
 
 def _declare(function: Any, declaration: Declaration) -> Any:
     name = function.__name__
-    other = BUILDERS.get(name, function)
-    # the same function again is one whose module, or whose cell of a notebook, is run again
-    if (other.__module__, other.__qualname__) != (function.__module__, function.__qualname__):
+    earlier = BUILDERS.get(name, function)
+    # a function is declared again when its module, or its cell of a notebook, is run again
+    if (earlier.__module__, earlier.__qualname__) != (function.__module__, function.__qualname__):
         raise NetworkError(
-            f"there is a builder called {name!r} already, that of {other.__module__}; choose another name"
+            f"there is a builder called {name!r} already, that of {earlier.__module__}; choose another name"
         )
     function.declaration = declaration
     BUILDERS[name] = function
@@ -118,7 +118,7 @@ def _declare(function: Any, declaration: Declaration) -> Any:
 
 
 def declaration_of(function: Any) -> Declaration:
-    """Return what a builder, or a partial of one, declares.
+    """Return the declaration of a builder or of a partial of one.
 
     Examples
     --------
@@ -128,20 +128,20 @@ def declaration_of(function: Any) -> Declaration:
     """
     while isinstance(function, partial):
         function = function.func
-    declared = getattr(function, "declaration", None)
-    return declared if isinstance(declared, Declaration) else Declaration()
+    declaration = getattr(function, "declaration", None)
+    return declaration if isinstance(declaration, Declaration) else Declaration()
 
 
 @dataclass(frozen=True)
 class Build:
-    """What `build=` asks for: a builder, or a structure that is kept.
+    """The meaning of an argument `build=`: a builder, or a structure that is kept.
 
     Attributes
     ----------
     function : callable, optional
         The builder, or a partial of one.
     structure : Network, optional
-        Arcs that are kept, with the variables and families that its nodes have.
+        Arcs that are kept, with the variables and families of their nodes.
     """
 
     function: Callable[..., Network] | None = None
@@ -149,14 +149,14 @@ class Build:
 
     @classmethod
     def of(cls, build: Any, what: str = "build") -> Self:
-        """Read what a user gave.
+        """Interpret the argument that a user passed.
 
         Parameters
         ----------
         build : builder, partial of one, name of one, Network, other directed graph, list of arcs, or None
             "auto" is `automatic`, None is `naive_bayes`.
         what : str
-            What the parameter is called, for errors.
+            The name of the parameter in error messages.
 
         Examples
         --------
@@ -185,43 +185,43 @@ class Build:
 
     @property
     def declaration(self) -> Declaration:
-        """What the builder declares."""
+        """The declaration of the builder."""
         return declaration_of(self.function)
 
     @property
     def potentials(self) -> Potentials | None:
-        """Which potentials a partial of a builder asks for itself."""
+        """The potentials that a partial of a builder fixes, if any."""
         function = self.function
         while isinstance(function, partial):
             if "potentials" in function.keywords:
-                asked: Potentials = function.keywords["potentials"]
-                return asked
+                potentials: Potentials = function.keywords["potentials"]
+                return potentials
             function = function.func
         return None
 
     @property
     def keeps_families(self) -> bool:
-        """Whether it is a structure whose nodes say what family they are of."""
+        """Whether it is a structure with potentials, whose families are kept."""
         return self.structure is not None and any(self.structure.nodes[n].get("potential") for n in self.structure)
 
     def read(self, data: Any, weights: Any = None) -> Table:
-        """Return the data, read as the structure declares; numbers that it cuts into intervals stay numbers."""
+        """Read the data with the variables of the structure; numbers that it cuts into intervals stay numbers."""
         return read_as_declared(data, self.structure, weights, keep_numbers=True)
 
     def fit_marginals(self, table: Table, potentials: Potentials | None = None) -> Network:
-        """Return the density of each column alone: of the potentials given, of the structure's families, or of the partial's own."""
+        """Fit a density to each column alone, of these families or else of those of the structure or the partial."""
         return fit_marginals(table, self.structure, self.potentials if potentials is None else potentials)
 
-    def without(self, names: Sequence[str]) -> Build:
-        """Return the same without some columns."""
+    def drop(self, names: Sequence[str]) -> Build:
+        """Return the same argument with a structure that lacks some columns."""
         if self.structure is None:
             return self
-        left = Network(self.structure)
-        left.remove_nodes_from(names)
-        return replace(self, structure=left)
+        remaining = Network(self.structure)
+        remaining.remove_nodes_from(names)
+        return replace(self, structure=remaining)
 
     def is_naive_bayes(self, target: str, names: Sequence[str]) -> bool:
-        """Tell whether, whatever the cells are, each other column has the target as its only parent."""
+        """Return whether, for any cells, each column but the target has the target as its only parent."""
         parents: Mapping[str, tuple[str, ...]] | None = None
         if self.structure is not None:
             if not any(self.structure.nodes[name] for name in self.structure):
@@ -231,23 +231,23 @@ class Build:
         return parents == {target: (), **{name: (target,) for name in names if name != target}}
 
     def learn(self, table: Table, target: str | None = None, potentials: Potentials | None = None) -> Network:
-        """Return the network that is learned from a table.
+        """Learn a network from a table.
 
         Parameters
         ----------
         table : Table
         target : str, optional
-            A node that the network must have. Builders without a target don't hear of it.
+            A node that the network must have. It is not passed to builders without a target.
         potentials : as in `hybridbn.fit`, optional
-            By default a structure's families and a builder's own choice.
+            By default the families of the structure, or the default of the builder.
         """
         if self.structure is not None:
             return fit_available(self.structure, table, "auto" if potentials is None else potentials)
         assert self.function is not None
         self._refuse_table(table)
-        asked = (target,) if self.declaration.takes_target else ()
+        arguments = (target,) if self.declaration.takes_target else ()
         options: dict[str, Any] = {} if potentials is None else {"potentials": potentials}
-        network = self.function(table, *asked, **options)
+        network = self.function(table, *arguments, **options)
         if not isinstance(network, Network):
             raise NetworkError(f"the builder {self} must return a Network, not {network!r:.80}")
         if target is not None and target not in network:
@@ -257,7 +257,7 @@ class Build:
         return network
 
     def make_learner(self, target: str | None = None, potentials: Potentials | None = None) -> Learner:
-        """Return `learn` for a target and potentials."""
+        """Return `learn` with the target and the potentials fixed."""
         return partial(self.learn, target=target, potentials=potentials)
 
     def __str__(self) -> str:
@@ -271,12 +271,12 @@ class Build:
         return f"{getattr(function, '__name__', type(function).__name__)}{options}"
 
     def _has_only_families(self) -> bool:
-        """Tell whether a builder is called without options but the families."""
+        """Return whether a partial of the builder fixes nothing but the families."""
         function = self.function
         return not isinstance(function, partial) or (not function.args and set(function.keywords) <= {"potentials"})
 
     def _refuse_table(self, table: Table) -> None:
-        """Refuse a table that the builder does not take."""
+        """Raise an error if the builder doesn't take weights or missing cells and the table has some."""
         if table.weighted and not self.declaration.takes_weights:
             raise NetworkError(f"the builder {self} takes no weighted rows")
         holes = [] if self.declaration.takes_holes else [name for name, count in table.missing.items() if count]
@@ -285,9 +285,9 @@ class Build:
 
 
 def _find_builder(name: str, what: str) -> Callable[..., Network]:
-    known = BUILDERS.get("automatic" if name == "auto" else name)
-    if known is None:
+    function = BUILDERS.get("automatic" if name == "auto" else name)
+    if function is None:
         near = difflib.get_close_matches(name, BUILDERS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose 'auto' or one of {shorten(sorted(BUILDERS), 20)}"
         raise NetworkError(f"{what}={name!r} is not known; {hint}")
-    return known
+    return function

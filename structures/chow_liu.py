@@ -33,10 +33,10 @@ def chow_liu(
     data, potentials, weights : as in `naive_bayes`
         "multinomial" on a number column discretizes it by equal frequencies.
     root : str, optional
-        The column without a parent; the tree's likelihood doesn't depend on it. By default the column that tells
-        most about the others together (the sum of its mutual information with each; of equal ones the first by name).
+        The column without a parent; the tree's likelihood doesn't depend on it. By default the column whose mutual information
+        with the others has the greatest sum (of equal ones the first by name).
     threshold : float
-        In nats: only columns that tell more than this about each other are joined, see `tan`.
+        In nats: only columns whose mutual information is greater are joined, see `tan`.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def chow_liu(
 
     Notes
     -----
-    How the information of each kind of pair is learned is said at `tan`; here it is not conditional.
+    See `tan` for how the information of each kind of pair is learned; here it is not conditional.
 
     References
     ----------
@@ -59,21 +59,21 @@ def chow_liu(
     >>> list(chow_liu(hb.Table(data, discrete=["a", "b", "c"])).edges)
     [('b', 'a'), ('b', 'c')]
     """
-    read = read_data_without_target(data, potentials, weights)
-    if root is not None and root not in read.attributes:
-        raise NetworkError(f"root={root!r} is no column; choose one of {shorten(read.attributes)}")
-    return build_tree(read, root, check_threshold(threshold))
+    training_data = read_data_without_target(data, potentials, weights)
+    if root is not None and root not in training_data.attributes:
+        raise NetworkError(f"root={root!r} is no column; choose one of {shorten(training_data.attributes)}")
+    return build_tree(training_data, root, check_threshold(threshold))
 
 
 def build_tree(data: TrainingData, root: str | None = None, threshold: float = 0.0) -> Network:
-    """Build the tree over all columns of data that are read already."""
+    """Build the tree over all columns of training data."""
     dependence = Dependence(data)
     pairs = dependence.measure_pairs()
-    told = dict.fromkeys(data.attributes, 0.0)
+    sums = dict.fromkeys(data.attributes, 0.0)
     for pair, value in pairs.items():
         for name in pair:
-            told[name] += value
-    # sums are rounded as their terms are, so that their order doesn't decide between equal ones
-    importance = {name: round(value, 9) for name, value in told.items()}
+            sums[name] += value
+    # sums are rounded, so that the order of their terms doesn't decide between equal ones
+    importance = {name: round(value, 9) for name, value in sums.items()}
     families = find_maximum_spanning_tree(data.attributes, pairs, importance, root, threshold)
     return fit_network(data, families, dependence.counter, dependence.reusable_potentials())

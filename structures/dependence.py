@@ -1,10 +1,9 @@
-"""How much columns tell about each other: (conditional) mutual information, in nats, of every kind of pair.
+"""(Conditional) mutual information of columns, in nats, for every kind of pair, and the maximum spanning tree over it.
 
-Of two discrete columns it is exact, from counts of all pairs in one pass. Where a continuous column takes part it is the average
-over the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the increase
-in log-likelihood for each row that an arc brings, so values of different kinds of pairs can be compared.
-
-The maximum spanning tree of such values is the tree of greatest likelihood.
+Of two discrete columns it is exact, from counts of all pairs in one pass. Where a column is continuous it is the average over
+the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the increase in
+log-likelihood per row that an arc brings, so values of different kinds of pairs can be compared, and the maximum spanning tree
+is the tree of greatest likelihood (Chow and Liu 1968).
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ from hybridbn.potentials.base import Potential
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Dependence", "Pair", "find_maximum_spanning_tree", "information_of_counts", "varies"]
+__all__ = ["Dependence", "Pair", "find_maximum_spanning_tree", "mutual_information", "varies"]
 
 Pair: TypeAlias = tuple[str, str]
 """Two columns in the order of their names."""
 
 _ROWS = 65536
-"""Rows at which densities are evaluated at once."""
+"""Densities are evaluated at this many rows at a time, which bounds the memory."""
 _DECIMALS = 12
-"""Beyond these, values are rounding errors, and must not decide between ties."""
+"""Values are rounded to this many decimals, so that rounding errors don't decide between ties."""
 
 
-def information_of_counts(counts: Values) -> float:
+def mutual_information(counts: Values) -> float:
     r"""Return the conditional mutual information of a table of counts, the condition first.
 
     .. math:: I(A; B \mid C) = \sum_{cab} \frac{n_{cab}}{n} \log \frac{n_{cab}\,n_c}{n_{ca}\,n_{cb}}
 
     Examples
     --------
-    >>> float(information_of_counts(np.array([[[2.0, 0.0], [0.0, 2.0]]])).__round__(6))
+    >>> float(mutual_information(np.array([[[2.0, 0.0], [0.0, 2.0]]])).__round__(6))
     0.693147
-    >>> information_of_counts(np.array([[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]]]))
+    >>> mutual_information(np.array([[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]]]))
     0.0
     """
     within = counts.sum(axis=(1, 2), keepdims=True)
@@ -66,22 +65,22 @@ class Dependence:
 
     Notes
     -----
-    A value is learned from the rows in which all columns that it is about are observed, and divided by the weight of all
-    rows: a column that is rarely there is of little use as a parent.
+    A value is learned from the rows in which all its columns are observed, and divided by the weight of all rows, because a
+    column that is often missing is of little use as a parent.
 
-    Of two continuous columns the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a, c)`, counts; of
-    a mixed pair the density of the continuous column. Kernel densities at their own points would tell of
-    nothing but these points, so mixtures of truncated exponentials take their place here. Two discrete columns
-    given a continuous target are counted within cells of it that hold equally many rows.
+    For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a, c)`; for
+    a mixed pair it comes from the density of the continuous column. An instance-based density (a kernel density) is too high at
+    its own points, so mixtures of truncated exponentials take its place here. Two discrete columns given a continuous target are
+    counted within cells of the target that hold equally many rows.
 
     Examples
     --------
     >>> from hybridbn.structures.training_data import read_data_with_target
     >>> data = {"a": ["x", "x", "y", "y"], "b": ["u", "u", "v", "v"], "c": ["n", "p", "n", "p"]}
-    >>> found = Dependence(read_data_with_target(data, "c", "auto", None))
-    >>> {pair: round(value, 3) for pair, value in found.measure_pairs().items()}
+    >>> dependence = Dependence(read_data_with_target(data, "c", "auto", None))
+    >>> {pair: round(value, 3) for pair, value in dependence.measure_pairs().items()}
     {('a', 'b'): 0.693}
-    >>> found.measure_with_target()
+    >>> dependence.measure_with_target()
     {'a': 0.0, 'b': 0.0}
     """
 
@@ -95,50 +94,50 @@ class Dependence:
             data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
         )
 
-    # -- the two questions ----------------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------------------------
 
     def measure_with_target(self) -> dict[str, float]:
         """Return the mutual information of each attribute with the target."""
         target = self.data.target
         if target is None:
             return {}
-        found: dict[str, float] = {}
+        information: dict[str, float] = {}
         if isinstance(self.data.variable(target), Discrete):
             tables = self.counter.with_target(self._discrete, (target,))
-            found = {name: self._scale_to_all_rows(table[None]) for (_, name), table in tables.items()}
+            information = {name: self._scale_to_all_rows(table[None]) for (_, name), table in tables.items()}
         for name in self.data.attributes:
-            if name not in found:
-                # a continuous child spares a regression of states on numbers
+            if name not in information:
+                # with a continuous child no regression of states on numbers has to be fitted
                 child, parent = (target, name) if name in self._discrete else (name, target)
-                found[name] = self._measure_gain(child, (), parent)
-        return {name: round(found[name], _DECIMALS) for name in self.data.attributes}
+                information[name] = self._measure_gain(child, (), parent)
+        return {name: round(information[name], _DECIMALS) for name in self.data.attributes}
 
     def measure_pairs(self) -> dict[Pair, float]:
         """Return the mutual information of every two attributes, given the target where there is one."""
         given = () if self.data.target is None else (self.data.target,)
         for name in self.data.attributes:
             if not varies(self.data, name):
-                # it tells nothing, so no pair would fit it: what its fitter refuses is to be refused now, not after hours
+                # no pair fits a constant column, so that what its fitter refuses would be refused after hours only
                 self.data.fit(name, given)
-        found = self._count_pairs()
+        information = self._count_pairs()
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
-            if pair not in found:
+            if pair not in information:
                 gains = [self._measure_gain(child, given, parent) for child, parent in self._choose_directions(pair)]
-                found[pair] = sum(gains) / len(gains)
-        return {pair: round(value, _DECIMALS) for pair, value in sorted(found.items())}
+                information[pair] = sum(gains) / len(gains)
+        return {pair: round(value, _DECIMALS) for pair, value in sorted(information.items())}
 
     def reusable_potentials(self) -> dict[tuple[str, ...], Potential]:
-        """Return the potentials that were learned on the way, by child and parents in their order."""
+        """Return the potentials fitted so far that a network can use, by child and parents in their order."""
         return {
             family: potential
             for family, potential in self._fits.items()
-            if self.data.fitter(family[0], family[1:]).name != "kernel"
+            if not self.data.fitter(family[0], family[1:]).instance_based
         }
 
     # -- discrete pairs -------------------------------------------------------------------------------------------
 
     def _scale_to_all_rows(self, counts: Values) -> float:
-        return information_of_counts(counts) * float(counts.sum()) / self._total
+        return mutual_information(counts) * float(counts.sum()) / self._total
 
     def _count_pairs(self) -> dict[Pair, float]:
         names = self._discrete
@@ -155,10 +154,10 @@ class Dependence:
         }
 
     def _count_by_target_cells(self, target: str) -> Counter:
-        """Return a counter for which a continuous target is cut into cells that hold equally many rows."""
+        """Return a counter in which a continuous target is cut into cells that hold equally many rows."""
         data = self.data
         cells = data.codes(target)
-        # as many cells as leave enough rows in each for a table of pairs
+        # so few cells that each holds enough rows for a table of pairs
         bins = int(np.clip(data.table.weights[~np.isnan(cells)].sum() ** 0.25, 2, 10))
         cuts = equal_frequency(cells, None, data.weights, bins=bins)
         return counter_of(data.table, (Discrete(target, cuts=cuts), *map(data.variable, self._discrete)))
@@ -166,38 +165,38 @@ class Dependence:
     # -- pairs with a continuous column ---------------------------------------------------------------------------
 
     def _choose_directions(self, pair: Pair) -> list[tuple[str, str]]:
-        """Return for which (child, parent) the gain is averaged."""
+        """Return the pairs (child, parent) over which the gain is averaged."""
         a, b = pair
         if a in self._discrete or b in self._discrete:
             return [(b, a) if a in self._discrete else (a, b)]
         linear = all(moments_suffice(self._choose_fitter(*family)) for family in ((a, (b,)), (b, (a,))))
-        # a correlation has no direction
+        # the gain of a linear regression is the same in both directions
         return [(a, b)] if linear else [(a, b), (b, a)]
 
     def _choose_fitter(self, child: str, parents: Sequence[str]) -> Any:
         fitter = self.data.fitter(child, parents)
-        if fitter.name == "kernel":
+        if fitter.instance_based:
             return fitter_of("mte", self.data.variable(child), tuple(map(self.data.variable, parents)))
         return fitter
 
     def _measure_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
-        """Return how much more likely a parent makes the child's values: the log-likelihood's increase for each row."""
+        """Return the increase in log-likelihood per row when the child gets one more parent."""
         rows = self._find_complete_rows((child, *given, parent))
         data = self.data if rows is None else self.data.select((child, *given, parent)).take(rows)
         if not (varies(data, child) and varies(data, parent)):
             return 0.0
         with_parent = self._fit(self.data, child, (*given, parent), keep=True)
-        same = rows is None or np.array_equal(
+        same_rows = rows is None or np.array_equal(
             rows, np.flatnonzero(self._find_observed((child, *given), len(self.data.table)))
         )
-        without = self._fit(self.data if same else data, child, given, keep=same)
+        without = self._fit(self.data if same_rows else data, child, given, keep=same_rows)
         columns = {name: data.codes(name) for name in (child, *given, parent)}
         total = 0.0
         for start in range(0, len(data.table), _ROWS):
-            part = slice(start, start + _ROWS)
-            axes = {name: column[None, part] for name, column in columns.items()}
+            batch = slice(start, start + _ROWS)
+            axes = {name: column[None, batch] for name, column in columns.items()}
             ratio = _log_ratio(_log_density(with_parent, axes), _log_density(without, axes))
-            total += float(ratio.sum() if data.weights is None else ratio @ data.weights[part])
+            total += float(ratio.sum() if data.weights is None else ratio @ data.weights[batch])
         return total / self._total
 
     def _fit(self, data: TrainingData, child: str, parents: tuple[str, ...], keep: bool) -> Potential:
@@ -212,7 +211,7 @@ class Dependence:
     # -- missing cells --------------------------------------------------------------------------------------------
 
     def _find_holes(self, name: str) -> NDArray[np.bool_] | None:
-        """Return where a column has no value; None where it has one in every row."""
+        """Return the rows in which a column is missing, or None if there are none."""
         if name not in self._holes:
             cells = self.data.codes(name)
             holes = np.isnan(cells) if isinstance(self.data.variable(name), Continuous) else cells < 0
@@ -220,26 +219,26 @@ class Dependence:
         return self._holes[name]
 
     def _find_observed(self, names: Sequence[str], rows: int) -> NDArray[np.bool_]:
-        seen = np.ones(rows, dtype=bool)
+        observed = np.ones(rows, dtype=bool)
         for name in names:
             holes = self._find_holes(name)
             if holes is not None:
-                seen &= ~holes
-        return seen
+                observed &= ~holes
+        return observed
 
     def _find_complete_rows(self, names: Sequence[str]) -> Codes | None:
-        """Return the rows in which all columns are observed; None for all rows."""
+        """Return the rows in which all columns are observed, or None if these are all rows."""
         if all(self._find_holes(name) is None for name in names):
             return None
         return np.flatnonzero(self._find_observed(names, len(self.data.table)))
 
 
 def varies(data: TrainingData, name: str) -> bool:
-    """Tell whether a column has two values in rows that count."""
+    """Return whether a column has at least two values in rows of positive weight."""
     cells = data.codes(name)
-    seen = ~np.isnan(cells) if isinstance(data.variable(name), Continuous) else cells >= 0
-    kept = cells[seen if data.weights is None else seen & (data.weights > 0)]
-    return bool(kept.size and (kept != kept[0]).any())
+    observed = ~np.isnan(cells) if isinstance(data.variable(name), Continuous) else cells >= 0
+    values = cells[observed if data.weights is None else observed & (data.weights > 0)]
+    return bool(values.size and (values != values[0]).any())
 
 
 def _log_density(potential: Potential, axes: dict[str, Any]) -> Values:
@@ -248,9 +247,9 @@ def _log_density(potential: Potential, axes: dict[str, Any]) -> Values:
 
 
 def _log_ratio(above: Values, below: Values) -> Values:
-    """Return the difference of log densities; where one alone is zero, that of the least positive number and 1.
+    """Return the difference of log densities; where only one density is zero, the ratio is limited to a finite value.
 
-    Limits for the ratio, not for the densities: these depend on the units.
+    The limit is set for the ratio and not for the densities, which depend on the units.
     """
     both = np.isneginf(above) & np.isneginf(below)
     ratio = np.subtract(above, below, out=np.zeros_like(above), where=~both)

@@ -1,7 +1,7 @@
-"""BIC of single families, cached: what a search over structures adds up.
+"""BIC of single families, cached: the terms of the score of a structure.
 
 Families of discrete columns are scored from counts, those of normal columns from moments; any other family is fitted, and its
-density evaluated at the rows. What the families are that differ from one by a single parent is found out in one go.
+density evaluated at the rows. All families that differ from a given one by a single parent are scored together.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from hybridbn.variables import Discrete, Values
 __all__ = ["FamilyScores"]
 
 WIDE = 64
-"""Columns of more states are counted one by one."""
+"""Columns of more states are counted one by one, because their joint tables are mostly empty."""
 CELLS = 1 << 20
-"""Most cells of the tables of all columns with a configuration that are counted together."""
+"""Tables of all columns with one family are counted together if they have at most this many cells, which bounds the memory."""
 _ROWS = 65536
+"""Densities are evaluated at this many rows at a time, which bounds the memory."""
 _CERTAIN = 1e-12
-"""A share of the variance below which a number is a combination of others."""
+"""A number is a linear combination of others if they leave less than this share of its variance."""
 
 
 class _StandardizedMoments(NamedTuple):
-    """The columns' places, their second moments and their standard deviations."""
+    """The positions of the columns, their correlations and their standard deviations."""
 
-    places: dict[str, int]
+    positions: dict[str, int]
     products: Values
     scales: Values
 
@@ -82,21 +83,21 @@ class FamilyScores:
         return self._scores[key]
 
     def score_changes(self, child: str, parents: frozenset[str]) -> Values:
-        """Return the scores with each column in turn as one more parent, or, if it is a parent, as one less (columns,).
+        """Return the scores after each column in turn is added to the parents, or removed from them (columns,).
 
-        At the child's own place is -inf.
+        The entry of the child itself is -inf.
         """
         key = child, parents
         if key not in self._change_scores:
             result = np.full(len(self.names), np.nan)
             result[self.column_index[child]] = -np.inf
-            inside = {child, *parents}
-            if all(self._is_counted(name) for name in inside):
+            family = {child, *parents}
+            if all(self._is_counted(name) for name in family):
                 self._score_changed_tables(result, child, parents)
-            elif not any(self._discrete[name] for name in inside) and self._is_normal(child, parents):
+            elif not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
                 self._score_changed_regressions(result, child, parents)
-            for column_index in np.flatnonzero(np.isnan(result)).tolist():
-                result[column_index] = self(child, parents ^ {self.names[column_index]})
+            for index in np.flatnonzero(np.isnan(result)).tolist():
+                result[index] = self(child, parents ^ {self.names[index]})
             result.flags.writeable = False
             self._change_scores[key] = result
         return self._change_scores[key]
@@ -118,7 +119,7 @@ class FamilyScores:
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def _is_counted(self, name: str) -> bool:
-        """Tell whether a family of such columns is scored from its counts."""
+        """Return whether families of this and similar columns are scored from counts."""
         return self._discrete[name] and name in self._counted_columns
 
     @cached_property
@@ -133,9 +134,9 @@ class FamilyScores:
         weight = float(counts.sum())
         if weight <= 0:
             return -math.inf
-        # the keys ascend, so those of one configuration of the parents follow each other
-        above = keys // states
-        starts = np.concatenate([[0], np.flatnonzero(above[1:] != above[:-1]) + 1])
+        # the keys ascend, so those of one configuration of the parents are neighbors
+        configurations = keys // states
+        starts = np.concatenate([[0], np.flatnonzero(configurations[1:] != configurations[:-1]) + 1])
         likelihood = _n_log_n(counts).sum() - _n_log_n(np.add.reduceat(counts, starts)).sum()
         size = math.prod(map(self.data.states, given))
         return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
@@ -151,7 +152,7 @@ class FamilyScores:
         return names, np.array(list(map(self.data.states, names)), np.intp)
 
     def _score_changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
-        """Fill in the scores of tables that are found from one pass over the rows."""
+        """Fill in the scores that take one pass over the rows for all tables together."""
         names, sizes = self._crossed
         given, states = self._sort_by_column(parents), self.data.states(child)
         inner = [self.data.states(name) for name in given]
@@ -159,11 +160,11 @@ class FamilyScores:
         if not names or size * int(sizes.sum()) > CELLS:
             return
         tables = self._counter.with_target(names, (*given, child)).values()
-        table = np.concatenate([own.reshape(size // states, states, -1) for own in tables], axis=2)
+        table = np.concatenate([counts.reshape(size // states, states, -1) for counts in tables], axis=2)
         starts = np.cumsum(sizes) - sizes
-        joint, above = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
+        joint, marginal = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
         weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
-        likelihood = np.add.reduceat(joint - above, starts)
+        likelihood = np.add.reduceat(joint - marginal, starts)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * sizes
         scores[weights <= 0] = -np.inf
@@ -172,17 +173,17 @@ class FamilyScores:
                 result[self.column_index[name]] = score
         if self._whole and parents:
             # the table of the family itself is a margin of the others
-            own = table[:, :, : sizes[0]].sum(axis=2).reshape(*inner, states)
+            family = table[:, :, : sizes[0]].sum(axis=2).reshape(*inner, states)
             for axis, name in enumerate(given):
-                less = own.sum(axis=axis)
-                likely = float(_n_log_n(less).sum() - _n_log_n(less.sum(axis=-1)).sum())
+                reduced = family.sum(axis=axis)
+                likely = float(_n_log_n(reduced).sum() - _n_log_n(reduced.sum(axis=-1)).sum())
                 result[self.column_index[name]] = likely - self._penalty(size / inner[axis] / states * (states - 1))
 
     # -- normal densities ---------------------------------------------------------------------------------------------
 
     @cached_property
     def _moments(self) -> _StandardizedMoments:
-        """Moments of the standardized number columns that have no holes."""
+        """Moments of the standardized number columns without missing cells."""
         names = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
         products = self._counter.moments(tuple(names)).products[0] / self.total
         scales = np.sqrt(np.diag(products))
@@ -192,22 +193,22 @@ class FamilyScores:
         )
 
     def _is_normal(self, child: str, others: frozenset[str]) -> bool:
-        """Tell whether the child is to have a regression, and nobody has holes."""
+        """Return whether the child is modeled by a regression and no column has missing cells."""
         fitter = self.data.fitter(child, ())
         return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
 
     def _score_by_moments(self, child: str, parents: frozenset[str]) -> float:
-        found = self._regress(child, parents)
-        return -math.inf if found is None else float(self._score_variances(child, found[0], len(parents)))
+        regression = self._regress(child, parents)
+        return -math.inf if regression is None else float(self._score_variances(child, regression[0], len(parents)))
 
     def _regress(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values] | None:
-        """Return what the parents leave of the child's variance, and of all columns' covariances with it and variances.
+        """Return the child's residual variance, and the partial covariances with it and variances of all columns.
 
-        None where a parent is a combination of others.
+        They are those given the parents. None if a parent is a linear combination of others.
         """
         moments = self._moments
-        mine, given = moments.places[child], [moments.places[name] for name in self._sort_by_column(parents)]
-        across, within = moments.products[mine], np.diag(moments.products)
+        index, given = moments.positions[child], [moments.positions[name] for name in self._sort_by_column(parents)]
+        covariances, variances = moments.products[index], np.diag(moments.products)
         if given:
             try:
                 factor = np.linalg.cholesky(moments.products[np.ix_(given, given)])
@@ -215,56 +216,57 @@ class FamilyScores:
                 return None
             if np.diag(factor).min() ** 2 < _CERTAIN:
                 return None
-            told = np.linalg.solve(factor, moments.products[given])
-            across, within = across - told[:, mine] @ told, within - (told**2).sum(axis=0)
-        return float(within[mine]), across, within
+            whitened = np.linalg.solve(factor, moments.products[given])
+            covariances = covariances - whitened[:, index] @ whitened
+            variances = variances - (whitened**2).sum(axis=0)
+        return float(variances[index]), covariances, variances
 
-    def _score_variances(self, child: str, rest: Values | float, parents: int) -> Values:
-        """Return the scores of regressions by what they leave of the child's variance."""
+    def _score_variances(self, child: str, residual: Values | float, parents: int) -> Values:
+        """Return the scores of regressions with these shares of residual variance."""
         moments = self._moments
-        square = moments.scales[moments.places[child]] ** 2
-        fine = np.asarray(rest) > _CERTAIN if square > 0 else np.zeros(np.shape(rest), dtype=bool)
-        variance = np.where(fine, rest, 1.0) * (square if square > 0 else 1.0)
+        square = moments.scales[moments.positions[child]] ** 2
+        regular = np.asarray(residual) > _CERTAIN if square > 0 else np.zeros(np.shape(residual), dtype=bool)
+        variance = np.where(regular, residual, 1.0) * (square if square > 0 else 1.0)
         likelihood = -0.5 * self.total * (np.log(2 * math.pi * variance) + 1)
-        return np.where(fine, likelihood - self._penalty(2 + parents), -np.inf)
+        return np.where(regular, likelihood - self._penalty(2 + parents), -np.inf)
 
     def _score_changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores of regressions with one more parent."""
-        found = self._regress(child, parents)
-        if found is None:
+        regression = self._regress(child, parents)
+        if regression is None:
             return
-        rest, across, within = found
-        fine = within > _CERTAIN
-        less = np.where(fine, rest - across**2 / np.where(fine, within, 1.0), 0.0)
-        scores = self._score_variances(child, less, len(parents) + 1)
-        for name, column_index in self._moments.places.items():
+        residual, covariances, variances = regression
+        regular = variances > _CERTAIN
+        reduced = np.where(regular, residual - covariances**2 / np.where(regular, variances, 1.0), 0.0)
+        scores = self._score_variances(child, reduced, len(parents) + 1)
+        for name, position in self._moments.positions.items():
             if name != child and name not in parents:
-                result[self.column_index[name]] = scores[column_index]
+                result[self.column_index[name]] = scores[position]
 
     # -- anything else ------------------------------------------------------------------------------------------------
 
     def _score_by_fitting(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))
         fitter = self.data.fitter(child, given)
-        variable, above = self.data.variable(child), tuple(map(self.data.variable, given))
+        variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
         try:
             if moments_suffice(fitter):
-                statistics = fitter.statistics(self.data.table, variable, above)
+                statistics = fitter.statistics(self.data.table, variable, variables)
                 regressions = fitter.potential(statistics)
                 likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())
                 return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
-            potential = fitter.fit(self.data.table, variable, above)
+            potential = fitter.fit(self.data.table, variable, variables)
         except HybridBNError:
             return -math.inf
         return self._score_density(potential)
 
     def _score_density(self, potential: Potential) -> float:
-        """Return the score of a density at the rows."""
+        """Return the score of a fitted density, evaluated at the rows."""
         columns = {variable.name: self.data.codes(variable.name) for variable in potential.variables}
-        known = np.all(
+        observed = np.all(
             [column >= 0 if self._discrete[name] else ~np.isnan(column) for name, column in columns.items()], axis=0
         )
-        rows = np.flatnonzero(known & (self.weights > 0))
+        rows = np.flatnonzero(observed & (self.weights > 0))
         if not len(rows):
             return -math.inf
         likelihood = float(
@@ -276,7 +278,7 @@ class FamilyScores:
 
 
 def _log_likelihood(potential: LinearGaussian, statistics: GaussianStatistics) -> float:
-    """Return the log-likelihood of regressions from the moments that they were learned from."""
+    """Return the log-likelihood of regressions, from the moments from which they were learned."""
     slopes = potential.coefficients.reshape(len(statistics.weights), -1)
     variance, intercept = potential.variance.reshape(-1), potential.intercept.reshape(-1)
     direction = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
@@ -293,8 +295,8 @@ def _n_log_n(counts: Values) -> Values:
 
 def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:
     rows = len(next(iter(columns.values())))
-    found = [
+    batches = [
         potential.log_on({name: column[None, start : start + _ROWS] for name, column in columns.items()}).reshape(-1)
         for start in range(0, rows, _ROWS)
     ]
-    return np.concatenate(found)
+    return np.concatenate(batches)

@@ -1,7 +1,7 @@
-"""Greedy search for a network without restrictions on its arcs: the one that a step at a time makes better by BIC.
+"""Hill climbing by BIC over all directed acyclic graphs, with a tabu list, restarts and reversals of covered arcs.
 
-A set of nodes is an integer with a bit for each: a graph is the sets of its nodes' parents, and the sets of all ancestors take a few
-operations an arc. Matrices have a row for each child and a column for each parent.
+A set of nodes is an integer with a bit for each node, and a graph is a tuple of the parents of each node, so that the ancestors of
+all nodes take a few operations per arc. Matrices have a row for each child and a column for each parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hybridbn.structures.training_data import TrainingData, fit_network, read_da
 from hybridbn.tables import Table
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "has_no_cycle", "hill_climb"]
+__all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "hill_climb", "is_acyclic"]
 
 
 @builder(takes_target=False)
@@ -46,31 +46,31 @@ def hill_climb(
 
     .. math:: \mathrm{BIC} = \sum_i \log L(x_i \mid \mathrm{parents}_i) - \frac{k_i}{2} \log n
 
-    Arcs go in any direction: a category may depend on numbers. The score is a sum over families, each computed once.
+    Arcs may have any direction: a category may depend on numbers. The score is a sum over families, each computed once.
 
     Parameters
     ----------
     data, potentials, weights : as in `hybridbn.fit`
-        Any family: the score of one that has no formula is that of its fitted density ("auto": mixtures of truncated exponentials
-        for numbers). "gaussian" is by far the fastest for numbers.
+        Any family: without a formula for its score, its density is fitted and evaluated ("auto": mixtures of truncated
+        exponentials for numbers). "gaussian" is by far the fastest for numbers.
     start : iterable of (from, to), optional
         Arcs to start from.
     required, forbidden : iterable of (from, to), optional
-        Arcs that stay, and arcs that never come.
+        Arcs that are never removed, and arcs that are never added.
     max_parents : int, optional
-        Of any node.
+        Greatest number of parents of a node.
     tabu : int
-        When no step is an improvement, the search goes on with the best of the others for as many steps, never back to one of
-        the last so many networks. 0 stops at the summit.
+        At a local maximum the search goes on for this many steps with the best change that doesn't lead back to one of the
+        last `tabu` networks. 0 stops at the local maximum.
     turns : int
-        After each step so many arcs are turned around, drawn from those that make no difference to the score: networks of equal
-        score have different neighbors. With 0 the search depends on which of two equivalent networks comes first.
+        After each step this many arcs are reversed, drawn from those whose reversal doesn't change the score, because equivalent
+        networks have different neighbors. With 0 the result depends on which of two equivalent networks comes first.
     restarts : int
-        So many times the search starts again from the best network without three tenths of its arcs.
+        Number of times that the search starts again from the best network without three tenths of its arcs.
     missing : {"em", "available"}
-        What an incomplete table is scored by: structural EM (see Notes), or the rows observed in each family.
+        How an incomplete table is scored: by structural EM (see Notes), or by the rows in which a family is observed.
     random_state : int, Generator or None
-        Of the turns, restarts, and structural EM's draws.
+        The source of the reversals, the restarts, and the draws of structural EM.
 
     Returns
     -------
@@ -79,8 +79,8 @@ def hill_climb(
 
     Notes
     -----
-    Structural EM fills the holes by exact joint draws from the network found so far and searches again, until the BIC of the
-    observed cells stops rising (Friedman 1997). Turned arcs are those of Castelo and Kočka (2003), "repeated covered arc reversal".
+    Structural EM fills the holes by exact joint draws from the current network and searches again, until the BIC of the observed
+    cells stops rising (Friedman 1997). The reversals are the "repeated covered arc reversal" of Castelo and Kočka (2003).
 
     References
     ----------
@@ -98,61 +98,56 @@ def hill_climb(
     >>> sorted(sorted(arc) for arc in net.edges)
     [['a', 'b'], ['b', 'x']]
     """
-    read = read_data_without_target(data, potentials, weights)
+    training_data = read_data_without_target(data, potentials, weights)
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
-    limits, options = (
-        _read_limits(read, required, forbidden, max_parents),
-        _Options.of(tabu, turns, restarts, random_state),
-    )
-    begin = _check_arcs(read, start, "start")
-    if missing == "available" or not any(read.table.missing[name] for name in read.attributes):
-        return _search(read, limits, begin, options)
+    limits = _read_limits(training_data, required, forbidden, max_parents)
+    options = _Options.of(tabu, turns, restarts, random_state)
+    start_arcs = _check_arcs(training_data, start, "start")
+    attributes, table = training_data.attributes, training_data.table
+    if missing == "available" or not any(table.missing[name] for name in attributes):
+        return _search(training_data, limits, start_arcs, options)
 
-    def build(table: Any, _: str) -> Network:
-        return _search(TrainingData(_as_read(table, read), read.roles, None), limits, begin, options)
+    def build(data: Any, _: str) -> Network:
+        completed = data if isinstance(data, Table) else Table(data, variables=list(table.variables))
+        return _search(TrainingData(completed, training_data.roles, None), limits, start_arcs, options)
 
-    first = read.attributes[0]
-    return structural_em(read.table, first, build, random_state=options.seed).network
-
-
-def _as_read(data: Any, read: TrainingData) -> Table:
-    return data if isinstance(data, Table) else Table(data, variables=list(read.table.variables))
+    return structural_em(table, attributes[0], build, random_state=options.seed).network
 
 
 def _read_limits(data: TrainingData, required: Any, forbidden: Any, most: int | None) -> Limits:
     size = len(data.attributes)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
         raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
-    stays, allowed = np.zeros((size, size), dtype=bool), ~np.eye(size, dtype=bool)
+    required_arcs, allowed = np.zeros((size, size), dtype=bool), ~np.eye(size, dtype=bool)
     for a, b in _check_arcs(data, required, "required"):
-        stays[b, a] = True
+        required_arcs[b, a] = True
     for a, b in _check_arcs(data, forbidden, "forbidden"):
         allowed[b, a] = False
-    clash = np.argwhere(stays & ~allowed)
+    clash = np.argwhere(required_arcs & ~allowed)
     if len(clash):
-        b, a = (data.attributes[column_index] for column_index in clash[0])
+        b, a = (data.attributes[index] for index in clash[0])
         raise NetworkError(f"the arc {a!r} -> {b!r} is both required and forbidden")
-    if not has_no_cycle(graph_of(stays)):
+    if not is_acyclic(graph_of(required_arcs)):
         raise NetworkError("the required arcs make a cycle")
-    return Limits(stays, allowed, size if most is None else int(most))
+    return Limits(required_arcs, allowed, size if most is None else int(most))
 
 
 def _check_arcs(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
     column_index = {name: i for i, name in enumerate(data.attributes)}
-    found = []
+    pairs = []
     for arc in arcs:
         if not isinstance(arc, tuple | list) or len(arc) != 2 or arc[0] == arc[1]:
             raise NetworkError(f"{what} must hold arcs (from, to) between two columns, not {arc!r}")
         strange = [name for name in arc if name not in column_index]
         if strange:
             raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(column_index)}")
-        found.append((column_index[arc[0]], column_index[arc[1]]))
-    return found
+        pairs.append((column_index[arc[0]], column_index[arc[1]]))
+    return pairs
 
 
 class _Options(NamedTuple):
-    """How a search climbs."""
+    """The options of a search."""
 
     tabu: int
     turns: int
@@ -171,7 +166,7 @@ class _Options(NamedTuple):
 
 def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
     scores = FamilyScores(data)
-    # of two arcs that are equally good the one from what is less certain comes first
+    # of two equally good arcs the one from the column of lower score, which is the less certain one, comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
     column_index = {column: i for i, column in enumerate(order)}
     names = [data.attributes[column] for column in order]
@@ -179,9 +174,9 @@ def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], op
     arcs = limits.required.copy()
     for a, b in start:
         arcs[column_index[b], column_index[a]] |= limits.allowed[column_index[b], column_index[a]]
-    if not has_no_cycle(graph_of(arcs)):
+    if not is_acyclic(graph_of(arcs)):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
-    find_best = climb(
+    best = climb(
         names,
         scores,
         limits,
@@ -191,48 +186,51 @@ def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], op
         restarts=options.restarts,
         rng=np.random.default_rng(options.seed),
     )
-    found = arcs_of(find_best)
+    matrix = arcs_of(best)
     parents = {
-        name: tuple(given for j, given in enumerate(data.attributes) if found[column_index[i], column_index[j]])
+        name: tuple(given for j, given in enumerate(data.attributes) if matrix[column_index[i], column_index[j]])
         for i, name in enumerate(data.attributes)
     }
     return fit_network(data, parents)
 
 
-BETTER = 1e-6
-"""Gains are rounded to it, so that equal ones are equal whatever order they were added up in."""
+TOLERANCE = 1e-6
 DIGITS = 6
+"""Gains are rounded to this many digits, so that equal gains stay equal in whatever order their terms were added."""
 DROPPED = 0.3
-"""The share of the arcs that a restart goes without."""
+"""A restart drops this share of the arcs."""
 IMPOSSIBLE = -1e300
-QUIET = 3
-"""On a summit, so many times arcs are turned around in the hope of a way up."""
+"""The score of a family that can't be fitted: lower than any other, but finite, so that differences are numbers."""
+MOST_NEUTRAL_ROUNDS = 3
+"""At a local maximum arcs are reversed at most this many times to find a neighbor with a better score."""
 
 Graph = tuple[int, ...]
 """The parents of each node, as bits."""
 
 
 class Limits(NamedTuple):
-    """What a search may do, by (child, parent)."""
+    """The changes that a search may make, by (child, parent)."""
 
     required: NDArray[np.bool_]
     allowed: NDArray[np.bool_]
     most: int
-    """Parents of a node."""
+    """Greatest number of parents of a node."""
 
     def reorder(self, order: list[int]) -> Limits:
-        """Return the same for the columns in another order."""
+        """Return the limits for the columns in another order."""
         return Limits(self.required[np.ix_(order, order)], self.allowed[np.ix_(order, order)], self.most)
 
 
 class _ArcChange(NamedTuple):
+    """The addition (kind 0), removal (1) or reversal (2) of an arc."""
+
     gain: float
     kind: int
     child: int
     parent: int
 
 
-_TURN = 2
+_REVERSE = 2
 
 
 def graph_of(arcs: NDArray[np.bool_]) -> Graph:
@@ -247,7 +245,7 @@ def graph_of(arcs: NDArray[np.bool_]) -> Graph:
 
 
 def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
-    """Return sets of nodes as a matrix.
+    """Return the matrix (nodes, members) of some sets of nodes.
 
     Examples
     --------
@@ -256,7 +254,7 @@ def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
     """
     size = len(sets)
     width = (size + 7) // 8
-    packed = np.frombuffer(b"".join(members.to_bytes(width, "little") for members in sets), np.uint8)
+    packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
     return np.unpackbits(packed.reshape(size, width), axis=1, count=size, bitorder="little").view(bool)
 
 
@@ -271,7 +269,7 @@ def climb(
     restarts: int,
     rng: np.random.Generator,
 ) -> Graph:
-    """Return the best graph found, from some graph on and again from the best one without a part of its arcs.
+    """Return the best graph of a search from a start and of restarts from the best graph without some of its arcs.
 
     Examples
     --------
@@ -283,164 +281,163 @@ def climb(
     (2, 0)
     """
     search = _GraphSearch(names, scores, limits, start)
-    value, find_best = _find_local_maximum(search, tabu, turns, rng)
+    score, best = _find_local_maximum(search, tabu, turns, rng)
     for _ in range(restarts):
-        arcs = arcs_of(find_best)
+        arcs = arcs_of(best)
         search.move_to(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
-        other, found = _find_local_maximum(search, tabu, turns, rng)
-        if other > value + BETTER:
-            value, find_best = other, found
-    return find_best
+        new_score, graph = _find_local_maximum(search, tabu, turns, rng)
+        if new_score > score + TOLERANCE:
+            score, best = new_score, graph
+    return best
 
 
 def _find_local_maximum(search: _GraphSearch, tabu: int, turns: int, rng: np.random.Generator) -> tuple[float, Graph]:
-    """Climb until neither turned arcs nor a walk past the summit lead higher."""
+    """Search until neither reversals nor tabu steps improve the score; return the score and the graph."""
     while True:
         _climb_to_maximum(search, turns, rng)
-        value, graph = search.value, tuple(search.parents)
+        score, graph = search.score, tuple(search.parents)
         if not _escape_maximum(search, tabu):
-            return value, graph
+            return score, graph
 
 
 def _climb_to_maximum(search: _GraphSearch, turns: int, rng: np.random.Generator) -> None:
-    """Make the step of the greatest gain, and turn some arcs around that make no difference, while that leads up."""
-    quiet, top = 0, search.value
-    while quiet <= (QUIET if turns else 0):
-        step = search.find_best()
-        if step is not None and step.gain > 0:
-            search.apply(step)
-        # what was won may be no more than what rounding lost in turns
-        higher = search.value > top + BETTER
-        quiet, top = (0, search.value) if higher else (quiet + 1, top)
+    """Apply the change of the greatest gain, then reverse some neutral arcs, as long as the score improves."""
+    rounds, top = 0, search.score
+    while rounds <= (MOST_NEUTRAL_ROUNDS if turns else 0):
+        change = search.find_best()
+        if change is not None and change.gain > 0:
+            search.apply(change)
+        # a gain may only make up for the rounding errors of reversals
+        higher = search.score > top + TOLERANCE
+        rounds, top = (0, search.score) if higher else (rounds + 1, top)
         if not search.reverse_neutral_arcs(turns, rng) and not higher:
             return
 
 
 def _escape_maximum(search: _GraphSearch, tabu: int) -> bool:
-    """Go on from a summit by the best steps, to none of the last so many graphs; tell whether that leads higher."""
-    summit = search.value
-    seen = deque([tuple(search.parents)], maxlen=max(tabu, 1))
+    """Leave a local maximum by the best changes that avoid the last graphs; return whether the score improved."""
+    maximum = search.score
+    visited = deque([tuple(search.parents)], maxlen=max(tabu, 1))
     steps = 0
-    while tabu and search.value <= summit + BETTER:
-        step = search.find_best(seen)
-        if step is None or (step.gain <= 0 and steps >= tabu):
+    while tabu and search.score <= maximum + TOLERANCE:
+        change = search.find_best(visited)
+        if change is None or (change.gain <= 0 and steps >= tabu):
             return False
-        search.apply(step)
-        seen.append(tuple(search.parents))
+        search.apply(change)
+        visited.append(tuple(search.parents))
         steps += 1
     return bool(tabu)
 
 
 class _GraphSearch:
-    """The graph of the moment and the gains of all single changes; only those of changed families are looked up anew."""
+    """The current graph and the gains of all single changes, of which only those of changed families are updated."""
 
     def __init__(self, names: list[str], scores: FamilyScores, limits: Limits, start: Graph) -> None:
         self.names, self.scores, self.limits = names, scores, limits
         self._free = ~limits.required
-        self._places = np.array([scores.column_index[name] for name in names], dtype=np.intp)
-        self._known_scores: dict[tuple[int, int], tuple[float, Values]] = {}
+        self._score_columns = np.array([scores.column_index[name] for name in names], dtype=np.intp)
+        self._cache: dict[tuple[int, int], tuple[float, Values]] = {}
         self._scores = [0.0] * len(names)
-        self._gains_by_toggling = np.full((len(names), len(names)), -np.inf)
-        """What a family gains when a parent comes or goes."""
+        self._toggle_gains = np.full((len(names), len(names)), -np.inf)
+        """The gain of each family when a parent is added or removed."""
         self.move_to(start)
 
     @property
-    def value(self) -> float:
-        """The score."""
+    def score(self) -> float:
+        """The score of the current graph."""
         return sum(self._scores)
 
     def move_to(self, graph: Graph) -> None:
-        """Go to another graph."""
+        """Make another graph the current one."""
         self.parents = list(graph)
         for child in range(len(graph)):
             self._score_family(child)
 
     def _score_family(self, child: int) -> None:
         key = child, self.parents[child]
-        if key not in self._known_scores:
+        if key not in self._cache:
             parents = frozenset(self.names[i] for i in _list_nodes(key[1]))
-            # a family that can't be fitted is worse than any, but a difference to it is a number
-            now = max(self.scores(self.names[child], parents), IMPOSSIBLE)
-            score_changes = self.scores.score_changes(self.names[child], parents)[self._places]
-            # nothing is gained by parents with which the family can't be fitted
-            gains = np.where(score_changes > -np.inf, np.round(score_changes - now, DIGITS), -np.inf)
-            self._known_scores[key] = now, gains
-        self._scores[child], self._gains_by_toggling[child] = self._known_scores[key]
+            score = max(self.scores(self.names[child], parents), IMPOSSIBLE)
+            changed = self.scores.score_changes(self.names[child], parents)[self._score_columns]
+            # parents with which the family can't be fitted are excluded
+            gains = np.where(changed > -np.inf, np.round(changed - score, DIGITS), -np.inf)
+            self._cache[key] = score, gains
+        self._scores[child], self._toggle_gains[child] = self._cache[key]
 
     def find_best(self, past: Collection[Graph] = ()) -> _ArcChange | None:
-        """Return the step of the greatest gain that leads to none of some graphs."""
+        """Return the change of the greatest gain that leads to none of the past graphs."""
         gains = self._compute_gains()
         while True:
             kind, child, parent = np.unravel_index(int(gains.argmax()), gains.shape)
             gain = float(gains[kind, child, parent])
             if gain == -np.inf:
                 return None
-            step = _ArcChange(gain, int(kind), int(child), int(parent))
-            if not past or tuple(self._apply_to_graph(step)) not in past:
-                return step
+            change = _ArcChange(gain, int(kind), int(child), int(parent))
+            if not past or tuple(self._change_parents(change)) not in past:
+                return change
             gains[kind, child, parent] = -np.inf
 
     def _compute_gains(self) -> Values:
-        """Return what adding, removing and turning each arc gains (3, children, parents), -inf where that can't be."""
-        ancestors, farther = _find_ancestors(self.parents)
+        """Return the gains of adding, removing and reversing each arc (3, children, parents), -inf where that is not allowed."""
+        ancestors, indirect = _find_ancestors(self.parents)
         arcs, free = arcs_of(self.parents), self._free
-        room = np.array([members.bit_count() < self.limits.most for members in self.parents])
+        has_room = np.array([parents.bit_count() < self.limits.most for parents in self.parents])
         result = np.full((3, *arcs.shape), -np.inf)
-        add = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & room[:, None]
-        np.copyto(result[0], self._gains_by_toggling, where=add)
-        removed = arcs & free
-        np.copyto(result[1], self._gains_by_toggling, where=removed)
-        # an arc can't be turned around where there is another way between its ends
-        turned = removed & ~arcs_of(farther) & self.limits.allowed.T & room
-        np.copyto(result[_TURN], self._gains_by_toggling + self._gains_by_toggling.T, where=turned)
+        addable = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & has_room[:, None]
+        np.copyto(result[0], self._toggle_gains, where=addable)
+        removable = arcs & free
+        np.copyto(result[1], self._toggle_gains, where=removable)
+        # reversing an arc makes a cycle if there is another path between its ends
+        reversible = removable & ~arcs_of(indirect) & self.limits.allowed.T & has_room
+        np.copyto(result[_REVERSE], self._toggle_gains + self._toggle_gains.T, where=reversible)
         return result
 
     def reverse_neutral_arcs(self, times: int, rng: np.random.Generator) -> bool:
-        """Turn arcs around that make no difference to the score, at most so many, in random order; tell whether there was one.
+        """Reverse arcs in random order, at most `times`, whose reversal doesn't change the score; return whether there was one.
 
-        These are covered (their ends have the same other parents), and the score is the same for equivalent graphs.
+        They are covered arcs (their ends have the same other parents), whose reversal leads to an equivalent graph.
         """
         if not times:
             return False
-        arcs = [(child, parent) for child, members in enumerate(self.parents) for parent in _list_nodes(members)]
-        turned = 0
+        arcs = [(child, parent) for child, nodes in enumerate(self.parents) for parent in _list_nodes(nodes)]
+        count = 0
         for number in rng.permutation(len(arcs)).tolist():
             child, parent = arcs[number]
-            members = self.parents[child]
-            # an earlier turn may have made another family of it
+            parents = self.parents[child]
+            # an earlier reversal may have changed the family
             if (
-                members >> parent & 1
-                and self.parents[parent] == members ^ (1 << parent)
+                parents >> parent & 1
+                and self.parents[parent] == parents ^ (1 << parent)
                 and self._is_neutral(child, parent)
             ):
-                self.apply(_ArcChange(0.0, _TURN, child, parent))
-                turned += 1
-                if turned == times:
+                self.apply(_ArcChange(0.0, _REVERSE, child, parent))
+                count += 1
+                if count == times:
                     break
-        return turned > 0
+        return count > 0
 
     def _is_neutral(self, child: int, parent: int) -> bool:
-        """Tell whether turning a covered arc around is allowed and makes no difference."""
+        """Return whether the reversal of a covered arc is allowed and doesn't change the score."""
         limits = self.limits
         if limits.required[child, parent] or not limits.allowed[parent, child]:
             return False
         if self.parents[parent].bit_count() >= limits.most:
             return False
-        return bool(abs(self._gains_by_toggling[child, parent] + self._gains_by_toggling[parent, child]) <= 2 * BETTER)
+        return bool(abs(self._toggle_gains[child, parent] + self._toggle_gains[parent, child]) <= 2 * TOLERANCE)
 
-    def _apply_to_graph(self, step: _ArcChange) -> list[int]:
+    def _change_parents(self, change: _ArcChange) -> list[int]:
         parents = self.parents.copy()
-        parents[step.child] ^= 1 << step.parent
-        if step.kind == _TURN:
-            parents[step.parent] ^= 1 << step.child
+        parents[change.child] ^= 1 << change.parent
+        if change.kind == _REVERSE:
+            parents[change.parent] ^= 1 << change.child
         return parents
 
-    def apply(self, step: _ArcChange) -> None:
-        """Make the step."""
-        self.parents = self._apply_to_graph(step)
-        self._score_family(step.child)
-        if step.kind == _TURN:
-            self._score_family(step.parent)
+    def apply(self, change: _ArcChange) -> None:
+        """Apply a change to the current graph."""
+        self.parents = self._change_parents(change)
+        self._score_family(change.child)
+        if change.kind == _REVERSE:
+            self._score_family(change.parent)
 
 
 def _list_nodes(nodes: int) -> Iterator[int]:
@@ -452,36 +449,37 @@ def _list_nodes(nodes: int) -> Iterator[int]:
 
 
 def _find_ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
-    """Return the ancestors of each node, and those from which a way of more than one arc leads there; itself on a cycle."""
+    """Return the ancestors of each node, and those with a path of more than one arc to it; for a node on a cycle itself."""
     size = len(parents)
-    above, farther = [-1] * size, [0] * size
+    ancestors, indirect = [-1] * size, [0] * size
     waiting = deque(range(size))
-    patience = size
-    while waiting and patience:
+    # the nodes that are still waiting after this many failures are on cycles or below one
+    tries = size
+    while waiting and tries:
         node = waiting.popleft()
-        far, ready = 0, True
+        reached, ready = 0, True
         for parent in _list_nodes(parents[node]):
-            if above[parent] < 0:
+            if ancestors[parent] < 0:
                 ready = False
                 break
-            far |= above[parent]
+            reached |= ancestors[parent]
         if ready:
-            farther[node], above[node] = far, far | parents[node]
-            patience = len(waiting)
+            indirect[node], ancestors[node] = reached, reached | parents[node]
+            tries = len(waiting)
         else:
             waiting.append(node)
-            patience -= 1
+            tries -= 1
     for node in waiting:
-        above[node] = farther[node] = 1 << node
-    return above, farther
+        ancestors[node] = indirect[node] = 1 << node
+    return ancestors, indirect
 
 
-def has_no_cycle(graph: Graph) -> bool:
-    """Tell whether there is no way from any node back to it.
+def is_acyclic(graph: Graph) -> bool:
+    """Return whether a graph has no cycle.
 
     Examples
     --------
-    >>> has_no_cycle((2, 4, 0)), has_no_cycle((2, 4, 1))
+    >>> is_acyclic((2, 4, 0)), is_acyclic((2, 4, 1))
     (True, False)
     """
-    return not any(above >> node & 1 for node, above in enumerate(_find_ancestors(graph)[0]))
+    return not any(ancestors >> node & 1 for node, ancestors in enumerate(_find_ancestors(graph)[0]))

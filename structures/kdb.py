@@ -26,8 +26,8 @@ def kdb(
 ) -> Network:
     r"""Build a k-dependence network: each attribute has the target and at most k other attributes as parents.
 
-    The attributes are put in the order of :math:`I(X_i; Y)`, those that tell most about the target first. The parents of
-    each are the k of those before it with the greatest :math:`I(X_i; X_j \mid Y)`.
+    The attributes are sorted by :math:`I(X_i; Y)`, those most informative about the target first. The parents of
+    each are the k earlier ones with the greatest :math:`I(X_i; X_j \mid Y)`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def kdb(
     k : int
         With 0 it is naive Bayes. A table of probabilities grows as the (k + 1)-th power of the number of states.
     threshold : float
-        In nats: an attribute becomes a parent only if it tells more than this, see `tan`.
+        In nats: an attribute becomes a parent only if its conditional mutual information is greater, see `tan`.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def kdb(
 
     Notes
     -----
-    How the information of each kind of pair is learned is said at `tan`. Ties are broken by name, so the order of the
+    See `tan` for how the information of each kind of pair is learned. Ties are broken by name, so the order of the
     columns doesn't matter.
 
     References
@@ -66,14 +66,14 @@ def kdb(
     if isinstance(k, bool) or not isinstance(k, int) or k < 0:
         raise NetworkError(f"k must be a number of parents, at least 0, not {k!r}")
     least = check_threshold(threshold)
-    read = read_data_with_target(data, target, potentials, weights)
-    dependence = Dependence(read)
+    training_data = read_data_with_target(data, target, potentials, weights)
+    dependence = Dependence(training_data)
     pairs = dependence.measure_pairs() if k else {}
     importance = dependence.measure_with_target()
-    order = sorted(read.attributes, key=lambda name: (-importance[name], name))
-    families: dict[str, tuple[str, ...]] = dict.fromkeys((target, *read.attributes), ())
-    for place, name in enumerate(order):
-        told = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:place]}
-        able = [earlier for earlier in told if told[earlier] > least]
-        families[name] = (target, *sorted(able, key=lambda earlier: (-told[earlier], earlier))[:k])
-    return fit_network(read, families, dependence.counter, dependence.reusable_potentials())
+    order = sorted(training_data.attributes, key=lambda name: (-importance[name], name))
+    families: dict[str, tuple[str, ...]] = dict.fromkeys((target, *training_data.attributes), ())
+    for rank, name in enumerate(order):
+        information = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:rank]}
+        candidates = [earlier for earlier in information if information[earlier] > least]
+        families[name] = (target, *sorted(candidates, key=lambda earlier: (-information[earlier], earlier))[:k])
+    return fit_network(training_data, families, dependence.counter, dependence.reusable_potentials())

@@ -26,7 +26,7 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
     Parameters
     ----------
     data : DataFrame, Table, mapping of arrays, ...
-        Whatever `Table` takes; all its columns are used.
+        Anything that `Table` accepts; all its columns are used.
     target : str
         A discrete or a continuous column; it may be the only one.
     potentials : "auto", "mte", "kernel", "gaussian", "multinomial", a Fitter, or a mapping from columns to these
@@ -42,8 +42,8 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
 
     Notes
     -----
-    An attribute is learned from the rows in which it and the target are observed, the target from the rows where it
-    is (available cases). In prediction a missing cell is marginalized, which here is to leave its factor out.
+    An attribute is learned from the rows in which it and the target are observed, and the target from the rows in which it is
+    observed (available cases). In prediction a missing cell is marginalized, which here means to leave its factor out.
 
     References
     ----------
@@ -58,5 +58,5 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
     >>> net.posterior("play", {"wind": "strong"})
     <posterior of 'play': 'no': 0.75, 'yes': 0.25>
     """
-    read = read_data_with_target(data, target, potentials, weights)
-    return fit_network(read, _arcs(target, read.attributes))
+    training_data = read_data_with_target(data, target, potentials, weights)
+    return fit_network(training_data, _arcs(target, training_data.attributes))

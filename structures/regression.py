@@ -1,4 +1,8 @@
-"""Linear regression as a network: the target below the attributes, which have densities of their own."""
+"""Linear regression as a network: the target is the child of the attributes, which have densities of their own.
+
+The parts are used by model trees as well: `Regressors` hold a table with filled cells and standardized regressors,
+`build_linear_network` makes a network of coefficients, and `fit_residual_mixture` learns the distribution of held-out residuals.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +49,9 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 
     .. math:: f(y, x) = f(y \mid x) \prod_i f(x_i \mid x_{p(i)}), \quad y \mid x \sim N(a + b x, s^2)
 
-    The target is the child of the attributes. Numbers have slopes, and each state of a category has an effect that is added. Given all
-    attributes the target is normal around the prediction, or a mixture of two normal densities where
-    errors are of two kinds. Missing attributes are averaged over, given those that are known.
+    The target is the child of the attributes. Numbers have slopes, and each state of a category adds an effect. Given all
+    attributes the target is normal around the prediction, or a mixture of two normal densities if the residuals have heavy
+    tails. Missing attributes are averaged over, given the observed ones.
 
     Parameters
     ----------
@@ -58,64 +62,65 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     -------
     Network
         The attributes, in the table's order, form a tree of numbers and another of categories, see `chow_liu`. Each category
-        that has a say has a hidden node for its effect. The target comes last.
+        that has an influence has a hidden node for its effect. The target comes last.
 
     Notes
     -----
-    Slopes and effects are shrunk by a ridge, whose strength leaves single rows out best; where it clearly leaves rows out better, small ones
-    are shrunk more than large ones. The variance is that of rows left out, too. Missing cells are filled with what the other
-    attributes lead to expect while the regression is learned. A weighted row is left out as a whole.
+    Slopes and effects are shrunk by a ridge, whose strength is chosen by leave-one-out cross-validation; if that clearly lowers
+    the error, small ones are shrunk more than large ones. The variance is that of the leave-one-out residuals, too. While the
+    regression is learned, missing cells are filled with their expectation given the other attributes. A weighted row is left
+    out as a whole.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> x, c = rng.normal(size=200), rng.choice(["a", "b"], 200)
     >>> net = regression({"x": x, "c": c, "y": 2 * x + 3 * (c == "b") + 0.1 * rng.normal(size=200)}, "y")
-    >>> known, partly = net.posterior("y", {"x": 1.0, "c": "b"}), net.posterior("y", {"x": 1.0})
-    >>> round(known.mean(), 1), round(partly.mean(), 1), round(partly.std() / known.std(), 0) > 10
+    >>> complete, partial = net.posterior("y", {"x": 1.0, "c": "b"}), net.posterior("y", {"x": 1.0})
+    >>> round(complete.mean(), 1), round(partial.mean(), 1), round(partial.std() / complete.std(), 0) > 10
     (5.0, 3.5, True)
     """
     return build_regression_network(learn_regressors(read_for_regression(data, target, potentials, weights)))
 
 
 def build_regression_network(regressors: Regressors) -> Network:
-    """Return the network of the regression of all rows."""
-    left_out = regressors.whole.residuals[None]
+    """Build the network of the regression on all rows."""
+    residuals = regressors.whole.residuals[None]
     noise = fit_residual_mixture(
-        left_out, np.ones_like(left_out) * np.mean(left_out**2), np.isfinite(left_out), regressors.weights
+        residuals, np.ones_like(residuals) * np.mean(residuals**2), np.isfinite(residuals), regressors.weights
     )
-    return build_linear_network(regressors, regressors.root[None], np.array([np.mean(left_out**2)]), noise)
+    return build_linear_network(regressors, regressors.root[None], np.array([np.mean(residuals**2)]), noise)
 
 
 LEAST_SPREAD = 1e-4
-"""Least standard deviation of an attribute given another one, relative to that of all rows."""
+"""Attributes given another attribute have at least this standard deviation, relative to that of all rows."""
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Of what missing cells are filled with while learning."""
+"""Missing cells are filled with these options while learning, where the noise of the sample is far greater."""
 
 
 @dataclass(frozen=True)
 class Regressors:
-    """A table as a regression sees it.
+    """Training data of a regression: filled cells and standardized regressors.
 
     Attributes
     ----------
     data : TrainingData
-        The rows that have a target and count.
+        The rows of positive weight with an observed target.
     potentials : tuple of Potential
         The attributes' own densities, in the table's order.
     names : tuple of str
-        The columns that have a say, one regressor each.
+        The columns with an influence, one regressor each.
     unit : float
-        What the target is measured in: about its standard deviation.
+        The unit of the target, about its standard deviation.
     effects : mapping from discrete columns to ndarray (states,)
-        What a state adds to the target, in its unit.
+        The amount that each state adds to the target, in its unit.
     numbers : ndarray (rows, regressors)
-        Standardized; missing cells are filled with what the other attributes lead to expect.
+        Standardized values; missing cells are filled with their expectation given the other attributes.
     centers, scales : ndarray (regressors,)
     slopes, ridge : ndarray (regressors,)
-        Of the regression of all rows, and the penalties of their squares.
+        The slopes of the regression on all rows, and the penalties of their squares.
     whole : Ridge
-        That regression, with all states as columns of their own.
+        This regression, with a column for each state.
     filled : mapping from columns to numbers (rows, 1) or shares of states (rows, states)
     """
 
@@ -145,7 +150,7 @@ class Regressors:
 
     @property
     def root(self) -> Values:
-        """Intercept and slopes of the regression of all rows, as coefficients of the standardized regressors."""
+        """The intercept and the slopes of the regression on all rows, for standardized regressors."""
         return np.concatenate(([self.whole.intercept], self.slopes))
 
 
@@ -174,11 +179,11 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
 
 
 def learn_regressors(data: TrainingData) -> Regressors:
-    """Learn the attributes' densities and the effects of their states."""
+    """Learn the densities of the attributes and the effects of their states."""
     potentials, filled = _learn_attributes(data)
     assert data.target is not None
     target = data.codes(data.target)
-    # a power of two, so that nothing is rounded
+    # a power of two, so that dividing by it rounds nothing
     unit = 2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max()))
     blocks: list[Values] = []
     groups: list[int] = []
@@ -206,25 +211,25 @@ def _standardize_columns(
     whole: Ridge,
     unit: float,
 ) -> Regressors:
-    """Make one standardized number of each column that has a say."""
-    weights, place = data.table.weights / data.table.weights.sum(), 0
+    """Return the regressors: one standardized number for each column with an influence."""
+    weights, start = data.table.weights / data.table.weights.sum(), 0
     effects: dict[str, Values] = {}
     numbers, slopes, penalties, names = [], [], [], []
     least = 1e-6 * float(np.sqrt(np.mean(whole.residuals**2)))
     for name in used:
         block = filled[name]
-        part = slice(place, place + block.shape[1])
-        place = part.stop
-        number, slope, penalty = block[:, 0], whole.slopes[part.start], whole.penalties[part.start]
+        columns = slice(start, start + block.shape[1])
+        start = columns.stop
+        number, slope, penalty = block[:, 0], whole.slopes[columns.start], whole.penalties[columns.start]
         if isinstance(data.variable(name), Discrete):
-            effect = whole.slopes[part] - weights @ block @ whole.slopes[part]
+            effect = whole.slopes[columns] - weights @ block @ whole.slopes[columns]
             number = block @ effect
             scale = np.sqrt(weights @ number**2)
             if not scale > least:
                 continue
             effects[name], slope = effect, scale
-            # the penalty of all states' slopes, as a function of what their common factor is multiplied by
-            penalty = float(penalty * (whole.slopes[part] @ whole.slopes[part]) / scale**2)
+            # the penalty of the slopes of all states, as a function of their common factor
+            penalty = float(penalty * (whole.slopes[columns] @ whole.slopes[columns]) / scale**2)
         names.append(name)
         numbers.append(number)
         slopes.append(slope)
@@ -249,11 +254,11 @@ def _standardize_columns(
 
 
 def _learn_attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[str, Values]]:
-    """Return the attributes' densities, and their columns without holes: numbers (rows, 1) or shares of states (rows, states).
+    """Learn the densities of the attributes and fill their columns: numbers (rows, 1) or shares of states (rows, states).
 
-    Numbers form one tree and categories another: densities of numbers given numbers stay linear where they are normal.
+    Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear.
     """
-    found: dict[str, Potential] = {}
+    potentials: dict[str, Potential] = {}
     filled: dict[str, Values] = {}
     for discrete in (False, True):
         names = [name for name in data.attributes if isinstance(data.variable(name), Discrete) == discrete]
@@ -261,30 +266,30 @@ def _learn_attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[s
             continue
         network = build_tree(TrainingData(data.table.select(names), {name: data.roles[name] for name in names}, None))
         for name in names:
-            found[name] = network.potential(name)
+            potentials[name] = network.potential(name)
             filled[name] = _fill_column(network, data, name, names)
-    return tuple(found[name] for name in data.attributes), {name: filled[name] for name in data.attributes}
+    return tuple(potentials[name] for name in data.attributes), {name: filled[name] for name in data.attributes}
 
 
 def _fill_column(network: Network, data: TrainingData, name: str, names: list[str]) -> Values:
-    variable, own = data.variable(name), data.codes(name)
-    holes: NDArray[np.intp] = np.flatnonzero(own < 0 if isinstance(variable, Discrete) else np.isnan(own))
+    variable, cells = data.variable(name), data.codes(name)
+    holes: NDArray[np.intp] = np.flatnonzero(cells < 0 if isinstance(variable, Discrete) else np.isnan(cells))
     if isinstance(variable, Discrete):
-        whole = (own[:, None] == np.arange(len(variable))).astype(np.float64)
+        filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
     else:
-        whole = np.array(own, dtype=np.float64)[:, None]
+        filled = np.array(cells, dtype=np.float64)[:, None]
     if len(holes):
         posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
-        whole[holes] = (
+        filled[holes] = (
             posterior.probabilities if isinstance(posterior, DiscretePosterior) else posterior.mean()[:, None]
         )
-    return np.asarray(whole)
+    return np.asarray(filled)
 
 
 def _choose_role(data: TrainingData, name: str) -> Role:
-    """Return the role of a column; where nothing else was asked for a number, normal densities.
+    """Return the role of a column: normal densities for a number unless the user chose another family.
 
-    These have a least variance, since in the few rows that two columns share one of them may be constant.
+    They have a least variance, because one of two columns may be constant in the few rows where both are observed.
     """
     role = data.roles[name]
     if not isinstance(role.variable, Continuous) or role.fitter not in ("auto", "gaussian"):
@@ -295,30 +300,30 @@ def _choose_role(data: TrainingData, name: str) -> Role:
     return role._replace(fitter=GaussianFitter(floor=spread) if spread > 0 and np.isfinite(spread) else "gaussian")
 
 
-OWN_SHARE = 0.01
-"""Of the target's variance, the part that the effects of categories bring along."""
+EFFECT_SHARE = 0.01
+"""The effects of categories have this share of the target's variance, so that no node is deterministic."""
 
 
 def build_linear_network(
     regressors: Regressors, coefficients: Values, variances: Values, noise: ResidualMixture, leaf: Boxes | None = None
 ) -> Network:
-    r"""Return the network of attributes, effects of categories, maybe a leaf, and the target.
+    r"""Build the network of attributes, effects of categories, a leaf if there are several, and the target.
 
     The effect :math:`e_d` of a category is a normal node below it, :math:`e_d \mid d \sim N(E_d[d], v_d)`, and
 
     .. math:: y \mid l, k, x, e \sim N(a_l + B_l x + C_l e, \; c_k s^2_l - \sum_d C^2_{ld} v_d)
 
-    so given the attributes the target has the variance :math:`c_k s^2_l`, of which the effects bring one percent.
+    so that given the attributes the target has the variance :math:`c_k s^2_l`, one percent of which comes from the effects.
 
     Parameters
     ----------
     regressors : Regressors
     coefficients : ndarray (leaves, 1 + regressors)
-        Of the standardized regressors, in the target's unit.
+        Coefficients of the standardized regressors, in the target's unit.
     variances : ndarray (leaves,), in the square of the target's unit
     noise : ResidualMixture
     leaf : Boxes, optional
-        Without it there is one leaf.
+        The node of leaves; by default there is a single leaf and no node.
     """
     data = regressors.data
     assert data.target is not None
@@ -327,29 +332,29 @@ def build_linear_network(
     effects = np.array([name in regressors.effects for name in regressors.names], dtype=bool)
     # effects are in the target's unit already
     slopes = coefficients[:, 1:] / regressors.scales * np.where(effects, 1.0, regressors.unit)
-    lifted = np.where(effects, regressors.unit, 1.0) * regressors.centers
-    intercept = coefficients[:, 0] * regressors.unit - slopes @ lifted
-    taken = set(data.roles) | ({leaf.child.name} if leaf is not None else set())
+    centers = np.where(effects, regressors.unit, 1.0) * regressors.centers
+    intercept = coefficients[:, 0] * regressors.unit - slopes @ centers
+    names = set(data.roles) | ({leaf.child.name} if leaf is not None else set())
     useful = np.abs(slopes).max(axis=0, initial=0.0) > 0
     total = regressors.unit**2 * variances[:, None] * noise.factors
     parents: list[Continuous] = []
     potentials: list[Potential] = list(regressors.potentials)
-    spent = np.zeros(len(variances))
-    kinds = max(len(regressors.effects), 1)
-    for place, name in enumerate(regressors.names):
+    effect_variances = np.zeros(len(variances))
+    effect_count = max(len(regressors.effects), 1)
+    for index, name in enumerate(regressors.names):
         variable = data.variable(name)
-        if not useful[place]:
+        if not useful[index]:
             continue
         if isinstance(variable, Continuous):
             parents.append(variable)
             continue
-        node = Continuous(find_unused_name(f"{name} effect", taken))
-        taken.add(node.name)
-        squares = slopes[:, place] ** 2
-        own = OWN_SHARE / kinds * float((total.min(axis=1)[squares > 0] / squares[squares > 0]).min())
-        spent += squares * own
+        node = Continuous(find_unused_name(f"{name} effect", names))
+        names.add(node.name)
+        squares = slopes[:, index] ** 2
+        variance = EFFECT_SHARE / effect_count * float((total.min(axis=1)[squares > 0] / squares[squares > 0]).min())
+        effect_variances += squares * variance
         effect = regressors.effects[name] * regressors.unit
-        potentials.append(LinearGaussian(node, (variable,), intercept=effect, variance=np.full(len(effect), own)))
+        potentials.append(LinearGaussian(node, (variable,), intercept=effect, variance=np.full(len(effect), variance)))
         parents.append(node)
     hidden: list[Discrete] = []
     shape: list[int] = []
@@ -358,7 +363,7 @@ def build_linear_network(
         hidden.append(leaf.child)
         shape.append(len(leaf.child))
     if len(noise.shares) > 1:
-        kind = Discrete(find_unused_name(f"{target.name} noise", taken), ("usual", "wide"))
+        kind = Discrete(find_unused_name(f"{target.name} noise", names), ("usual", "wide"))
         potentials.append(Multinomial(kind, table=noise.shares))
         hidden.append(kind)
         shape.append(len(kind))
@@ -371,41 +376,42 @@ def build_linear_network(
             coefficients=np.broadcast_to(slopes[:, None, useful], (*wide, int(useful.sum()))).reshape(*shape, -1)
             if parents
             else None,
-            variance=(total - spent[:, None]).reshape(shape),
+            variance=(total - effect_variances[:, None]).reshape(shape),
         )
     )
     return Network(potentials)
 
 
-def find_unused_name(name: str, taken: Iterable[str]) -> str:
-    """Return a name that is not taken, with underscores after it if need be.
+def find_unused_name(name: str, names: Iterable[str]) -> str:
+    """Return a name that is not among some names, with underscores appended if necessary.
 
     Examples
     --------
     >>> find_unused_name("a", ["b"]), find_unused_name("a", ["a", "a_"])
     ('a', 'a__')
     """
-    while name in taken:
+    while name in names:
         name += "_"
     return name
 
 
 STEPS = 60
+"""EM makes this many steps, after which the parameters of so simple a mixture hardly change."""
 SHARES = np.array([0.9, 0.1])
-SPREADS = np.array([0.7, 5.0])
-"""Where the search for two kinds of errors starts: most of them smaller, some of them wider."""
+SCALES = np.array([0.7, 5.0])
+"""EM starts from these components: most residuals are a bit smaller than one variance suggests, some are much larger."""
 PRIOR_ROWS = 1.0
-"""As if so many rows spoke for the start, so that no kind shrinks to nothing."""
+"""The prior counts as this many rows at the start values, so that no component vanishes."""
 
 
 class ResidualMixture(NamedTuple):
-    """A mixture of normal errors.
+    """The distribution of residuals: a mixture of normal densities.
 
     Attributes
     ----------
-    shares : ndarray (kinds,)
-    factors : ndarray (kinds,), ascending
-        What each prediction's own variance is multiplied by.
+    shares : ndarray (components,)
+    factors : ndarray (components,), ascending
+        Factors of the variance of each prediction.
     """
 
     shares: Values
@@ -413,41 +419,42 @@ class ResidualMixture(NamedTuple):
 
 
 def fit_residual_mixture(
-    residuals: Values, variances: Values, known: NDArray[np.bool_], weights: Values
+    residuals: Values, variances: Values, held_out: NDArray[np.bool_], weights: Values
 ) -> ResidualMixture:
-    r"""Return the errors' mixture under which held-out rows are likeliest, of one kind or, if BIC says so, of two.
+    r"""Fit a mixture of one or, if BIC prefers it, two components to the residuals of held-out rows.
 
     .. math:: f(y_i) = \frac{1}{|T_i|} \sum_{t \in T_i} \sum_k \pi_k\, N(y_i; m_{ti}, c_k s^2_{ti})
 
     Parameters
     ----------
     residuals, variances : ndarray (models, rows)
-    known : ndarray (models, rows)
-        Which models did not learn from the row.
+    held_out : ndarray of bool (models, rows)
+        Whether the model was not learned from the row.
     weights : ndarray (rows,)
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> errors = rng.normal(size=2000) * np.where(rng.random(2000) < 0.2, 6.0, 1.0)
-    >>> found = fit_residual_mixture(errors[None], np.ones((1, 2000)), np.ones((1, 2000), dtype=bool), np.ones(2000))
-    >>> found.shares.round(1), np.sqrt(found.factors).round(0)
+    >>> mixture = fit_residual_mixture(errors[None], np.ones((1, 2000)), np.ones((1, 2000), dtype=bool), np.ones(2000))
+    >>> mixture.shares.round(1), np.sqrt(mixture.factors).round(0)
     (array([0.8, 0.2]), array([1., 6.]))
     """
-    rows = known.any(axis=0) & (weights > 0)
-    residuals, variances, known, weights = residuals[:, rows], variances[:, rows], known[:, rows], weights[rows]
-    one, first = _fit_scales(residuals, variances, known, weights, np.ones(1), np.ones(1))
-    two, second = _fit_scales(residuals, variances, known, weights, SHARES, SPREADS * one.factors[0])
-    return two if second - first > math.log(max(float(weights.sum()), 2.0)) else one
+    rows = held_out.any(axis=0) & (weights > 0)
+    residuals, variances, held_out, weights = residuals[:, rows], variances[:, rows], held_out[:, rows], weights[rows]
+    single, single_likelihood = _fit_scales(residuals, variances, held_out, weights, np.ones(1), np.ones(1))
+    double, double_likelihood = _fit_scales(residuals, variances, held_out, weights, SHARES, SCALES * single.factors[0])
+    # BIC of two more parameters
+    return double if double_likelihood - single_likelihood > math.log(max(float(weights.sum()), 2.0)) else single
 
 
 def _fit_scales(
-    residuals: Values, variances: Values, known: NDArray[np.bool_], weights: Values, shares: Values, factors: Values
+    residuals: Values, variances: Values, held_out: NDArray[np.bool_], weights: Values, shares: Values, factors: Values
 ) -> tuple[ResidualMixture, float]:
-    """Return the mixture that expectation maximization finds, and its log-likelihood."""
+    """Fit a mixture by EM from start values, and return it with its log-likelihood."""
     squares = residuals**2 / variances
     with np.errstate(divide="ignore"):
-        base = np.where(known, -0.5 * np.log(2 * math.pi * variances), -np.inf) - np.log(known.sum(axis=0))
+        base = np.where(held_out, -0.5 * np.log(2 * math.pi * variances), -np.inf) - np.log(held_out.sum(axis=0))
     start_shares, start_factors, likelihood = shares, factors, -math.inf
     for _ in range(STEPS):
         terms = (
@@ -456,12 +463,12 @@ def _fit_scales(
             - 0.5 * squares[None] / factors[:, None, None]
         )
         top = terms.max(axis=(0, 1))
-        parts = np.exp(terms - top)
-        total = parts.sum(axis=(0, 1))
+        densities = np.exp(terms - top)
+        total = densities.sum(axis=(0, 1))
         likelihood = float(weights @ (top + np.log(total)))
-        belongs = parts * (weights / total)
-        mass = belongs.sum(axis=(1, 2))
+        responsibilities = densities * (weights / total)
+        mass = responsibilities.sum(axis=(1, 2))
         shares = (mass + PRIOR_ROWS * start_shares) / (mass.sum() + PRIOR_ROWS)
-        factors = ((belongs * squares).sum(axis=(1, 2)) + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
+        factors = ((responsibilities * squares).sum(axis=(1, 2)) + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
     order = np.argsort(factors)
     return ResidualMixture(shares[order], factors[order]), likelihood

@@ -1,4 +1,4 @@
-"""Structural EM: alternate between completing a table and building a network from the completed one."""
+"""Structural EM (Friedman 1997): alternate between completing a table and building a network from the completed table."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = ["Structured", "structural_em"]
 
 @dataclass(frozen=True)
 class Structured:
-    """What structural EM returns.
+    """The result of structural EM.
 
     Attributes
     ----------
     network : Network
-        The one with the best score.
+        The network with the best score.
     history : ndarray (rounds + 1,)
-        Score of the network from available cases, and of that of each round.
+        The score of the network from available cases, then of the network of each round.
     converged : bool
-        Whether it stopped because a round brought no other arcs or no better score.
+        Whether it stopped because a round changed no arcs or didn't improve the score.
     """
 
     network: Network
@@ -64,7 +64,7 @@ def structural_em(
     random_state: Any = 0,
     options: Options | None = None,
 ) -> Structured:
-    r"""Find a structure and its parameters from a table with holes, with a builder that wants complete tables.
+    r"""Learn a structure and its parameters from a table with holes, by a builder for complete tables.
 
     A first network is built from available cases. Then, in each round, the holes are filled `draws` times by exact joint
     draws given the row's observed cells, and a network is built from all completions together, each with its share of
@@ -72,7 +72,7 @@ def structural_em(
 
     .. math:: \log L - \tfrac12 k \log n
 
-    with k free parameters and n the rows' weight (BIC). It stops where the arcs stay the same or the score does not rise.
+    with k free parameters and rows of total weight n (BIC). It stops when the arcs stay the same or the score does not rise.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ def structural_em(
     build : builder, partial of one, its name, Network, or list of arcs
         Such as `hybridbn.structures.tan`: a function of (data, target).
     rounds : int
-        At most.
+        Maximal number of rounds.
     draws : int
         Completions in a round.
     random_state : int, Generator, ...
     options : Options, optional
-        Of inference.
+        Options of inference.
 
     Returns
     -------
@@ -95,10 +95,10 @@ def structural_em(
 
     Notes
     -----
-    That is Friedman's algorithm with simulated expectations, which lets any builder do the search. Parameters of tables of
-    probabilities and linear Gaussians are learned by `expectation_maximization` in each round; those of other
-    families are the builder's, from the completions. Each family tells its own k (`Potential.free_parameters`), which for
-    MTEs is rough: two numbers for each piece. Kernel densities are scored by how well each point is predicted by the others.
+    This is Friedman's algorithm with simulated expectations, so that any builder can do the search. Parameters of tables of
+    probabilities and linear Gaussians are learned by `expectation_maximization` in each round; those of other families are
+    learned by the builder from the completions. Each family defines its own k (`Potential.free_parameters`); that of MTEs is an
+    approximation, two for each piece. Kernel densities are scored by leaving out each point.
 
     References
     ----------
@@ -112,8 +112,8 @@ def structural_em(
     >>> data = {"x": x, "y": np.where(rng.random(100) < 0.3, np.nan, x + rng.normal(size=100))}
     >>> def chain(table, target):
     ...     return hb.fit([(target, "x")], table, "gaussian")
-    >>> found = structural_em(data, "y", chain)
-    >>> list(found.network.edges), len(found.history), found.converged
+    >>> result = structural_em(data, "y", chain)
+    >>> list(result.network.edges), len(result.history), result.converged
     ([('y', 'x')], 2, True)
     """
     for name, number in (("rounds", rounds), ("draws", draws)):
@@ -121,21 +121,21 @@ def structural_em(
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
     options = options or Options()
     rng = np.random.default_rng(random_state)
-    asked = Build.of(build)
-    table = asked.read(data, weights)
+    learning = Build.of(build)
+    table = learning.read(data, weights)
     table = table.take(table.weights > 0).require_rows(1).require_values()
-    learn = asked.make_learner(target, potentials)
+    learn = learning.make_learner(target, potentials)
     holes = find_holes(table)
     if not holes:
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
-    alone = asked.fit_marginals(table.select(holes), potentials)
+    marginals = learning.fit_marginals(table.select(holes), potentials)
     copies = _repeat_rows_with_holes(table, draws)
     best: Network | None = None
     history: list[float] = []
     converged = False
 
-    def until(network: Network) -> bool:
+    def should_stop(network: Network) -> bool:
         nonlocal best, converged
         score = _score(network, table, options)
         better = best is None or score > max(history)
@@ -147,39 +147,40 @@ def structural_em(
     def complete(network: Network) -> Table:
         levels = draw_levels(rng, copies, network)
         cells = Completion.of(network, copies, options).draw(copies, levels)
-        return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
+        return fill_table(copies, {**draw_alone(copies, marginals, levels, network), **cells})
 
     def relearn(completed: Table) -> Network:
         return _relearn_parameters(learn(completed), table, options, rng)
 
-    first = _relearn_parameters(_build_first(learn, table, alone, rng), table, options, rng)
-    last = alternate(first, complete, relearn, until)
+    first = _relearn_parameters(_build_first(learn, table, marginals, rng), table, options, rng)
+    last = alternate(first, complete, relearn, should_stop)
     return Structured(best or last, np.array(history), converged)
 
 
 def _repeat_rows_with_holes(table: Table, draws: int) -> Table:
-    """Return a table whose incomplete rows come several times, each with its share of the weight."""
+    """Return a table in which each incomplete row is repeated, and its weight divided among the copies."""
     times = np.where(np.any([*find_holes(table).values()], axis=0), draws, 1)
     rows = np.repeat(np.arange(len(table)), times)
     return table.take(rows).with_weights((table.weights / times)[rows])
 
 
-def _build_first(learn: Learner, table: Table, alone: Network, rng: np.random.Generator) -> Network:
-    """Return a network from available cases, or from marginal draws where these don't suffice."""
+def _build_first(learn: Learner, table: Table, marginals: Network, rng: np.random.Generator) -> Network:
+    """Learn a network from available cases, or from marginal draws if these don't suffice."""
     try:
         return learn(table)
     except TableError:
-        return learn(fill_at_random(table, alone, rng))
+        return learn(fill_at_random(table, marginals, rng))
 
 
 def _relearn_parameters(network: Network, table: Table, options: Options, rng: np.random.Generator) -> Network:
-    """Return the network with parameters learned from the observed cells, where that is exact."""
+    """Learn the parameters again from the observed cells, if that is exact."""
     if not is_exact(network):
         return network
     return expectation_maximization(network, table, start=network, random_state=rng, options=options).network
 
 
 def _score(network: Network, table: Table, options: Options) -> float:
+    """Return the BIC of the observed cells."""
     half_log = 0.5 * math.log(max(float(table.weights.sum()), 1.0))
-    price = sum(half_log * potential.free_parameters() + potential.optimism() for potential in network.potentials)
-    return log_likelihood(network, table, options) - price
+    penalty = sum(half_log * potential.free_parameters() + potential.optimism() for potential in network.potentials)
+    return log_likelihood(network, table, options) - penalty

@@ -34,14 +34,14 @@ def tan(
     ----------
     data, target, potentials, weights : as in `naive_bayes`
     root : str, optional
-        The attribute without another one as parent. By default the one that tells most about the target (mutual
-        information; of equal ones the first by name).
+        The attribute that has no other attribute as parent. By default the one with the greatest mutual information with the
+        target (of equal ones the first by name).
     threshold : float
-        In nats. Two attributes are joined only where they tell more than this about each other, so that a higher threshold
-        leaves several trees, each with its own root. By default all that tell anything are joined: of discrete,
-        linear Gaussian and other densities without selection that is one tree as long as the sample isn't exactly
-        independent; mixtures of truncated exponentials, which add cells only where BIC allows it, leave
-        attributes alone that are independent.
+        In nats. Two attributes are joined only if their mutual information is greater, so that a higher threshold leaves
+        several trees, each with its own root. By default all attributes of positive information are joined: for discrete,
+        linear Gaussian and other densities without selection that is one tree, unless the sample is exactly independent;
+        mixtures of truncated exponentials, which split a cell only if BIC improves, leave independent attributes
+        unconnected.
 
     Returns
     -------
@@ -51,9 +51,9 @@ def tan(
 
     Notes
     -----
-    The information of discrete columns is exact (Friedman et al. 1997, section 4.2). Where a number column takes part
-    it is the average over the rows of :math:`\log f(x_i \mid x_j, y) - \log f(x_i \mid y)`, with the densities
-    fitted. Each value is learned from the rows where all the columns are observed (available cases).
+    The information of discrete columns is exact (Friedman et al. 1997, section 4.2). For a number column it is the average
+    over the rows of :math:`\log f(x_i \mid x_j, y) - \log f(x_i \mid y)`, with fitted
+    densities. Each value is learned from the rows in which all its columns are observed (available cases).
     Ties are broken by name, so the order of the columns doesn't matter.
 
     References
@@ -73,15 +73,15 @@ def tan(
     >>> list(tan(data, "play").edges)
     [('play', 'sky'), ('play', 'rain'), ('play', 'wind'), ('sky', 'rain'), ('sky', 'wind')]
     """
-    read = read_data_with_target(data, target, potentials, weights)
-    attributes = read.attributes
+    training_data = read_data_with_target(data, target, potentials, weights)
+    attributes = training_data.attributes
     if root is not None and root not in attributes:
         raise NetworkError(f"root={root!r} is no attribute; choose one of {shorten(attributes)}")
-    dependence = Dependence(read)
+    dependence = Dependence(training_data)
     pairs = dependence.measure_pairs()
     parents = find_maximum_spanning_tree(
         attributes, pairs, dependence.measure_with_target(), root, check_threshold(threshold)
     )
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
-    return fit_network(read, families, dependence.counter, dependence.reusable_potentials())
+    return fit_network(training_data, families, dependence.counter, dependence.reusable_potentials())

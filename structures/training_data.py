@@ -1,4 +1,4 @@
-"""The data of a builder, read and checked, and the network of a structure, fitted to them."""
+"""Read and check the data of a builder, and fit the potentials of the structure that it chose."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Data as a builder reads it.
+    """The table that a builder learns from, with the role of each column.
 
     Attributes
     ----------
     table : Table
-        With the weights.
+        The rows, with their weights.
     roles : mapping from column to Role
         In the table's order.
     target : str or None
@@ -50,16 +50,16 @@ class TrainingData:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The columns but the target, in the table's order."""
+        """All columns except the target, in the table's order."""
         return tuple(name for name in self.roles if name != self.target)
 
     @property
     def weights(self) -> Values | None:
-        """The rows' weights where there are any."""
+        """The rows' weights, or None if the table has none."""
         return self.table.weights if self.table.weighted else None
 
     def variable(self, name: str) -> Variable:
-        """Return a column's variable in the model: discrete where the column is discretized."""
+        """Return a column's variable in the model, which is discrete if the column is discretized."""
         return self.roles[name].variable
 
     def codes(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class TrainingData:
         return self.table.coded(self.variable(name))
 
     def counter(self, names: Sequence[str]) -> Counter:
-        """Return what counts some of the columns."""
+        """Return a counter of some columns."""
         return counter_of(self.table, map(self.variable, names))
 
     def states(self, name: str) -> int:
@@ -96,7 +96,7 @@ class TrainingData:
 
 
 def read_data_with_target(data: Any, target: str, potentials: Potentials, weights: Any) -> TrainingData:
-    """Read the data of a builder with a target, refusing what nothing can be learned from.
+    """Read the data of a builder with a target, and refuse data from which nothing can be learned.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
 
 
 def read_data_without_target(data: Any, potentials: Potentials, weights: Any) -> TrainingData:
-    """Read the data of a builder without a target, refusing what nothing can be learned from.
+    """Read the data of a builder without a target, and refuse data from which nothing can be learned.
 
     Examples
     --------
@@ -133,11 +133,11 @@ def _read_table(data: Any, weights: Any) -> Table:
 
 
 def _check_target(data: TrainingData, name: str) -> None:
-    """Refuse a constant number as target; warn of a single class, with which a classifier works but never errs."""
+    """Refuse a target that is a constant number; warn of a target with a single class."""
     variable, cells = data.variable(name), data.codes(name)
-    kept = np.ones(len(cells), dtype=bool) if data.weights is None else data.weights > 0
+    weighted = np.ones(len(cells), dtype=bool) if data.weights is None else data.weights > 0
     if isinstance(variable, Discrete):
-        occurring = np.flatnonzero(np.bincount(cells[kept] + 1, minlength=len(variable) + 1)[1:])
+        occurring = np.flatnonzero(np.bincount(cells[weighted] + 1, minlength=len(variable) + 1)[1:])
         if len(occurring) == 1:
             warnings.warn(
                 f"the target {name!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; the attributes "
@@ -145,11 +145,11 @@ def _check_target(data: TrainingData, name: str) -> None:
                 stacklevel=4,
             )
     else:
-        seen = cells[kept & ~np.isnan(cells)]
-        occurring = seen[:1]
-        if seen.size and (seen == seen[0]).all():
+        observed = cells[weighted & ~np.isnan(cells)]
+        occurring = observed[:1]
+        if observed.size and (observed == observed[0]).all():
             raise TableError(
-                f"the target {name!r} is {seen[0]:g} in all {len(seen)} rows that have a value and count, so there is nothing to "
+                f"the target {name!r} is {observed[0]:g} in all {len(observed)} rows that have a value and count, so there is nothing to "
                 "predict; choose another target"
             )
     if not len(occurring):
@@ -159,7 +159,7 @@ def _check_target(data: TrainingData, name: str) -> None:
 
 
 def check_threshold(threshold: Any) -> float:
-    """Return a threshold for information, refusing what is no number of nats.
+    """Return a threshold for mutual information, or raise an error if it is not a number of nats.
 
     Examples
     --------
@@ -185,11 +185,11 @@ def fit_network(
     ----------
     data : TrainingData
     parents : mapping from column to its parents
-        Columns that are no keys are left out of the network.
+        Columns that are not keys are left out of the network.
     counter : Counter, optional
-        One that knows some tables already.
+        A counter that has cached some tables.
     potentials : mapping, optional
-        Potentials that are learned already, by child and parents in their order.
+        Potentials that are fitted already, by child and parents in their order.
 
     Notes
     -----
@@ -198,19 +198,18 @@ def fit_network(
 
     Examples
     --------
-    >>> from hybridbn.structures.training_data import read_data_with_target
     >>> data = read_data_with_target({"a": ["x", "y", "y"], "c": ["n", "n", "p"]}, "c", "auto", None)
     >>> fit_network(data, {"c": (), "a": ("c",)}).potential("a").table.round(2)
     array([[0.45, 0.55],
            [0.27, 0.73]])
     """
     known = potentials or {}
-    unknown = {child: given for child, given in parents.items() if (child, *given) not in known}
-    statistics = count_families(data, unknown, counter)
+    missing = {child: given for child, given in parents.items() if (child, *given) not in known}
+    statistics = count_families(data, missing, counter)
     return Network(
         [
             known[child, *given]
-            if child not in unknown
+            if child not in missing
             else data.fitter(child, given).potential(statistics[child])
             if child in statistics
             else data.fit(child, given)
@@ -222,11 +221,10 @@ def fit_network(
 def count_families(
     data: TrainingData, parents: Mapping[str, Sequence[str]], counter: Counter | None = None
 ) -> dict[str, MultinomialStatistics]:
-    """Return the counts of those families whose fitters need nothing else, in one request.
+    """Return the counts of the families whose fitters need nothing but counts, in one request.
 
     Examples
     --------
-    >>> from hybridbn.structures.training_data import read_data_with_target
     >>> data = read_data_with_target({"a": ["x", "y", "y"], "c": ["n", "n", "p"]}, "c", "auto", None)
     >>> count_families(data, {"a": ("c",)})["a"].counts
     array([[1., 1.],
@@ -248,10 +246,10 @@ def count_families(
 
 
 def _is_counted(data: TrainingData, child: str, given: Sequence[str]) -> bool:
-    """Tell whether a family's fitter needs nothing but counts; a subclass may look at more."""
+    """Return whether a family's fitter needs nothing but counts; a subclass may need more."""
     if not all(isinstance(data.variable(name), Discrete) for name in (child, *given)):
         return False
     fitter: Fitter = data.fitter(child, given)
     cells = math.prod(data.states(name) for name in (child, *given))
-    # one that is too wide is left to its fitter, which refuses it
+    # a table that is too wide is left to its fitter, which refuses it
     return counts_suffice(fitter) and 8 * cells <= fitter.max_bytes

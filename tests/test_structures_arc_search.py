@@ -11,7 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.structures import hill_climb
 from hybridbn.structures.family_scores import FamilyScores
-from hybridbn.structures.hill_climb import Limits, _GraphSearch, arcs_of, climb, graph_of, has_no_cycle
+from hybridbn.structures.hill_climb import Limits, _GraphSearch, arcs_of, climb, graph_of, is_acyclic
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -68,7 +68,7 @@ def every_change(graph):
             yield neighbor
 
 
-def is_acyclic(arcs):
+def is_acyclic_by_networkx(arcs):
     return nx.is_directed_acyclic_graph(nx.from_numpy_array(arcs.astype(int), create_using=nx.DiGraph))
 
 
@@ -84,13 +84,13 @@ def test_the_best_step_is_the_best_of_all(seed):
     def value(arcs):
         return sum(scores(names[i], {names[j] for j in np.flatnonzero(arcs[i])}) for i in range(5))
 
-    assert search.value == pytest.approx(value(arcs_of(graph)))
-    possible = {graph_of(arcs): value(arcs) for arcs in every_change(graph) if is_acyclic(arcs)}
+    assert search.score == pytest.approx(value(arcs_of(graph)))
+    possible = {graph_of(arcs): value(arcs) for arcs in every_change(graph) if is_acyclic_by_networkx(arcs)}
     past, ranked = [], sorted(possible.items(), key=lambda item: -item[1])
     for expected, score in ranked:
         step = search.find_best(past)
-        assert tuple(search._apply_to_graph(step)) == expected
-        assert step.gain == pytest.approx(score - search.value, abs=1e-5)
+        assert tuple(search._change_parents(step)) == expected
+        assert step.gain == pytest.approx(score - search.score, abs=1e-5)
         past.append(expected)
     assert search.find_best(past) is None
 
@@ -98,7 +98,7 @@ def test_the_best_step_is_the_best_of_all(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_cycles_are_seen(seed):
     arcs = np.random.default_rng(seed).random((12, 12)) < 0.08
-    assert has_no_cycle(graph_of(arcs)) == is_acyclic(arcs)
+    assert is_acyclic(graph_of(arcs)) == is_acyclic_by_networkx(arcs)
     assert np.array_equal(arcs_of(graph_of(arcs)), arcs)
 
 
@@ -134,7 +134,7 @@ def test_restarts_and_turns_are_never_worse():
             {"tabu": 5, "turns": 0, "restarts": 20},
         ):
             graph = climb(names, scores, free(6), (0,) * 6, rng=np.random.default_rng(0), **options)
-            values.append(search_of(names, scores, free(6), graph).value)
+            values.append(search_of(names, scores, free(6), graph).score)
         assert values == sorted(values)
 
 
@@ -146,11 +146,11 @@ def test_turned_arcs_make_no_difference():
     read = FamilyScores(read_data_without_target(texts, "auto", None))
     names = list(data)
     search = search_of(names, read, free(4), graph_of(np.tril(np.ones((4, 4), dtype=bool), -1)))
-    seen, value = set(), search.value
+    seen, value = set(), search.score
     for _ in range(50):
         assert search.reverse_neutral_arcs(3, rng)
-        assert search.value == pytest.approx(value, rel=1e-12)
-        assert has_no_cycle(tuple(search.parents))
+        assert search.score == pytest.approx(value, rel=1e-12)
+        assert is_acyclic(tuple(search.parents))
         seen.add(tuple(search.parents))
     # a complete graph has 24 orders
     assert len(seen) > 12

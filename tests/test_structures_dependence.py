@@ -17,7 +17,7 @@ from hybridbn.structures.dependence import (
     Dependence,
     _log_ratio,
     find_maximum_spanning_tree,
-    information_of_counts,
+    mutual_information,
     varies,
 )
 from hybridbn.structures.training_data import read_data_with_target, read_data_without_target
@@ -38,7 +38,7 @@ def measured(data, target=None, potentials="gaussian", weights=None) -> Dependen
 @given(tables_of_counts)
 @settings(deadline=None, max_examples=examples(60))
 def test_information_of_counts_is_the_sum_over_conditions(counts):
-    found = information_of_counts(counts)
+    found = mutual_information(counts)
     by_state = 0.0
     for table in counts:
         if table.sum() > 0:
@@ -47,7 +47,7 @@ def test_information_of_counts_is_the_sum_over_conditions(counts):
             score = mutual_info_score(np.repeat(i.ravel(), repeats), np.repeat(j.ravel(), repeats))
             by_state += table.sum() * score
     assert found == pytest.approx(by_state / max(counts.sum(), 1), abs=1e-12)
-    assert found == pytest.approx(information_of_counts(counts.transpose(0, 2, 1)), abs=1e-12)
+    assert found == pytest.approx(mutual_information(counts.transpose(0, 2, 1)), abs=1e-12)
     assert found >= 0
 
 
@@ -115,7 +115,7 @@ def test_discrete_pairs_given_a_number_are_counted_in_its_cells():
     cells = np.searchsorted(equal_frequency(y, bins=4), y, side="right")
     counts = np.zeros((4, 2, 2))
     np.add.at(counts, (cells, a, b), 1)
-    assert found["a", "b"] == pytest.approx(information_of_counts(counts), abs=1e-11)
+    assert found["a", "b"] == pytest.approx(mutual_information(counts), abs=1e-11)
     # a and b depend on each other through y only
     assert found["a", "b"] < 0.02 < 0.15 < found["a", "e"]
 

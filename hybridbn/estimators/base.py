@@ -138,7 +138,7 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
         if isinstance(potentials, Mapping):
             potentials = {name: spec for name, spec in potentials.items() if name not in left_out}
-        return table.drop(left_out), build.without(left_out), potentials
+        return table.drop(left_out), build.drop(left_out), potentials
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""

@@ -74,6 +74,8 @@ class Fitter(ABC):
         The family of potentials that it learns, by default of the same name as the fitter.
     fallbacks : tuple of str
         The names of the fitters that take its place, the first one that fits, where it doesn't fit itself.
+    instance_based : bool
+        Whether its potentials keep the rows as points, so that their density at these rows is too high to compare models.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class Fitter(ABC):
     name: ClassVar[str] = ""
     family: ClassVar[str] = ""
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "mte")
+    instance_based: ClassVar[bool] = False
     fitters: ClassVar[dict[str, type[Fitter]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:

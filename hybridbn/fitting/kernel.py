@@ -128,6 +128,7 @@ class KernelFitter(Fitter):
 
     name: ClassVar[str] = "kernel"
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial",)
+    instance_based: ClassVar[bool] = True
 
     bandwidths: Literal["extended", "paper"] | float = "extended"
     per_state: bool = False
