@@ -1,10 +1,10 @@
-"""Other densities as MTEs, with a stated error: the normal, any density of one variable, a potential of another family.
+"""Other densities as MTEs with a measured error: the normal, any density of one variable, potentials of other families.
 
 A density is interpolated piece by piece by ``sum_j c_j exp(j s t)``, j = -3 .. 3, where t runs from -1 to 1 over the piece,
 at seven Chebyshev points including the ends, so that the result is continuous (j = -5 .. 5 for errors below 1e-7 of the
-peak). As s -> 0 that is the polynomial of degree six (errors fall 128-fold when a piece is halved), but its coefficients grow and cancel; so the largest s that is accurate enough
-is taken, and pieces are halved sooner than condition numbers are let above 100. (The two-piece normal of Cobb and
-Shenoy has 800.)
+mode's density). As s -> 0 that is the polynomial of degree six, whose error falls 128-fold when a piece is halved, but its
+coefficients grow and cancel. So the largest s that is accurate enough is chosen, and a piece is halved rather than given a
+condition number above 100. (The two-piece normal of Cobb and Shenoy has 800.)
 """
 
 from __future__ import annotations
@@ -29,19 +29,26 @@ __all__ = ["mte_from_density", "mte_from_gaussian", "mte_from_potential"]
 
 Function: TypeAlias = Callable[[Values], Values]
 
-# Cobb and Shenoy (IJAR 41, 2006): the standard normal on [-3, 0); mirrored on [0, 3]
 _COBB_SHENOY_CONSTANT = -0.010564
 _COBB_SHENOY_TERMS = ((197.055720, 2.2568434), (-461.439251, 2.3434117), (264.793037, 2.4043270))
+"""The standard normal on [-3, 0) by Cobb and Shenoy (IJAR 41, 2006); mirrored on [0, 3]."""
 
 _STEEPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
-_WORST = 100.0  # condition number of a piece
-_CHECKED = 0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, 64))  # where errors are measured, as fractions of a piece
-_NEGLIGIBLE = 40.0  # exp(-40) is nothing beside 1
+"""The values of s that are tried, the best conditioned first."""
+_WORST_CONDITION = 100.0
+"""A piece whose terms have a larger condition number is halved, so that at most two digits are lost."""
+_CHECKED = 0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, 64))
+"""Errors are measured at these fractions of a piece."""
+_NEGLIGIBLE = 40.0
+"""Exponents at which a tail is negligible: exp(-40) is below the rounding of 1."""
 _ABSCISSAS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(32)[0]
 _WEIGHTS = 0.5 * np.polynomial.legendre.leggauss(32)[1]
-_SAFETY = 1.05  # between the points where it is measured, an error may be this much larger
+_SAFETY = 1.05
+"""Between the points where it is measured, an error may be larger by this factor."""
 _MOST_PIECES = 5000
+"""A density that needs more pieces has a jump or a pole, and the accuracy is out of reach."""
 _ATTEMPTS = 12
+"""The pieces are fitted at most this often, with ever smaller tolerances."""
 _ROOT = math.sqrt(2 * math.pi)
 
 
@@ -72,7 +79,7 @@ def mte_from_gaussian(
     Returns
     -------
     MTE
-        Its `max_error` tells the error that was measured.
+        Its `max_error` is the error that was measured.
 
     Examples
     --------
@@ -117,7 +124,7 @@ def _standard_normal(variable: Continuous, wanted: float | None, normalize: bool
         raise NetworkError(f"{variable.name!r}: the largest error must be positive, not {wanted}")
     reach = 3.0
     while 0.3 / reach**2 * math.exp(-0.5 * reach**2) / _ROOT > 0.1 * tolerance:
-        reach += 0.25  # an exponential tail from here on differs by less than a tenth of the error
+        reach += 0.25  # an exponential tail from there on differs by less than a tenth of the error
     reach = max(reach, abs(inside) + 3.0)
     ends = max(low, -reach), min(high, reach)
 
@@ -129,15 +136,15 @@ def _standard_normal(variable: Continuous, wanted: float | None, normalize: bool
 
 
 def _rescale(standard: MTE, variable: Continuous, mean: float, sd: float) -> MTE:
-    """Return the density of ``mean + sd * z``; anchors are moved exactly, so that a far mean costs no digits."""
+    """Return the density of ``mean + sd * z``; anchors are moved exactly, so that a distant mean costs no digits."""
     name, exact_mean, exact_sd = variable.name, Decimal(mean), Decimal(sd)
 
-    def moved(end: float) -> float:
+    def rescale_end(end: float) -> float:
         return min(max(mean + sd * end, variable.domain[0]), variable.domain[1])
 
     pieces = [
         Piece(
-            {name: (moved(float(piece.box[name][0])), moved(float(piece.box[name][1])))}, constant=float(piece.constant) / sd,
+            {name: (rescale_end(float(piece.box[name][0])), rescale_end(float(piece.box[name][1])))}, constant=float(piece.constant) / sd,
             terms=[
                 (c / sd, {name: Decimal(b[name]) / exact_sd}, {name: exact_mean + exact_sd * Decimal(a[name])})
                 for c, b, a in piece.terms
@@ -171,15 +178,15 @@ def mte_from_density(
     max_error : float, optional
         Largest error of the density, in its own units; by default 1e-6 of its peak.
     breaks : sequence of float, optional
-        Where the density jumps, has a kink or a narrow feature. What lies between the points that are looked at and is not
-        declared may be missed.
+        Where the density jumps, has a kink or a narrow feature. An undeclared feature between the points where the function
+        is evaluated may be missed.
     tails : bool
-        Go on beyond the support as exponentials.
+        Continue beyond the support with exponentials.
 
     Returns
     -------
     MTE
-        Its `max_error` tells the error that was measured, against the function divided by its integral.
+        Its `max_error` is the error that was measured, against the function divided by its integral.
 
     Examples
     --------
@@ -195,11 +202,13 @@ def mte_from_density(
             "is negligible"
         )
     low, high = max(low, variable.domain[0]), min(high, variable.domain[1])
-    given = np.unique(np.asarray(breaks, dtype=float))
-    given = given[(given > low) & (given < high)]
-    start = np.linspace(low, high, 9)
-    seen = _evaluate_checked(function, np.unique(np.concatenate([np.linspace(low, high, 1025), given])), variable.name)
-    peak = float(seen.max())
+    inner_breaks = np.unique(np.asarray(breaks, dtype=float))
+    inner_breaks = inner_breaks[(inner_breaks > low) & (inner_breaks < high)]
+    edges = np.linspace(low, high, 9)
+    sampled = _evaluate_checked(
+        function, np.unique(np.concatenate([np.linspace(low, high, 1025), inner_breaks])), variable.name
+    )
+    peak = float(sampled.max())
     if not peak > 0:
         raise NetworkError(f"{variable.name!r}: the density is zero wherever it was looked at")
     rates = [0.0, 0.0]
@@ -210,9 +219,9 @@ def mte_from_density(
         for i in (0, 1):
             unbounded = math.isinf(variable.domain[i])
             rates[i] = math.log(inner[i] / outer[i]) / step if unbounded and inner[i] > outer[i] > 0 else 0.0
-    called = partial(_evaluate_checked, function, name=variable.name)
+    checked_function = partial(_evaluate_checked, function, name=variable.name)
     wanted = None if max_error is None else float(max_error)
-    return _fit_pieces(variable, called, start, given, wanted, (rates[0], rates[1]), True)
+    return _fit_pieces(variable, checked_function, edges, inner_breaks, wanted, (rates[0], rates[1]), True)
 
 
 def mte_from_potential(
@@ -226,7 +235,7 @@ def mte_from_potential(
     max_error : float, optional
         Largest error of the density, in its own units; by default 1e-6 of its peak.
     support : (float, float), optional
-        Instead of what the potential says; beyond it the result has exponential tails.
+        By default that of the potential; beyond it the result has exponential tails.
     """
     variable = potential.child
     if potential.parents or not isinstance(variable, Continuous):
@@ -243,7 +252,7 @@ def mte_from_potential(
     return mte_from_density(variable, function, (low, high), max_error=max_error, breaks=breaks, tails=True)
 
 
-# -- how ----------------------------------------------------------------------------------------------------------
+# -- interpolation ------------------------------------------------------------------------------------------------
 
 
 def _evaluate_checked(function: Function, x: Values, name: str) -> Values:
@@ -281,9 +290,9 @@ def _fit_pieces(
     variable: Continuous, function: Function, edges: Values, breaks: Values, max_error: float | None,
     tails: tuple[float, float], normalize: bool | None,
 ) -> MTE:  # fmt: skip
-    """Fit pieces and tails, make the mass one and measure the error; again with a smaller tolerance if it is too large.
+    """Fit pieces and tails, make the mass one and measure the error; repeat with a smaller tolerance if it is too large.
 
-    (Small errors over a wide support add up to an error of the mass, by which the density is divided.)
+    Small errors over a wide support add up to an error of the mass, by which the density is divided.
     """
     name = variable.name
     if max_error is not None and not max_error > 0:
@@ -295,18 +304,17 @@ def _fit_pieces(
     for _ in range(_ATTEMPTS):
         pieces, mass = _halve_pieces(function, edges, breaks, tolerance, 3 if tolerance > 1e-7 * peak else 5, name)
         bounds = [(float(piece.box[name][0]), float(piece.box[name][1])) for piece in pieces]
-        looked_at = [
-            low + (high - low) * _CHECKED[1:-1] for low, high in bounds
-        ]  # ends, where it may jump, have two values
+        # without the ends, where a density that jumps has two values
+        checked = [low + (high - low) * _CHECKED[1:-1] for low, high in bounds]
         for end, rate, sign in ((edges[0], tails[0], -1.0), (edges[-1], tails[1], 1.0)):
             value = float(function(np.array([end]))[0])
             if rate > 0 and value > 0:
                 box = (-math.inf, float(end)) if sign < 0 else (float(end), math.inf)
                 pieces.append(Piece({name: box}, terms=[(value, {name: -sign * rate}, {name: float(end)})]))
-                looked_at.append(end + sign * _NEGLIGIBLE / rate * _CHECKED[1:])
+                checked.append(end + sign * _NEGLIGIBLE / rate * _CHECKED[1:])
                 mass += float(_WEIGHTS @ function(end + sign * _NEGLIGIBLE / rate * _ABSCISSAS)) * _NEGLIGIBLE / rate
         result = MTE(variable, pieces=pieces, normalize=normalize)
-        x = np.concatenate(looked_at)
+        x = np.concatenate(checked)
         error = _SAFETY * float(np.abs(np.asarray(result(**{name: x})) - function(x) / mass).max())
         wanted = 1e-6 * peak / mass if max_error is None else max_error
         if error <= wanted:
@@ -325,20 +333,20 @@ def _accuracy_error(name: str, error: float, where: float) -> NetworkError:
 def _halve_pieces(
     function: Function, edges: Values, breaks: Values, tolerance: float, most: int, name: str
 ) -> tuple[list[Piece], float]:
-    """Halve pieces until each is as accurate as wanted; also return the function's integral by quadrature."""
+    """Halve pieces until each is accurate enough; also return the function's integral by quadrature."""
     pieces: list[tuple[float, Piece]] = []
     mass = 0.0
     queue = [(float(a), float(b)) for a, b in itertools.pairwise(edges)]
     narrowest = 1e-13 * max(abs(float(edges[0])), abs(float(edges[-1])))
     while queue:
         low, high = queue.pop()
-        inside = breaks[(breaks > low) & (breaks < high)]
-        terms = _interpolate(function, low, high, inside, 0.4 * tolerance, most, name)
+        inner_breaks = breaks[(breaks > low) & (breaks < high)]
+        terms = _interpolate(function, low, high, inner_breaks, 0.4 * tolerance, most, name)
         middle = 0.5 * (low + high)
         if terms is None:
             if high - low <= narrowest or len(queue) + len(pieces) > _MOST_PIECES:
                 raise _accuracy_error(name, tolerance, middle)
-            cut = float(inside[np.abs(inside - middle).argmin()]) if len(inside) else middle
+            cut = float(inner_breaks[np.abs(inner_breaks - middle).argmin()]) if len(inner_breaks) else middle
             queue += [(cut, high), (low, cut)]
             continue
         pieces.append((low, Piece({name: (low, high)}, terms=terms)))
@@ -356,20 +364,20 @@ def _interpolation(most: int) -> tuple[Values, Values, list[Values]]:
 
 
 def _interpolate(
-    function: Function, low: float, high: float, inside: Values, wanted: float, most: int, name: str
+    function: Function, low: float, high: float, inner_breaks: Values, wanted: float, most: int, name: str
 ) -> list[tuple[float, dict[str, float], dict[str, float]]] | None:
-    """Return the terms of a non-negative interpolant, or None if it isn't accurate enough."""
+    """Return the terms of a non-negative interpolant, or None if it is not accurate enough."""
     half, width = 0.5 * (high - low), high - low
     orders, points, matrices = _interpolation(most)
     nodes = np.minimum(np.maximum(low + half * (1 + points), low), high)
-    given = function(nodes)
-    checked = np.concatenate([low + width * _CHECKED[1:-1], inside])
+    values_at_nodes = function(nodes)
+    checked = np.concatenate([low + width * _CHECKED[1:-1], inner_breaks])
     exact = function(checked)
     anchors = np.where(orders > 0, high, low)
     for steepness, matrix in zip(_STEEPNESS, matrices, strict=True):
         rates = steepness * orders / half
-        anchored = np.linalg.solve(matrix, given) * np.exp(steepness * np.abs(orders))
-        if np.abs(anchored).sum() > _WORST * max(given.max(), wanted):
+        anchored = np.linalg.solve(matrix, values_at_nodes) * np.exp(steepness * np.abs(orders))
+        if np.abs(anchored).sum() > _WORST_CONDITION * max(values_at_nodes.max(), wanted):
             return None
         values = np.exp(rates * (checked[:, None] - anchors)) @ anchored
         if np.abs(values - exact).max() > wanted:

@@ -1,4 +1,4 @@
-"""`Piece`, what users write an MTE with, and the way from pieces to anchored terms."""
+"""The pieces that users write an MTE with, and terms as pieces, as printed formulas and as dictionaries for files."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ Number: TypeAlias = float | Decimal | str
 """A number; text and `decimal.Decimal` are read exactly, beyond the range of floats too."""
 
 _EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+"""Decimals with far more digits and larger exponents than floats, so that published coefficients lose nothing."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Piece:
 
 
 def read_exactly(value: Any, what: str, infinite: bool = False) -> Decimal:
-    """Return a number exactly, refusing what isn't one, and infinity where it has no place."""
+    """Return a number as an exact decimal; raise if it is no number, or if it is infinite unless `infinite`."""
     value = plain_state(value)
     try:
         if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal | str):
@@ -136,7 +137,7 @@ def compile_pieces(variables: Sequence[Variable], pieces: Sequence[Piece], owner
         where = f"{owner!r}, piece {number}"
         if not isinstance(piece, Piece):
             raise NetworkError(f"{where}: {piece!r} is not a Piece")
-        _refuse_strangers(piece, discrete, continuous, where)
+        _check_names(piece, discrete, continuous, where)
         for j, state_variable in enumerate(discrete):
             if state_variable.name in piece.given:
                 codes[number, j] = _code_of(state_variable, piece.given[state_variable.name], where)
@@ -144,19 +145,19 @@ def compile_pieces(variables: Sequence[Variable], pieces: Sequence[Piece], owner
             low[number, j], high[number, j] = _check_range(variable, piece, where)
         terms = _decimal_terms(piece, [v.name for v in continuous], where)
         for exponents, coefficient, shifts in terms:
-            numbers_ = [float(rate) for rate in exponents]
+            float_rates = [float(rate) for rate in exponents]
             anchored = _anchor_coefficient(exponents, coefficient, shifts, low[number], high[number], continuous, where)
             owners.append(number)
             coefficients.append(anchored)
-            rates.append(numbers_)
+            rates.append(float_rates)
     values = np.array(coefficients, dtype=float)
     columns = np.array(rates, dtype=float).reshape(len(owners), len(continuous))
-    owning = np.array(owners, dtype=np.intp)
+    term_owners = np.array(owners, dtype=np.intp)
     sizes, limits = tuple(len(v) for v in discrete), tuple(v.domain[1] for v in continuous)
-    return Terms(sizes, limits, codes, low, high, *merge_terms(owning, (values, np.abs(values), columns)))
+    return Terms(sizes, limits, codes, low, high, *merge_terms(term_owners, (values, np.abs(values), columns)))
 
 
-def _refuse_strangers(piece: Piece, discrete: Sequence[Discrete], continuous: Sequence[Continuous], where: str) -> None:
+def _check_names(piece: Piece, discrete: Sequence[Discrete], continuous: Sequence[Continuous], where: str) -> None:
     names = {v.name for v in continuous}
     states = {v.name for v in discrete}
     for what, used, known, hint in (
@@ -198,7 +199,7 @@ def _check_range(variable: Continuous, piece: Piece, where: str) -> tuple[float,
 def _decimal_terms(
     piece: Piece, names: Sequence[str], where: str
 ) -> list[tuple[list[Decimal], Decimal, list[Decimal]]]:
-    """Return (rates, coefficient, anchors) of each term and of the constant, equal exponents added up, no zeros."""
+    """Return (rates, coefficient, anchors) of each term and the constant; equal exponents are added up, zeros dropped."""
     zero = Decimal(0)
     sums: dict[tuple[Decimal, ...], Decimal] = {}
     with decimal.localcontext(_EXACT):
@@ -255,7 +256,7 @@ def coefficient_at_zero(coefficient: float, rates: Any, anchors: Any) -> Decimal
 
 
 def pieces_of(terms: Terms, discrete: Sequence[Discrete], continuous: Sequence[Continuous]) -> tuple[Piece, ...]:
-    """Write terms as pieces again, every term with its anchor."""
+    """Return terms as pieces, every term with its anchor."""
     pieces = []
     for p in range(len(terms.codes)):
         given = {v.name: v.states[c] for v, c in zip(discrete, terms.codes[p], strict=True) if c != ANY}
@@ -264,72 +265,73 @@ def pieces_of(terms: Terms, discrete: Sequence[Discrete], continuous: Sequence[C
             for v, a, b in zip(continuous, terms.low[p], terms.high[p], strict=True)
             if math.isfinite(a) or math.isfinite(b)
         }
-        constant, listed = 0.0, []
+        constant, exponentials = 0.0, []
         for t in range(terms.starts[p], terms.starts[p + 1]):
-            moving = np.flatnonzero(terms.rates[t]).tolist()
-            if not moving:
+            nonzero = np.flatnonzero(terms.rates[t]).tolist()
+            if not nonzero:
                 constant += float(terms.coefficient[t])
                 continue
-            rates = {continuous[j].name: float(terms.rates[t, j]) for j in moving}
-            anchors = {continuous[j].name: float(terms.anchors[t, j]) for j in moving}
-            listed.append((float(terms.coefficient[t]), rates, anchors))
-        pieces.append(Piece(box, given, constant, tuple(listed)))
+            rates = {continuous[j].name: float(terms.rates[t, j]) for j in nonzero}
+            anchors = {continuous[j].name: float(terms.anchors[t, j]) for j in nonzero}
+            exponentials.append((float(terms.coefficient[t]), rates, anchors))
+        pieces.append(Piece(box, given, constant, tuple(exponentials)))
     return tuple(pieces)
 
 
-_MOST_PIECES = 8
-_MOST_TERMS = 8
+_MOST_PIECES, _MOST_TERMS = 8, 8
+"""A formula shows at most this many pieces, and terms of each, so that it fits on a screen."""
 _LARGEST, _SMALLEST = Decimal("1e9"), Decimal("1e-9")
+"""Coefficients beyond these are written with an anchor, because six digits say little about them."""
 
 
 def format_formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
-    """Write pieces one below the other, each with its terms and where it holds.
+    """Return the pieces as lines of text, each with its terms and its box.
 
-    Coefficients have six digits, and stand for terms with their anchor at zero as in papers; where that would make them
-    very large or very small, a term is written with its anchor, as ``2.1 exp(50 (x - 20))``.
+    Coefficients have six digits, and are those of terms anchored at zero, as in papers; where that makes them very large or
+    very small, a term is written with its anchor, as ``2.1 exp(50 (x - 20))``.
     """
     names = [v.name for v in columns if isinstance(v, Continuous)]
-    lines, places = [], []
+    lines, boxes = [], []
     shown = min(len(terms.codes), _MOST_PIECES)
     for p in range(shown):
         lines.append(_format_sum(terms, p, names))
-        places.append(describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])))
+        boxes.append(describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])))
     width = min(max((len(line) for line in lines), default=0), 60)
-    body = [f"  {line:<{width}}  if {where}" for line, where in zip(lines, places, strict=True)]
+    body = [f"  {line:<{width}}  if {box}" for line, box in zip(lines, boxes, strict=True)]
     if len(terms.codes) > shown:
         body.append(f"  ... ({len(terms.codes)} pieces in all)")
     return "\n".join([f"{head} =", *body]) if body else f"{head} = 0"
 
 
 def _format_sum(terms: Terms, piece: int, names: Sequence[str]) -> str:
-    t = list(range(terms.starts[piece], terms.starts[piece + 1]))
-    t.sort(key=lambda i: bool(terms.rates[i].any()))  # the constant first
+    positions = list(range(terms.starts[piece], terms.starts[piece + 1]))
+    positions.sort(key=lambda i: bool(terms.rates[i].any()))  # the constant first
     text = ""
-    for i in t[:_MOST_TERMS]:
-        number, wave = _format_term(float(terms.coefficient[i]), terms.rates[i], terms.anchors[i], names)
-        size = f"{abs(number):.6g}" + (f" {wave}" if wave else "")
+    for i in positions[:_MOST_TERMS]:
+        number, exponential = _format_term(float(terms.coefficient[i]), terms.rates[i], terms.anchors[i], names)
+        magnitude = f"{abs(number):.6g}" + (f" {exponential}" if exponential else "")
         negative = number < 0
-        text += (f" {'-' if negative else '+'} " if text else "-" if negative else "") + size
-    return (text or "0") + (f" + ... ({len(t)} terms)" if len(t) > _MOST_TERMS else "")
+        text += (f" {'-' if negative else '+'} " if text else "-" if negative else "") + magnitude
+    return (text or "0") + (f" + ... ({len(positions)} terms)" if len(positions) > _MOST_TERMS else "")
 
 
 def _format_term(coefficient: float, rates: Values, anchors: Values, names: Sequence[str]) -> tuple[float, str]:
     moving = np.flatnonzero(rates).tolist()
     if not moving:
         return coefficient, ""
-    at_zero = coefficient_at_zero(coefficient, rates[moving], anchors[moving])
-    plain = not at_zero or _SMALLEST <= at_zero.copy_abs() <= _LARGEST
-    parts = []
+    unanchored_coefficient = coefficient_at_zero(coefficient, rates[moving], anchors[moving])
+    unanchored = not unanchored_coefficient or _SMALLEST <= unanchored_coefficient.copy_abs() <= _LARGEST
+    factors = []
     for j in moving:
-        anchor = 0.0 if plain else float(anchors[j])
-        what = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.10g})"
-        parts.append((float(rates[j]), what))
-    inner = ""
-    for rate, what in parts:
+        anchor = 0.0 if unanchored else float(anchors[j])
+        factor = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.10g})"
+        factors.append((float(rates[j]), factor))
+    exponent = ""
+    for rate, factor in factors:
         size = "" if math.isclose(abs(rate), 1.0, rel_tol=1e-6) else f"{abs(rate):.6g} "
-        sign = (" - " if rate < 0 else " + ") if inner else ("-" if rate < 0 else "")
-        inner += f"{sign}{size}{what}"
-    return (float(at_zero) if plain else coefficient), f"exp({inner})"
+        sign = (" - " if rate < 0 else " + ") if exponent else ("-" if rate < 0 else "")
+        exponent += f"{sign}{size}{factor}"
+    return (float(unanchored_coefficient) if unanchored else coefficient), f"exp({exponent})"
 
 
 def format_head(child: Variable, parents: Sequence[Variable]) -> str:
@@ -338,23 +340,23 @@ def format_head(child: Variable, parents: Sequence[Variable]) -> str:
     return f"{'P' if isinstance(child, Discrete) else 'f'}({child.name}{given})"
 
 
-_KEYS = {
+_FIELDS = {
     "blocks", "codes", "counts", "limits", "low", "high", "coefficient", "magnitude", "rates", "mass_error", "max_error",
 }  # fmt: skip
 
 
 def blocks_to_dict(blocks: Sequence[Terms], mass_error: float | None, max_error: float | None) -> dict[str, Any]:
-    """Put the arrays of all blocks one after the other."""
+    """Return the concatenated arrays of all blocks as plain lists and float arrays."""
 
-    def joined(name: str) -> Values:
+    def concatenate(name: str) -> Values:
         return np.concatenate([getattr(block, name) for block in blocks])
 
     return {
         "blocks": [len(block.codes) for block in blocks],
-        "codes": joined("codes").tolist(),
+        "codes": concatenate("codes").tolist(),
         "counts": [int(n) for block in blocks for n in np.diff(block.starts)],
         "limits": np.array([block.limits for block in blocks], dtype=float).reshape(len(blocks), -1),
-        **{name: joined(name) for name in ("low", "high", "coefficient", "magnitude", "rates")},
+        **{name: concatenate(name) for name in ("low", "high", "coefficient", "magnitude", "rates")},
         "mass_error": mass_error,
         "max_error": max_error,
     }
@@ -363,15 +365,15 @@ def blocks_to_dict(blocks: Sequence[Terms], mass_error: float | None, max_error:
 def blocks_from_dict(
     state: Mapping[str, Any], sizes: tuple[int, ...], continuous: int, owner: str
 ) -> tuple[list[Terms], tuple[float | None, float | None]]:
-    """Make blocks again, refusing what they could not have been."""
-    if set(state) != _KEYS:
-        raise NetworkError(f"{owner!r}: an MTE is saved as {sorted(_KEYS)}, not {sorted(state)}")
+    """Return the blocks and errors that `blocks_to_dict` was given; raise if the arrays don't belong together."""
+    if set(state) != _FIELDS:
+        raise NetworkError(f"{owner!r}: an MTE is saved as {sorted(_FIELDS)}, not {sorted(state)}")
     try:
-        numbers = [int(n) for n in state["blocks"]]
-        counts = np.array([int(n) for n in state["counts"]], dtype=np.intp)
-        pieces, terms = sum(numbers), int(counts.sum())
+        piece_counts = [int(n) for n in state["blocks"]]
+        term_counts = np.array([int(n) for n in state["counts"]], dtype=np.intp)
+        pieces, terms = sum(piece_counts), int(term_counts.sum())
         codes = np.asarray(state["codes"], dtype=np.intp).reshape(pieces, len(sizes))
-        limits = np.asarray(state["limits"], dtype=float).reshape(len(numbers), continuous)
+        limits = np.asarray(state["limits"], dtype=float).reshape(len(piece_counts), continuous)
         low, high = (np.asarray(state[name], dtype=float).reshape(pieces, continuous) for name in ("low", "high"))
         coefficient, magnitude = (
             np.asarray(state[n], dtype=float).reshape(terms) for n in ("coefficient", "magnitude")
@@ -380,28 +382,28 @@ def blocks_from_dict(
         errors = [None if state[name] is None else float(state[name]) for name in ("mass_error", "max_error")]
     except (TypeError, ValueError, OverflowError) as error:
         raise NetworkError(f"{owner!r}: the saved MTE is damaged: {error}") from None
-    wrong = (
-        len(counts) != pieces
-        or not numbers
-        or any(n < 0 for n in numbers)
-        or bool((counts < 0).any() or (codes < ANY).any() or (codes >= np.array(sizes, dtype=np.intp)).any())
+    damaged = (
+        len(term_counts) != pieces
+        or not piece_counts
+        or any(n < 0 for n in piece_counts)
+        or bool((term_counts < 0).any() or (codes < ANY).any() or (codes >= np.array(sizes, dtype=np.intp)).any())
         or not (low < high).all()
         or np.isnan(limits).any()
         or not all(np.isfinite(array).all() for array in (coefficient, magnitude, rates))
     )
     blocks = []
-    if not wrong:
-        pieces_from = np.concatenate([[0], np.cumsum(numbers)])
-        terms_from = np.concatenate([[0], np.cumsum(counts)])[pieces_from]
-        for k in range(len(numbers)):
-            p, t = slice(pieces_from[k], pieces_from[k + 1]), slice(terms_from[k], terms_from[k + 1])
+    if not damaged:
+        piece_starts = np.concatenate([[0], np.cumsum(piece_counts)])
+        term_starts = np.concatenate([[0], np.cumsum(term_counts)])[piece_starts]
+        for k in range(len(piece_counts)):
+            p, t = slice(piece_starts[k], piece_starts[k + 1]), slice(term_starts[k], term_starts[k + 1])
             blocks.append(
                 Terms(
                     sizes, tuple(map(float, limits[k])), codes[p], low[p], high[p],
-                    np.repeat(np.arange(numbers[k]), counts[p]), coefficient[t], magnitude[t], rates[t],
+                    np.repeat(np.arange(piece_counts[k]), term_counts[p]), coefficient[t], magnitude[t], rates[t],
                 )
             )  # fmt: skip
-        wrong = any(not np.isfinite(block.anchors).all() for block in blocks)
-    if wrong:
+        damaged = any(not np.isfinite(block.anchors).all() for block in blocks)
+    if damaged:
         raise NetworkError(f"{owner!r}: the saved MTE is damaged: its arrays don't belong together")
     return blocks, (errors[0], errors[1])

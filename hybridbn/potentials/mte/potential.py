@@ -30,8 +30,10 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["MTE", "Piece"]
 
-_READABLE = 20_000  # terms of a product that are still multiplied out to be read
-_TINY = 1e-200  # values below it are computed in logarithms
+_READABLE = 20_000
+"""A product with more terms is not multiplied out to be printed."""
+_TINY = 1e-200
+"""Smaller values are computed in logarithms, because products of them would underflow."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -51,7 +53,7 @@ class MTE(Univariate, Potential):
         outside of it.
     normalize : bool or None
         False: the mass must be 1 (within 1e-6) for every configuration of the parents. True: make it so.
-        None: keep the pieces as given, as for published coefficients that are rounded; `mass_error` tells how far off they are.
+        None: keep the pieces as given, as for published coefficients that are rounded; see `mass_error`.
 
     Attributes
     ----------
@@ -88,10 +90,10 @@ class MTE(Univariate, Potential):
         normalize: bool | None = False,
     ) -> None:
         variables = (*check_parents(child, parents), child)
-        listed = [pieces] if isinstance(pieces, Piece) else list(pieces)
-        if not listed:
+        piece_list = [pieces] if isinstance(pieces, Piece) else list(pieces)
+        if not piece_list:
             raise NetworkError(f"{child.name!r}: an MTE needs at least one piece")
-        terms = compile_pieces(variables, listed, child.name)
+        terms = compile_pieces(variables, piece_list, child.name)
         checks.check_cover(terms, variables)
         checks.check_tails(terms, variables)
         checks.check_sign(terms, variables)
@@ -143,7 +145,7 @@ class MTE(Univariate, Potential):
 
         return mte_from_potential(potential, **options)
 
-    # -- what it consists of --------------------------------------------------------------------------------------
+    # -- pieces and their mass ------------------------------------------------------------------------------------
 
     @property
     def _columns(self) -> list[Variable]:
@@ -176,13 +178,13 @@ class MTE(Univariate, Potential):
 
     @cached_property
     def condition(self) -> float:
-        """Condition number of the integral: how much larger its terms are than their sum, through all operations so far.
+        """Condition number of the integral: how much larger the terms are than their sum, through all operations so far.
 
         The relative error of `integral` is about 1e-16 times this number.
         """
         try:
             value, magnitude = algebra.integrate_all(self._blocks)
-        except NetworkError:  # parents without end: look at bounded parts only
+        except NetworkError:  # some parents are unbounded, and are left out
             return math.prod(algebra.cancellation(block) for block in self._blocks)
         return magnitude / abs(value) if value else math.inf if magnitude else 1.0
 
@@ -194,7 +196,7 @@ class MTE(Univariate, Potential):
 
     # -- protocol: values -----------------------------------------------------------------------------------------
 
-    def _evaluated(self, axes: Axes, function: Callable[[Terms, Sequence[NDArray[Any]]], Values]) -> list[Values]:
+    def _evaluate_blocks(self, axes: Axes, function: Callable[[Terms, Sequence[NDArray[Any]]], Values]) -> list[Values]:
         """Evaluate every block; dimensions in the order of the scope, 1 where a block doesn't depend on a variable."""
         columns = [v.name for v in self._columns]
         per_row = any(axes[name].ndim == 2 for name in columns)
@@ -212,7 +214,7 @@ class MTE(Univariate, Potential):
         """Evaluate on given points of each variable; see `Potential.on`."""
         result: Values = np.ones((1,) * len(self.scope))
         with np.errstate(under="ignore"):
-            for block in self._evaluated(axes, evaluate):
+            for block in self._evaluate_blocks(axes, evaluate):
                 result = result * block
         shape = np.broadcast_shapes(result.shape, self._shape(axes))
         result = result if result.shape == shape else np.broadcast_to(result, shape).copy()
@@ -234,7 +236,7 @@ class MTE(Univariate, Potential):
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; accurate where the density itself would underflow."""
         logs: Values = np.zeros(self._shape(axes))
-        for block in self._evaluated(axes, evaluate_log):
+        for block in self._evaluate_blocks(axes, evaluate_log):
             logs = logs + block
         return logs
 
@@ -243,7 +245,7 @@ class MTE(Univariate, Potential):
         shape = tuple(axes[name].shape[0] for name in self.scope)
         return shape if rows is None else (*shape, rows)
 
-    # -- protocol: where it is ------------------------------------------------------------------------------------
+    # -- protocol: support and breaks -----------------------------------------------------------------------------
 
     def _continuous(self, name: str) -> int:
         """Return the continuous column of a variable."""
@@ -331,12 +333,12 @@ class MTE(Univariate, Potential):
         rows = {parent.name: np.asarray(given[parent.name]) for parent in self.parents}
         if isinstance(self.child, Discrete):
             axes: dict[str, Any] = {name: array[None] for name, array in rows.items()}
-            chances: Values = self.on({**axes, self.child.name: np.arange(len(self.child))})[0]
-            chances = chances.reshape(len(self.child), -1)
-            upto = np.cumsum(chances, axis=0)
-            self._refuse_undefined(upto[-1] > 0, rows)
-            below = uniforms * upto[-1] >= upto
-            last = len(self.child) - 1 - np.argmax(chances[::-1] > 0, axis=0)
+            probabilities: Values = self.on({**axes, self.child.name: np.arange(len(self.child))})[0]
+            probabilities = probabilities.reshape(len(self.child), -1)
+            cumulative = np.cumsum(probabilities, axis=0)
+            self._refuse_undefined(cumulative[-1] > 0, rows)
+            below = uniforms * cumulative[-1] >= cumulative
+            last = len(self.child) - 1 - np.argmax(probabilities[::-1] > 0, axis=0)
             return np.asarray(np.minimum(below.sum(axis=0), last))
         result = inverse_cdf(self._terms, uniforms, [rows[v.name] for v in self._columns[:-1]])
         self._refuse_undefined(~np.isnan(result), rows)
@@ -367,9 +369,9 @@ class MTE(Univariate, Potential):
             return self._of(self.variables, [self._blocks[0].multiply_by(factor), *self._blocks[1:]])
         if not isinstance(other, Potential):
             return NotImplemented
-        two = other._factors if isinstance(other, MTE) else algebra.as_constants(other)
-        variables = algebra.product_scope(self.variables, two[0])
-        return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(two, variables)])
+        other_factors = other._factors if isinstance(other, MTE) else algebra.as_constants(other)
+        variables = algebra.product_scope(self.variables, other_factors[0])
+        return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(other_factors, variables)])
 
     __rmul__ = __mul__
 
@@ -388,10 +390,10 @@ class MTE(Univariate, Potential):
           0.65  if 0 <= x < 1
           0.35  if 1 <= x < 2
         """
-        wanted = [n for name in names for n in ([name] if isinstance(name, str) else name)]
-        for name in wanted:
+        removed = [n for name in names for n in ([name] if isinstance(name, str) else name)]
+        for name in removed:
             self.variable(name)
-        return self._result(*algebra.marginalize(self._factors, wanted))
+        return self._result(*algebra.marginalize(self._factors, removed))
 
     def _result(self, variables: Sequence[Variable], blocks: Sequence[Terms]) -> MTE | float:
         if variables:
@@ -399,7 +401,7 @@ class MTE(Univariate, Potential):
         return math.prod(float(block.coefficient.sum()) for block in blocks)
 
     def restrict(self, evidence: Mapping[str, Any]) -> MTE | float:
-        """Put in what is known: a value or state removes its variable, an interval or a set of states keeps it.
+        """Restrict to evidence: a value or state removes its variable, an interval or a set of states keeps it.
 
         Parameters
         ----------
