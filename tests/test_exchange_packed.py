@@ -78,23 +78,28 @@ def bomb(path: Path, start: bytes, unit: bytes, size: int) -> None:
             file.write(block)
 
 
+BOMBS = [
+    ("n.bif.gz", b"network n {}\n", b" "),
+    ("n.xdsl.gz", b"<smile><nodes>", b"<a/>"),
+    ("n.xml.gz", b"<BIF><NETWORK>", b"x"),
+    ("n.elv.gz", b'bnet "n" {', b"//\n"),
+    ("n.net.gz", b"net {}", b"%\n"),
+    ("n.uai.gz", b"BAYES 2 ", b"2 "),
+    ("t.csv.gz", b"x,c\n", b"1.5,abc\n"),
+    ("t.csv.gz", b"x,c\n", b"\n"),
+    ("t.csv.gz", b"x,c\n", b"a"),
+    ("t.arff.gz", b"@relation r\n@attribute x numeric\n@data\n", b"1\n"),
+    ("t.jsonl.gz", b"", b'{"x":1}\n'),
+    ("t.dbc.gz", b"data-base d {", b"//\n"),
+]
+DAILY = ("n.xml.gz", "t.arff.gz")
+"""The bombs of every day; the others are slow tests."""
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux")
 @pytest.mark.parametrize(
     ("name", "start", "unit"),
-    [
-        ("n.bif.gz", b"network n {}\n", b" "),
-        ("n.xdsl.gz", b"<smile><nodes>", b"<a/>"),
-        ("n.xml.gz", b"<BIF><NETWORK>", b"x"),
-        ("n.elv.gz", b'bnet "n" {', b"//\n"),
-        ("n.net.gz", b"net {}", b"%\n"),
-        ("n.uai.gz", b"BAYES 2 ", b"2 "),
-        ("t.csv.gz", b"x,c\n", b"1.5,abc\n"),
-        ("t.csv.gz", b"x,c\n", b"\n"),
-        ("t.csv.gz", b"x,c\n", b"a"),
-        ("t.arff.gz", b"@relation r\n@attribute x numeric\n@data\n", b"1\n"),
-        ("t.jsonl.gz", b"", b'{"x":1}\n'),
-        ("t.dbc.gz", b"data-base d {", b"//\n"),
-    ],
+    [pytest.param(*bomb, marks=() if bomb[0] in DAILY else pytest.mark.slow) for bomb in BOMBS],
 )
 def test_bombs_take_no_memory(name, start, unit, tmp_path):
     path = tmp_path / name

@@ -13,7 +13,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from costs import count_lines
 from inference_tools import pgmpy_file
 
 import hybridbn as hb
@@ -111,7 +110,6 @@ def test_a_lower_budget_is_kept():
             net.posteriors(max_bytes=20e6)
 
     # what it takes to plan, and nothing of what it would take to run the plan
-    assert count_lines(ask) < 3_000_000
     assert traced(ask) < 0.02
 
 
