@@ -265,17 +265,15 @@ class MTE(Univariate, Potential):
         fastest = max((float(np.abs(block.rates[:, column]).max(initial=0.0)) for block in self._blocks), default=0.0)
         return 1.0 / fastest if fastest > 0 else math.inf
 
-    def find_column_support(
-        self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None
-    ) -> Interval:
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
         """Return an interval of a variable outside which less than `tail` of the mass lies."""
         variable = self.variable(name)
         if isinstance(variable, Discrete):
             return 0.0, len(variable) - 1.0
         ranges = []
-        for other, (low, high) in (within or {}).items():
-            if other != name and other in self.scope and isinstance(self.variable(other), Continuous):
-                ranges.append((self._continuous(other), float(np.min(low)), float(np.max(high))))
+        for other_name, (low, high) in (within or {}).items():
+            if other_name != name and other_name in self.scope and isinstance(self.variable(other_name), Continuous):
+                ranges.append((self._continuous(other_name), float(np.min(low)), float(np.max(high))))
         mass = self.integral() if not self.parents else 1.0
         low, high = find_column_support(
             self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name
