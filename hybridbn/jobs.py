@@ -54,7 +54,7 @@ def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jo
         yield from map(function, items)
         return
     with ThreadPoolExecutor(jobs) as pool:
-        yield from _ordered(pool, function, items, jobs)
+        yield from _yield_in_order(pool, function, items, jobs)
 
 
 def run_in_processes(
@@ -78,14 +78,14 @@ def run_in_processes(
         raise TableError(
             f"{what} can't be sent to other processes ({error}); define it at the top of a module, or give n_jobs=1"
         ) from error
-    with ProcessPoolExecutor(jobs, initializer=_begin, initargs=(packed,)) as pool:
-        yield from _ordered(pool, _work, items, jobs)
+    with ProcessPoolExecutor(jobs, initializer=_initialize, initargs=(packed,)) as pool:
+        yield from _yield_in_order(pool, _work, items, jobs)
 
 
 _SHARED: list[Any] = []
 
 
-def _begin(packed: bytes) -> None:
+def _initialize(packed: bytes) -> None:
     _SHARED[:] = [pickle.loads(packed)]  # what the same call packed
 
 
@@ -94,7 +94,9 @@ def _work(item: Any) -> Any:
     return function(shared, item)
 
 
-def _ordered(pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
+def _yield_in_order(
+    pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], jobs: int
+) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(pool.submit(function, item))

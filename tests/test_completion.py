@@ -62,7 +62,7 @@ def test_holes_are_filled_and_nothing_else_is_touched(network: hb.Network, how: 
 def test_rows_do_not_depend_on_blocks(network: hb.Network, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = holes()
     whole = fills(network)[how](table)
-    monkeypatch.setattr(completion_module, "_block_rows", lambda width: 7)
+    monkeypatch.setattr(completion_module, "_count_block_rows", lambda width: 7)
     for name, values in fills(network)[how](table).items():
         np.testing.assert_allclose(values, whole[name], rtol=1e-9)
 

@@ -10,10 +10,10 @@ from scipy.special import logsumexp
 from hybridbn.fitting import kernel_bandwidths
 from hybridbn.fitting.kernel_bandwidths import (
     PAPER,
-    constants,
     effective_size,
     has_many_repeats,
     leave_one_out,
+    list_constants,
     search_constants,
     sum_logs_of_nearest,
     sum_pairs,
@@ -60,7 +60,7 @@ def test_cross_entropy_is_that_of_all_pairs(n, d, weighted):
         points = (sample - sample.min(axis=0)) / np.ptp(sample, axis=0)
         weights = rng.exponential(size=n) + 1e-4 if weighted else np.ones(n)
         for window in (-2, 0, 2):
-            widths = [constants(window)[::2] / math.sqrt(n)] * d
+            widths = [list_constants(window)[::2] / math.sqrt(n)] * d
             exact = _direct(points, weights, widths)
             np.testing.assert_allclose(
                 leave_one_out(points, weights, widths), exact, rtol=1e-13, atol=1e-10, err_msg=f"{name}, {window}"
@@ -142,7 +142,7 @@ def test_search_on_the_papers_grid_is_brute_force(seed, d):
 def test_extended_search_is_brute_force_over_all_windows(d, power):
     rng = np.random.default_rng(5)
     points = rng.uniform(size=(60, d)) ** power
-    every = np.unique(np.concatenate([constants(k) for k in range(-8, 6)]))
+    every = np.unique(np.concatenate([list_constants(k) for k in range(-8, 6)]))
     entropies = _direct(points, np.ones(60), [every / math.sqrt(60)] * d)
     best = np.unravel_index(np.argmin(entropies), entropies.shape)
     assert search_constants(points, np.ones(60), 60) == tuple(every[i] for i in best)
@@ -179,8 +179,8 @@ def test_two_points_have_a_bandwidth_of_their_distance():
 
 def test_windows_meet_at_their_ends():
     for k in range(-5, 5):
-        assert constants(k)[-1] == constants(k + 1)[0]
-        assert (np.diff(constants(k)) > 0).all()
+        assert list_constants(k)[-1] == list_constants(k + 1)[0]
+        assert (np.diff(list_constants(k)) > 0).all()
     assert kernel_bandwidths.OCTAVES >= 20
 
 

@@ -15,8 +15,8 @@ import hybridbn as hb
 from hybridbn.errors import TableError
 from hybridbn.fitting import MTEFitter
 from hybridbn.fitting.mte import MTEStatistics
-from hybridbn.fitting.mte.pieces import thinned
-from hybridbn.fitting.mte.splines import Knots, log_integrals, normalized
+from hybridbn.fitting.mte.pieces import select_knots
+from hybridbn.fitting.mte.splines import Knots, log_integrals, normalize
 
 RNG = np.random.default_rng(3)
 NORMAL = RNG.normal(size=300)
@@ -206,8 +206,8 @@ def test_constants_need_a_floor():
     assert density.integral() == pytest.approx(1)
     assert density.mean() == pytest.approx(2)
     assert density.var() == pytest.approx(0.01)
-    bounded = fitted([2.0, 2.0], domain=(2.0, 3.0), fitter=MTEFitter(floor=0.1))
-    assert bounded.integral() == pytest.approx(1)
+    limit_steepness = fitted([2.0, 2.0], domain=(2.0, 3.0), fitter=MTEFitter(floor=0.1))
+    assert limit_steepness.integral() == pytest.approx(1)
     assert conditional(table, "y", "x").integral
 
 
@@ -265,7 +265,7 @@ def test_few_pieces_never_leave_a_rising_endless_tail():
         heights[:, [0, -1]] = heights[:, [1, -2]] - 1e-3
         heights[::2, [2, -3]] += 30.0
         for most in (2, 6):
-            coarse, found = thinned(normalized(heights, knots), knots, most, 1e-3)
+            coarse, found = select_knots(normalize(heights, knots), knots, most, 1e-3)
             assert np.isfinite(found).all()
             np.testing.assert_allclose(log_integrals(found, coarse), 0, atol=1e-9)
             assert not math.isinf(ends[0]) or (found[:, 0] < found[:, 1]).all()
@@ -276,8 +276,8 @@ def test_pieces_are_those_that_matter():
     places = np.linspace(-4, 4, 41)
     knots = Knots(places, math.inf, math.inf)
     # two straight lines, and 39 knots too many
-    tent = normalized(-2.0 * np.abs(places)[None], knots)
-    coarse, found = thinned(tent, knots, 10, 1e-6)
+    tent = normalize(-2.0 * np.abs(places)[None], knots)
+    coarse, found = select_knots(tent, knots, 10, 1e-6)
     assert found.shape == (1, 3)
     assert coarse.places[0, 1] == pytest.approx(0)
     np.testing.assert_allclose(found[0], tent[0, [0, 20, 40]], atol=1e-6)

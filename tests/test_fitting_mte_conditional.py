@@ -91,8 +91,8 @@ def test_every_kind_of_child_and_parents(child, parents):
 
 def test_a_child_is_fitted_once_for_all_its_parents(monkeypatch):
     calls = []
-    plain = univariate._fitted
-    monkeypatch.setattr(univariate, "_fitted", lambda *given: calls.append(given) or plain(*given))
+    plain = univariate._fit_density
+    monkeypatch.setattr(univariate, "_fit_density", lambda *given: calls.append(given) or plain(*given))
     rng = np.random.default_rng(77)
     table = hb.Table({name: rng.normal(size=200) for name in "xabc"})
     for parents in ("", "a", "b", "ab", "abc"):

@@ -9,7 +9,7 @@ from scipy import stats
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, MarginalLikelihood, Spectrum, regress_towards
 from hybridbn.fitting.trees.column_splits import CodedColumns, GainRatio, Utility, grow_by_tests, mass_of
 from hybridbn.fitting.trees.growth import BestFirst, DepthFirst, Levels, Sample, Split, grow, leaves
-from hybridbn.fitting.trees.likelihood_splits import class_judges, grow_cells
+from hybridbn.fitting.trees.likelihood_splits import grow_cells, make_class_models
 
 
 class LeastSquares:
@@ -114,7 +114,7 @@ def test_cells_divide_all_configurations_of_the_parents():
     columns = [rng.integers(4, size=500), rng.integers(3, size=500)]
     child = ((columns[0] > 1) ^ (columns[1] == 2)).astype(int)
     # a state that no row has stays with the cell above
-    cells, last = grow_cells(columns, [4, 5], [True, False], class_judges(child, 2), np.ones(500), 8.0)
+    cells, last = grow_cells(columns, [4, 5], [True, False], make_class_models(child, 2), np.ones(500), 8.0)
     covered = np.zeros((4, 5), dtype=int)
     for cell in (cells[i] for i in last):
         covered += np.outer(*cell.allowed)

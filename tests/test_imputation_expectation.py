@@ -74,7 +74,7 @@ def test_leaves_hold_three_rows_at_least_and_questions_do_not_depend_on_units() 
     assert (forest.left[leaves] == np.flatnonzero(leaves)).all()
     assert (forest.left[~leaves] > np.flatnonzero(~leaves)).all()
     scaled, _ = grow_forest(1024 * x, y, np.random.default_rng(5))
-    np.testing.assert_array_equal(scaled.predicted(1024 * x), forest.predicted(x))
+    np.testing.assert_array_equal(scaled.predict(1024 * x), forest.predict(x))
 
 
 def test_a_constant_has_trees_of_one_leaf() -> None:

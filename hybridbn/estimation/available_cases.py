@@ -31,12 +31,12 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
     table = read_as_declared(data, graph, weights)
     _refuse_unknown(graph, table)
-    found = _with_families(graph, roles(table, None, potentials))
+    found = _keep_families(graph, roles(table, None, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
     learned = []
     for name in nodes:
         variable, spec = found[name]
-        parents = tuple(found[parent].variable for parent in _parents(graph, name))
+        parents = tuple(found[parent].variable for parent in _list_parents(graph, name))
         learned.append(fitter_of(spec, variable, parents).fit(table, variable, parents))
     return Network(learned)
 
@@ -125,7 +125,7 @@ def _refuse_unknown(graph: Network, table: Table) -> None:
         raise NetworkError(f"the structure mentions {shorten(strange)}, but the data has no such column; {hint}")
 
 
-def _with_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]:
+def _keep_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]:
     """Let nodes keep their families where nothing else was asked for."""
     kept = dict(found)
     for name, attributes in graph.nodes.items():
@@ -142,7 +142,7 @@ def _with_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]
     return kept
 
 
-def _parents(graph: Network, name: str) -> list[str]:
+def _list_parents(graph: Network, name: str) -> list[str]:
     """Return a node's parents, in the order of its potential where it has one that agrees with the arcs."""
     if name not in graph:
         return []

@@ -219,9 +219,9 @@ class Completion:
             rows = np.flatnonzero(missing)
             level = levels(0, rows)[name]
             column = np.array(cells[name])
-            for part in self._by_blanket(name, rows, table, holes):
+            for part in self._split_by_blanket(name, rows, table, holes):
                 values = self._draw_one(name, evidence.take(rows[part], len(part)), level[part], rows[part])
-                column[rows[part]] = self._in_own_terms(table, name, values, level[part])
+                column[rows[part]] = self._translate_to_table(table, name, values, level[part])
             cells[name] = column
         return cells
 
@@ -240,8 +240,8 @@ class Completion:
         holes = find_holes(table)
         if not any(name in self.network for name in holes):
             return {}
-        with _renumbered(np.arange(len(table)) if rows is None else rows):
-            return posteriors(self.network, self._bounded_evidence(table, holes), None, self.options)
+        with _renumber_rows(np.arange(len(table)) if rows is None else rows):
+            return posteriors(self.network, self._make_bounded_evidence(table, holes), None, self.options)
 
     def expectation(self, table: Table, posterior: Posterior) -> Values:
         """Return what is expected of a column: numbers (rows,), or probabilities (rows, states) of the table's own states."""
@@ -266,7 +266,7 @@ class Completion:
         rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
         cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
         width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
-        step = _block_rows(width)
+        step = _count_block_rows(width)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             filled = fill(table.take(part), part)
@@ -280,7 +280,7 @@ class Completion:
         values = self._draw_within_bounds(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
         own_level = levels(_OWN_NUMBER, rows) if any(self._is_binned(table, name) for name in holes) else {}
         for name, missing in holes.items():
-            own = self._in_own_terms(table, name, values[name], own_level.get(name, np.zeros(0)))
+            own = self._translate_to_table(table, name, values[name], own_level.get(name, np.zeros(0)))
             cells[name] = np.where(missing, own, cells[name])
         if self.matcher is not None and holes:
             everywhere = {name: holes.get(name, np.zeros(len(table), dtype=bool)) for name in table.names}
@@ -299,12 +299,13 @@ class Completion:
 
     def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         holes = find_holes(table)
-        with _renumbered(rows):
-            completed = most_probable(self.network, self._bounded_evidence(table, holes), None, self.options)
+        with _renumber_rows(rows):
+            completed = most_probable(self.network, self._make_bounded_evidence(table, holes), None, self.options)
         read = completed if isinstance(completed, Table) else Table(completed)
         middle = np.full(len(table), 0.5)
         return {
-            name: self._in_own_terms(table, name, read.coded(self.network.variable(name)), middle) for name in holes
+            name: self._translate_to_table(table, name, read.coded(self.network.variable(name)), middle)
+            for name in holes
         }
 
     # -- draws within bounds --------------------------------------------------------------------------------------
@@ -313,12 +314,12 @@ class Completion:
         """Draw the network's variables in every row, as codes or numbers of its own."""
         bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
         cells = {name: np.array(values) for name, values in self._draw_all(evidence, rows, levels(0, rows)).items()}
-        pending = _rows_out_of_bounds(cells, evidence, bounds, np.arange(len(rows)))
+        pending = _find_rows_out_of_bounds(cells, evidence, bounds, np.arange(len(rows)))
         attempt = 1
         while len(pending) and attempt < _ATTEMPTS:
             part = evidence.take(pending, len(pending))
             _put(cells, pending, self._draw_all(part, rows[pending], levels(attempt, rows[pending])))
-            pending = _rows_out_of_bounds(cells, evidence, bounds, pending)
+            pending = _find_rows_out_of_bounds(cells, evidence, bounds, pending)
             attempt += 1
         if len(pending):
             constrained = self._draw_by_gibbs if self.closed is not None else self._draw_given_bounds
@@ -330,7 +331,7 @@ class Completion:
     def _draw_all(self, evidence: Evidence, rows: NDArray[np.intp], level: Mapping[str, Values]) -> Cells:
         """Draw without regard to bounds."""
         everything = {name: level[name] if name in level else np.full(len(rows), 0.5) for name in self.network}
-        with _renumbered(rows):
+        with _renumber_rows(rows):
             if self.closed is not None:
                 return dict(self.closed.draw(evidence, everything, self.options))
             return draw(self.network, evidence, np.array([*everything.values()]), self.options)
@@ -352,7 +353,7 @@ class Completion:
         """Draw given that missing numbers lie within their bounds, as interval evidence."""
         findings = dict(evidence.findings)
         for name, (low, high) in bounds.items():
-            missing = _missing(evidence, name)
+            missing = _is_missing(evidence, name)
             values = findings[name].values if name in findings else np.full(len(rows), np.nan)
             findings[name] = Finding(
                 self.network.variable(name),
@@ -373,7 +374,7 @@ class Completion:
                 ),
             ) from None
 
-    def _bounded_evidence(self, table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Any:
+    def _make_bounded_evidence(self, table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Any:
         """Return the table, with intervals in the missing cells of bounded columns."""
         names = [name for name in table.names if name in self.network]
         bounded = [name for name in self.bounds if name in names and name in holes]
@@ -392,7 +393,7 @@ class Completion:
 
     # -- one column alone -----------------------------------------------------------------------------------------
 
-    def _by_blanket(
+    def _split_by_blanket(
         self, name: str, rows: NDArray[np.intp], table: Table, holes: Mapping[str, NDArray[np.bool_]]
     ) -> Iterator[NDArray[np.intp]]:
         """Part rows by whether all of a column's Markov blanket is observed, where inference needs no quadrature at all."""
@@ -406,7 +407,7 @@ class Completion:
 
     def _draw_one(self, name: str, evidence: Evidence, level: Values, rows: NDArray[np.intp]) -> NDArray[Any]:
         read = read_relevant_evidence(self.network, evidence, [name])
-        with _renumbered(rows):
+        with _renumber_rows(rows):
             answer = solve(self.network, Question((name,)), read, self.options)
         return np.asarray(posterior_of(answer, 0, self.network.variable(name)).draw(level[None])[0])
 
@@ -415,7 +416,7 @@ class Completion:
     def _is_binned(self, table: Table, name: str) -> bool:
         return isinstance(self.network.variable(name), Discrete) and not table.is_discrete(name)
 
-    def _in_own_terms(self, table: Table, name: str, values: NDArray[Any], level: Values) -> NDArray[Any]:
+    def _translate_to_table(self, table: Table, name: str, values: NDArray[Any], level: Values) -> NDArray[Any]:
         """Turn codes or numbers of the network's variable into those of the table's."""
         variable, own = self.network.variable(name), table.variable(name)
         if not isinstance(variable, Discrete):
@@ -454,7 +455,7 @@ def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[
         rows = np.flatnonzero(missing)
         level = levels(0, rows)[name]
         column = np.array(table.column(name))
-        column[rows] = completion._in_own_terms(table, name, marginals.potential(name).ppf(level, {}), level)
+        column[rows] = completion._translate_to_table(table, name, marginals.potential(name).ppf(level, {}), level)
         cells[name] = column
     return cells
 
@@ -523,7 +524,7 @@ def log_likelihood(network: Network, table: Table, options: Options) -> float:
     logs = network.log_density(kept, options=options)
     counts = table.weights > 0
     if np.isnan(logs).any():
-        faulty = [p.child.name for p in network.potentials if not _has_numbers(p)]
+        faulty = [p.child.name for p in network.potentials if not _is_finite(p)]
         raise NetworkError(
             f"the learned network gives rows {shorten(np.flatnonzero(np.isnan(logs)).tolist(), 3)} no density (NaN)"
             f"{f'; the potentials of {shorten(faulty)} are at fault' if faulty else ''}: learn them as another family, by "
@@ -532,7 +533,7 @@ def log_likelihood(network: Network, table: Table, options: Options) -> float:
     return float(table.weights[counts] @ logs[counts])
 
 
-def _has_numbers(potential: Potential) -> bool:
+def _is_finite(potential: Potential) -> bool:
     """Tell whether all parameters of a potential are numbers, as far as they can be looked at."""
     try:
         return _numbers_in(potential.to_dict())
@@ -547,13 +548,13 @@ def _numbers_in(state: Any) -> bool:
     return array.dtype.kind != "f" or not np.isnan(array).any()
 
 
-def _block_rows(width: int) -> int:
+def _count_block_rows(width: int) -> int:
     """Return how many rows are completed at once when each has so many numbers."""
     return max(_NUMBERS // max(width, 1), 100)
 
 
 @contextmanager
-def _renumbered(rows: NDArray[np.intp]) -> Iterator[None]:
+def _renumber_rows(rows: NDArray[np.intp]) -> Iterator[None]:
     """Let errors of impossible rows tell the rows' numbers in the whole table."""
     try:
         yield
@@ -568,17 +569,19 @@ def _describe_impossible(rows: Sequence[int]) -> str:
     )
 
 
-def _missing(evidence: Evidence, name: str) -> NDArray[np.bool_]:
+def _is_missing(evidence: Evidence, name: str) -> NDArray[np.bool_]:
     finding = evidence.finding(name)
     return np.ones(evidence.rows, dtype=bool) if finding is None else ~finding.observed
 
 
-def _rows_out_of_bounds(cells: Cells, evidence: Evidence, bounds: Bounds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def _find_rows_out_of_bounds(
+    cells: Cells, evidence: Evidence, bounds: Bounds, rows: NDArray[np.intp]
+) -> NDArray[np.intp]:
     """Return those of some rows in which a drawn number breaks its bounds."""
     broken = np.zeros(len(rows), dtype=bool)
     for name, (low, high) in bounds.items():
         values = cells[name][rows]
-        broken |= _missing(evidence, name)[rows] & ~((values >= low) & (values <= high))
+        broken |= _is_missing(evidence, name)[rows] & ~((values >= low) & (values <= high))
     return rows[broken]
 
 

@@ -143,26 +143,26 @@ def expectation_maximization(
     >>> bool((np.diff(learned.history) >= 0).all()), learned.converged
     (True, True)
     """
-    _check(tolerance, max_iterations, draws)
+    _check_arguments(tolerance, max_iterations, draws)
     options = options or Options()
     rng = np.random.default_rng(random_state)
     graph = structure_of(structure)
     table = read_as_declared(data, graph, weights, keep_numbers=True)
-    first = _checked_start(graph, start, table) if start is not None else _start(graph, table, potentials, rng)
-    families = _families(first, graph, potentials)
-    work = _work_table(first, table).require_rows(1)
-    open_rows = _rows_with_holes(work)
+    first = _check_start(graph, start, table) if start is not None else _choose_start(graph, table, potentials, rng)
+    families = _list_families(first, graph, potentials)
+    work = _read_table(first, table).require_rows(1)
+    open_rows = _find_rows_with_holes(work)
     complete = work.take(np.setdiff1d(np.arange(len(work)), open_rows))
     known = {name: family.fitter.statistics(complete, *family.variables) for name, family in families.items()}
     if not len(open_rows):
-        network = _learned(families, known)
+        network = _maximize(families, known)
         return Learned(network, np.array([log_likelihood(network, work, options)]), True)
     if all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values()):
-        expect = _exact_expectation(first, work, open_rows, complete, options)
+        expect = _make_exact_expectation(first, work, open_rows, complete, options)
         patience = None
     else:
-        expect, patience = _simulated_expectation(work, open_rows, families, draws, rng, options), _PATIENCE
-    found = _iterated(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
+        expect, patience = _simulate_expectation(work, open_rows, families, draws, rng, options), _PATIENCE
+    found = _iterate(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
     if not found.converged:
         warnings.warn(
             f"expectation maximization has not converged in {max_iterations} iterations: the log-likelihood still changes by "
@@ -173,7 +173,7 @@ def expectation_maximization(
 
 
 @dataclass(frozen=True)
-class _Family:
+class _FamilyFitter:
     """A node with its parents, and what learns its potential."""
 
     child: Variable
@@ -189,9 +189,9 @@ Expectation: TypeAlias = Callable[[Network], tuple[Mapping[str, Statistics], flo
 """From a network to the expected statistics of the rows with holes, and the log-likelihood of all rows."""
 
 
-def _iterated(
+def _iterate(
     first: Network,
-    families: Mapping[str, _Family],
+    families: Mapping[str, _FamilyFitter],
     known: Mapping[str, Statistics],
     expect: Expectation,
     rows: float,
@@ -221,21 +221,21 @@ def _iterated(
         return converged or len(history) > max_iterations
 
     def learn(statistics: Mapping[str, Statistics]) -> Network:
-        return _learned(families, {name: known[name] + statistics[name] for name in families})
+        return _maximize(families, {name: known[name] + statistics[name] for name in families})
 
     alternate(first, lambda _: expected, learn, until)
     return Learned(best, np.array(history), converged)
 
 
-def _learned(families: Mapping[str, _Family], statistics: Mapping[str, Statistics]) -> Network:
+def _maximize(families: Mapping[str, _FamilyFitter], statistics: Mapping[str, Statistics]) -> Network:
     return Network([family.fitter.potential(statistics[name]) for name, family in families.items()])
 
 
-def _rows_with_holes(table: Table) -> NDArray[np.intp]:
+def _find_rows_with_holes(table: Table) -> NDArray[np.intp]:
     return np.flatnonzero(np.any([np.zeros(len(table), dtype=bool), *find_holes(table).values()], axis=0))
 
 
-def _exact_expectation(
+def _make_exact_expectation(
     network: Network, table: Table, rows: NDArray[np.intp], complete: Table, options: Options
 ) -> Expectation:
     """Return what computes exact expectations over the distinct rows with holes."""
@@ -260,10 +260,10 @@ def _exact_expectation(
     return expect
 
 
-def _simulated_expectation(
+def _simulate_expectation(
     table: Table,
     rows: NDArray[np.intp],
-    families: Mapping[str, _Family],
+    families: Mapping[str, _FamilyFitter],
     draws: int,
     rng: np.random.Generator,
     options: Options,
@@ -284,7 +284,7 @@ def _simulated_expectation(
 # -- getting ready ------------------------------------------------------------------------------------------------
 
 
-def _check(tolerance: float, max_iterations: int, draws: int) -> None:
+def _check_arguments(tolerance: float, max_iterations: int, draws: int) -> None:
     if not 0 < tolerance < np.inf:
         raise NetworkError(f"tolerance must be a positive number, not {tolerance!r}")
     for name, number in (("max_iterations", max_iterations), ("draws", draws)):
@@ -292,11 +292,11 @@ def _check(tolerance: float, max_iterations: int, draws: int) -> None:
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
 
 
-def _start(structure: Network, table: Table, potentials: Potentials, rng: np.random.Generator) -> Network:
+def _choose_start(structure: Network, table: Table, potentials: Potentials, rng: np.random.Generator) -> Network:
     """Return parameters to start from: of available cases where they suffice, without zeros in tables."""
     bare = [name for name in structure if not isinstance(structure.nodes[name].get("potential"), Potential)]
     if not bare and any(name not in table for name in structure):
-        return _checked_start(structure, structure, table)
+        return _check_start(structure, structure, table)
     try:
         first = fit_available(structure, table, potentials)
     except TableError:
@@ -309,7 +309,7 @@ def _start(structure: Network, table: Table, potentials: Potentials, rng: np.ran
     return Network([first.potential(name).smooth(_SMOOTHING) for name in first])
 
 
-def _checked_start(structure: Network, start: Network, table: Table) -> Network:
+def _check_start(structure: Network, start: Network, table: Table) -> Network:
     start.check()
     differing = set(structure.edges) ^ set(start.edges)
     if differing:
@@ -320,7 +320,7 @@ def _checked_start(structure: Network, start: Network, table: Table) -> Network:
     return start
 
 
-def _families(start: Network, structure: Network, potentials: Potentials) -> dict[str, _Family]:
+def _list_families(start: Network, structure: Network, potentials: Potentials) -> dict[str, _FamilyFitter]:
     """Return each node's family; nodes of a network keep their kind of potential where nothing else was asked for."""
     families = {}
     for name in start:
@@ -330,13 +330,13 @@ def _families(start: Network, structure: Network, potentials: Potentials) -> dic
             own = structure.nodes[name].get("potential") if name in structure else None
             family = (own if isinstance(own, Potential) else potential).family
             spec = find_fitter_name(family) or family
-        families[name] = _Family(
+        families[name] = _FamilyFitter(
             potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
         )
     return families
 
 
-def _work_table(start: Network, table: Table) -> Table:
+def _read_table(start: Network, table: Table) -> Table:
     """Return the rows of positive weight read against the network's variables, hidden ones as columns of holes."""
     read = Table(table, variables=[start.variable(name) for name in start if name in table])
     for name in start:

@@ -27,14 +27,14 @@ from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["Expected", "expect_statistics"]
+__all__ = ["ExpectedStatistics", "expect_statistics"]
 
 _NUMBERS = 1 << 22
 """Numbers in the posteriors of a block of rows, about."""
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedStatistics:
     """What is expected of some rows.
 
     Attributes
@@ -48,7 +48,7 @@ class Expected:
     log_likelihood: Values
 
 
-def expect_statistics(network: Network, evidence: Evidence, weights: Values, options: Options) -> Expected:
+def expect_statistics(network: Network, evidence: Evidence, weights: Values, options: Options) -> ExpectedStatistics:
     r"""Return the expected statistics of all families of a conditional linear Gaussian network.
 
     Parameters
@@ -84,10 +84,10 @@ def expect_statistics(network: Network, evidence: Evidence, weights: Values, opt
     hidden = [name for name in network if name not in findings or not findings[name].hard]
     question = Question(tuple(hidden), all_of=True)
     problem = problem_of(network, question, evidence)
-    families = {name: _Family(network.potential(name), problem) for name in network}
+    families = {name: _FamilyStatistics(network.potential(name), problem) for name in network}
     scopes = [scope for scope in dict.fromkeys(family.scope for family in families.values()) if scope] or [()]
     sizes = {name: axis.size for name, axis in problem.axes.items()}
-    shared = _with_scopes(problem, scopes, sizes)
+    shared = _replace_scopes(problem, scopes, sizes)
     cells = sum(math.prod(sizes[name] for name in scope) for scope in scopes)
     block = int(min(max(_NUMBERS / max(cells, 1), 256), evidence.rows))
     logs, impossible = np.empty(evidence.rows), []
@@ -105,17 +105,17 @@ def expect_statistics(network: Network, evidence: Evidence, weights: Values, opt
                 family.add(tables[family.scope], found, weights[rows])
     if impossible:
         raise ImpossibleEvidence("some rows have probability zero under the network", tuple(impossible))
-    return Expected({name: family.statistics for name, family in families.items()}, logs)
+    return ExpectedStatistics({name: family.statistics for name, family in families.items()}, logs)
 
 
-def _with_scopes(problem: Problem, scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> Problem:
+def _replace_scopes(problem: Problem, scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> Problem:
     """Return the problem with tables over other scopes, and nothing compiled yet."""
     needed = [field.name for field in fields(problem) if field.default is MISSING and field.default_factory is MISSING]
     parts = {name: getattr(problem, name) for name in needed}
     return Problem(**{**parts, "scopes": tuple(scopes), "order": choose_order(problem.factors, scopes, sizes)})
 
 
-class _Family:
+class _FamilyStatistics:
     """A child with its parents, and what has been added up of its rows."""
 
     def __init__(self, potential: Potential, problem: Problem) -> None:
@@ -143,47 +143,47 @@ class _Family:
 
     def add(self, table: Values, found: Solution, weights: Values) -> None:
         """Add some rows; the table is their posterior over the scope."""
-        groups = _KnownCells(self.known, found, weights)
-        fresh = self._counts(table, groups) if not self.numbers else self._moments(table, found, groups)
+        groups = _ObservedConfigurations(self.known, found, weights)
+        fresh = self._count(table, groups) if not self.numbers else self._compute_moments(table, found, groups)
         self._total = fresh if self._total is None else self._total + fresh
 
-    def _counts(self, table: Values, groups: _KnownCells) -> Statistics:
-        counts = self._arranged(groups.sum(self._reduced(table)), [v.name for v in (*self.parents, self.child)])
+    def _count(self, table: Values, groups: _ObservedConfigurations) -> Statistics:
+        counts = self._arrange(groups.sum(self._sum_out(table)), [v.name for v in (*self.parents, self.child)])
         return MultinomialStatistics(
             child=self.child, parents=self.parents, total=float(groups.weights.sum()), counts=counts
         )
 
-    def _moments(self, table: Values, found: Solution, groups: _KnownCells) -> Statistics:
-        values, spreads = self._numbers(found)
-        weights = groups.sum(self._reduced(table))
+    def _compute_moments(self, table: Values, found: Solution, groups: _ObservedConfigurations) -> Statistics:
+        values, spreads = self._expect_numbers(found)
+        weights = groups.sum(self._sum_out(table))
         safe = np.where(weights > 0, weights, 1.0)
         means, centered = [], []
         for value in values:
-            mean = groups.sum(self._reduced(table * value)) / safe
-            gap = value - self._looked_up(mean, groups)
+            mean = groups.sum(self._sum_out(table * value)) / safe
+            gap = value - self._look_up(mean, groups)
             # the second pass removes what rounding of the first left in the mean
-            shift = groups.sum(self._reduced(table * gap)) / safe
+            shift = groups.sum(self._sum_out(table * gap)) / safe
             means.append(mean + shift)
-            centered.append(gap - self._looked_up(shift, groups))
+            centered.append(gap - self._look_up(shift, groups))
         count = len(values)
         products = np.empty((count, count, *weights.shape))
         for i in range(count):
             for j in range(i + 1):
                 inner = centered[i] * centered[j] + spreads[i, j] if (i, j) in spreads else centered[i] * centered[j]
-                products[i, j] = products[j, i] = groups.sum(self._reduced(table * inner))
+                products[i, j] = products[j, i] = groups.sum(self._sum_out(table * inner))
         order = [v.name for v in self.parents if isinstance(v, Discrete)]
         return GaussianStatistics(
             child=self.child,
             parents=self.parents,
             total=float(groups.weights.sum()),
-            weights=self._arranged(weights, order).ravel(),
-            means=np.stack([self._arranged(mean, order).ravel() for mean in means], axis=-1),
+            weights=self._arrange(weights, order).ravel(),
+            means=np.stack([self._arrange(mean, order).ravel() for mean in means], axis=-1),
             products=np.stack(
-                [np.stack([self._arranged(cell, order).ravel() for cell in row], axis=-1) for row in products], axis=-2
+                [np.stack([self._arrange(cell, order).ravel() for cell in row], axis=-1) for row in products], axis=-2
             ),
         )
 
-    def _numbers(self, found: Solution) -> tuple[list[Values], dict[tuple[int, int], Values]]:
+    def _expect_numbers(self, found: Solution) -> tuple[list[Values], dict[tuple[int, int], Values]]:
         """Return the expectation of each number over the scope and the rows, and the covariances of those hidden."""
         values: list[Values] = [np.empty(0)] * len(self.numbers)
         spreads: dict[tuple[int, int], Values] = {}
@@ -200,12 +200,12 @@ class _Family:
             moments = component.moments(together, found.axes, found.evidence)
             places = [self.numbers.index(other) for other in together]
             for i, first in enumerate(places):
-                values[first] = _spread(moments.mean[i], component.names, self.scope)
+                values[first] = _align(moments.mean[i], component.names, self.scope)
                 for j, second in enumerate(places):
-                    spreads[first, second] = _spread(moments.covariance[i, j], component.names, self.scope)
+                    spreads[first, second] = _align(moments.covariance[i, j], component.names, self.scope)
         return values, spreads
 
-    def _reduced(self, table: Values) -> Values:
+    def _sum_out(self, table: Values) -> Values:
         """Sum out what is no discrete member of the family: (cells of the open members, rows)."""
         names = [v.name for v in self.open]
         over = tuple(i for i, name in enumerate(self.scope) if name not in names)
@@ -214,18 +214,18 @@ class _Family:
         result = np.transpose(result, [*(kept.index(name) for name in names), len(names)])
         return result.reshape(-1, table.shape[-1])
 
-    def _looked_up(self, array: Values, groups: _KnownCells) -> Values:
+    def _look_up(self, array: Values, groups: _ObservedConfigurations) -> Values:
         """Return a value of each configuration (known cells, open cells) for each row, over the scope."""
         rows = array[groups.cells]
         shaped = rows.T.reshape([*(len(v) for v in self.open), len(rows)])
-        return _spread(shaped, [v.name for v in self.open], self.scope)
+        return _align(shaped, [v.name for v in self.open], self.scope)
 
-    def _arranged(self, array: Values, names: Sequence[str]) -> Values:
+    def _arrange(self, array: Values, names: Sequence[str]) -> Values:
         """Turn (known cells, open cells) into one dimension a name."""
         return array.reshape(self.shape).transpose([self.order.index(name) for name in names])
 
 
-class _KnownCells:
+class _ObservedConfigurations:
     """The configuration of those of a family's members that are observed in all rows."""
 
     def __init__(self, known: Sequence[Discrete], found: Solution, weights: Values) -> None:
@@ -239,7 +239,7 @@ class _KnownCells:
         return sum_by_group(self.cells, self.count, table, self.weights)
 
 
-def _spread(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:
+def _align(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:
     """Turn an array over some of the scope's names (rows last) so that it broadcasts against the scope."""
     order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
     turned = np.transpose(array, [*order, len(names)])

@@ -47,14 +47,14 @@ def hash_rows(table: Table) -> Keys:
         variable, cells = table.variable(name), table.column(name)
         if isinstance(variable, Discrete):
             hashes = np.array(
-                [*(_hashed(f"{type(s).__name__} {s!r}") for s in variable.states), _HOLE], dtype=np.uint64
+                [*(_hash_text(f"{type(s).__name__} {s!r}") for s in variable.states), _HOLE], dtype=np.uint64
             )
             bits = hashes[cells]
         else:
             # adding zero makes -0.0 and 0.0 the same
             bits = np.where(np.isnan(cells), _HOLE, (cells + 0.0).view(np.uint64))
-        total += _mixed(bits ^ np.uint64(_hashed(name)))
-    return _distinct(_mixed(total))
+        total += _mix_bits(bits ^ np.uint64(_hash_text(name)))
+    return _make_distinct(_mix_bits(total))
 
 
 def hash_identifiers(values: Any, rows: int) -> Keys:
@@ -68,21 +68,21 @@ def hash_identifiers(values: Any, rows: int) -> Keys:
     if isinstance(values, range):
         values = np.array(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "i" and values.shape == (rows,):
-        return _distinct(_mixed(values.astype(np.uint64)))
+        return _make_distinct(_mix_bits(values.astype(np.uint64)))
     try:
         listed: Sequence[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
     except TypeError:
         raise TableError(f"keys must be a sequence with an identifier for each row, not {values!r:.60}") from None
     if len(listed) != rows:
         raise TableError(f"there are {len(listed)} keys for {rows} rows; give one a row")
-    array = np.array([_identified(key) for key in listed], dtype=np.uint64)
-    return _distinct(_mixed(array))
+    array = np.array([_hash_identifier(key) for key in listed], dtype=np.uint64)
+    return _make_distinct(_mix_bits(array))
 
 
-def _identified(key: Any) -> int:
+def _hash_identifier(key: Any) -> int:
     # whole numbers stand for themselves, so that arrays of them need no loop
     plain = type(key) is int and -(2**63) <= key < 2**63
-    return key % 2**64 if plain else _hashed(f"{type(key).__name__} {key!r}")
+    return key % 2**64 if plain else _hash_text(f"{type(key).__name__} {key!r}")
 
 
 def seed_of(random_state: Any) -> int:
@@ -117,8 +117,8 @@ def draw_uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0)
     listed = list(names)
     result = np.empty((len(listed), len(keys)))
     for row, name in enumerate(listed):
-        salt = np.uint64(_hashed(f"{seed} {attempt} {name}"))
-        bits = _mixed(_mixed(keys ^ salt) + _STEP)
+        salt = np.uint64(_hash_text(f"{seed} {attempt} {name}"))
+        bits = _mix_bits(_mix_bits(keys ^ salt) + _STEP)
         # 52 bits and a half, so that neither 0 nor 1 comes out
         result[row] = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return result
@@ -129,7 +129,7 @@ def levels_of(keys: Keys, names: Sequence[str], seed: int) -> Levels:
     return lambda attempt, rows: dict(zip(names, draw_uniforms(keys[rows], names, seed, attempt), strict=True))
 
 
-def _distinct(keys: Keys) -> Keys:
+def _make_distinct(keys: Keys) -> Keys:
     """Give rows with the same key different ones, by counting them."""
     order = np.argsort(keys, kind="stable")
     ranked = keys[order]
@@ -141,16 +141,16 @@ def _distinct(keys: Keys) -> Keys:
     count = np.empty(len(keys), dtype=np.uint64)
     count[order] = repeats.astype(np.uint64)
     # the first one keeps its key, whatever follows
-    return np.where(count > 0, _mixed(keys + count * _STEP), keys)
+    return np.where(count > 0, _mix_bits(keys + count * _STEP), keys)
 
 
-def _mixed(bits: Keys) -> Keys:
+def _mix_bits(bits: Keys) -> Keys:
     """Return the finalizer of SplitMix64 (Steele, Lea & Flood 2014)."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
 
 
-def _hashed(text: str) -> int:
+def _hash_text(text: str) -> int:
     # of the text itself, as Python's own hash differs from one run to the next
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

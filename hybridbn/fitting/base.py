@@ -48,7 +48,7 @@ class Statistics(ABC):
         if type(other) is not type(self):
             return NotImplemented
         if (self.child, *self.parents) != (other.child, *other.parents):
-            mine, yours = _family(self.child, self.parents), _family(other.child, other.parents)
+            mine, yours = _describe_family(self.child, self.parents), _describe_family(other.child, other.parents)
             detail = " with different states or domains" if mine == yours else ""
             raise NetworkError(
                 f"can't merge statistics of {mine} with those of {yours}{detail}; read both tables against the same "
@@ -57,7 +57,7 @@ class Statistics(ABC):
         return self.merged(other)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {_family(self.child, self.parents)}: total weight {self.total:g}>"
+        return f"<{type(self).__name__} of {_describe_family(self.child, self.parents)}: total weight {self.total:g}>"
 
 
 class Fitter(ABC):
@@ -189,7 +189,7 @@ def refuse_empty(statistics: Statistics) -> None:
     """
     if not statistics.total > 0:
         raise TableError(
-            f"no row has values of all of {_family(statistics.child, statistics.parents)} and a positive weight, so "
+            f"no row has values of all of {_describe_family(statistics.child, statistics.parents)} and a positive weight, so "
             "nothing can be learned; leave out a column or an arc, or fill the missing cells first"
         )
 
@@ -221,6 +221,6 @@ def split_by_kind(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], 
     )
 
 
-def _family(child: Variable, parents: tuple[Variable, ...]) -> str:
+def _describe_family(child: Variable, parents: tuple[Variable, ...]) -> str:
     given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
     return f"{child.name!r}{given}"

@@ -113,7 +113,7 @@ class NumpyCounter(Counter):
             tables = self._count_crossed(chosen, target)
         else:
             codes = [self.columns[name] for name in chosen]
-            tables = single_counts(codes, states, self._configurations(target), math.prod(shape), self.weights)
+            tables = single_counts(codes, states, self._encode(target), math.prod(shape), self.weights)
         return Counts(
             {
                 (*target, name): table.reshape(*shape, size)
@@ -125,7 +125,7 @@ class NumpyCounter(Counter):
         """Count groups of columns with each other, whose margins are the tables."""
         codes, states = [self.columns[name] for name in names], [self.sizes[name] for name in names]
         shape = self.shape(given)
-        condition = self._configurations(given) if given else None
+        condition = self._encode(given) if given else None
         tables = pair_counts(codes, states, condition, math.prod(shape), self.weights)
         return Counts(
             {
@@ -136,12 +136,12 @@ class NumpyCounter(Counter):
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Sort the rows by their configuration where the table would be far larger than they are many."""
-        (columns, weights), sizes = self._complete(names), self.shape(names)
+        (columns, weights), sizes = self._select_complete(names), self.shape(names)
         return count_occurring(encode_configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         """Return means and products about them, in two passes."""
-        columns, weights = self._complete((*numbers, *given))
+        columns, weights = self._select_complete((*numbers, *given))
         values, sizes = columns[: len(numbers)], self.shape(given)
         cells = encode_configurations(columns[len(numbers) :], sizes, len(values[0]))
         total = float(len(values[0])) if weights is None else float(weights.sum())
@@ -183,14 +183,14 @@ class NumpyCounter(Counter):
     def _rows(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def _complete(self, names: Names) -> tuple[list[NDArray[Any]], Values | None]:
+    def _select_complete(self, names: Names) -> tuple[list[NDArray[Any]], Values | None]:
         columns = [self.columns[name] for name in names]
         if self.weights is None and self.incomplete.isdisjoint(names):
             return columns, None
         return select_complete_rows(columns, self.weights)
 
     def _count_one(self, names: Names) -> Values:
-        columns, weights = self._complete(names)
+        columns, weights = self._select_complete(names)
         return joint_counts(columns, self.shape(names), weights)
 
     def _count_holes(self, names: Names) -> Values:
@@ -202,7 +202,7 @@ class NumpyCounter(Counter):
         ]
         return joint_counts(codes, self.shape(names, holes=True), self.weights)
 
-    def _configurations(self, names: Names) -> Codes:
+    def _encode(self, names: Names) -> Codes:
         """Return each row's joint configuration of some columns, -1 where a cell is missing."""
         if len(names) == 1:
             return self.columns[names[0]]
@@ -285,7 +285,7 @@ class CachedCounter(Counter):
         unknown = [names for names in families if frozenset(names) not in self._tables]
         if unknown:
             self._remember(self.counter.count(unknown))
-        return Counts({names: self._known(names) for names in families})
+        return Counts({names: self._look_up(names) for names in families})
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
         """Count what is not known."""
@@ -293,7 +293,7 @@ class CachedCounter(Counter):
         unknown = [family[-1] for family in families if frozenset(family) not in self._tables]
         if unknown:
             self._remember(self.counter.with_target(unknown, target))
-        return Counts({family: self._known(family) for family in families})
+        return Counts({family: self._look_up(family) for family in families})
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count all pairs, and remember their margins too."""
@@ -318,7 +318,7 @@ class CachedCounter(Counter):
     def _remember(self, counts: Counts) -> None:
         self._tables |= {frozenset(names): (names, table) for names, table in counts.items()}
 
-    def _known(self, names: Names) -> Values:
+    def _look_up(self, names: Names) -> Values:
         order, table = self._tables[frozenset(names)]
         return table if order == names else np.ascontiguousarray(table.transpose([order.index(name) for name in names]))
 
@@ -414,14 +414,14 @@ class CrossedColumns:
             level *= 4
         weights = self._weights if rows is None or self._weights is None else self._weights[rows]
         result = np.empty((size, self._edges[-1]))
-        for group in self._grouped(level):
+        for group in self._group_columns(level):
             codes = configuration * group.size
             codes += group.codes if rows is None else group.codes[rows]
             found = np.bincount(codes, weights, size * group.size).reshape(size, group.size)
             result[:, group.part] = found if group.margins is None else found.astype(float) @ group.margins
         return result if self._kept is None else result[:, self._kept]
 
-    def _grouped(self, level: int) -> list[_JointCodes]:
+    def _group_columns(self, level: int) -> list[_JointCodes]:
         """Return the columns in groups of at most so many joint states."""
         if level not in self._levels:
             groups, begin = [], 0
@@ -430,12 +430,12 @@ class CrossedColumns:
                 while end < len(self._padded) and size * self._padded[end] <= level:
                     size *= self._padded[end]
                     end += 1
-                groups.append(self._group(begin, end, size))
+                groups.append(self._join_columns(begin, end, size))
                 begin = end
             self._levels[level] = groups
         return self._levels[level]
 
-    def _group(self, begin: int, end: int, size: int) -> _JointCodes:
+    def _join_columns(self, begin: int, end: int, size: int) -> _JointCodes:
         joint, margins, inner = np.zeros_like(self._codes[begin]), [], size
         every = np.arange(size)
         for column in range(begin, end):

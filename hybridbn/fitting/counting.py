@@ -263,7 +263,7 @@ def joint_counts(codes: Sequence[_Column], sizes: Sequence[int], weights: Values
     array([[1., 0.],
            [1., 1.]])
     """
-    columns = [_Padded(column, size) for column, size in zip(codes, sizes, strict=True)]
+    columns = [_PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
     padded = tuple(column.size for column in columns)
     counts = np.zeros(math.prod(padded))
     rows = len(columns[0].codes) if columns else 0
@@ -272,11 +272,11 @@ def joint_counts(codes: Sequence[_Column], sizes: Sequence[int], weights: Values
     for start in range(0, rows, block):
         part = slice(start, start + block)
         counts += np.bincount(
-            _mixed([column.block(part) for column in columns], padded),
+            _combine_codes([column.block(part) for column in columns], padded),
             None if weights is None else weights[part],
             counts.size,
         )
-    return _without_padding(counts.reshape(padded), sizes)
+    return _drop_padding(counts.reshape(padded), sizes)
 
 
 def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
@@ -287,7 +287,7 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
     >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
     array([2, 3, 4])
     """
-    return _mixed(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
+    return _combine_codes(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
 
 
 def single_counts(
@@ -318,12 +318,12 @@ def single_counts(
     [[[1.0, 1.0], [0.0, 1.0]], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]
     """
     tables: list[Values] = [np.zeros(0)] * len(codes)
-    counted = _Grouped(codes, sizes, target_codes, target_size, weights)
-    groups = list(_groups([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
+    counted = _ColumnGroups(codes, sizes, target_codes, target_size, weights)
+    groups = list(_group_columns([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
     for group, table in zip(groups, counted.tables([(group,) for group in groups]), strict=True):
         for place, column in enumerate(group):
             margin = table.sum(axis=tuple(1 + other for other in range(len(group)) if other != place))
-            tables[column] = _without_padding(margin, (target_size, sizes[column]))
+            tables[column] = _drop_padding(margin, (target_size, sizes[column]))
     return tables
 
 
@@ -363,9 +363,9 @@ def pair_counts(
     >>> pair_counts(columns, (2, 2))[0, 1].tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    counted = _Grouped(codes, sizes, target_codes, target_size, weights)
+    counted = _ColumnGroups(codes, sizes, target_codes, target_size, weights)
     most = math.isqrt(_PAIR_CELLS // counted.target.size)
-    groups = list(_groups([column.size for column in counted.columns], most, most_columns=3))
+    groups = list(_group_columns([column.size for column in counted.columns], most, most_columns=3))
     blocks: list[tuple[tuple[int, ...], ...]] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
     pairs: dict[tuple[int, int], Values] = {}
     for block, table in zip(blocks, counted.tables(blocks), strict=True):
@@ -374,7 +374,7 @@ def pair_counts(
             key = members[first], members[second]
             if key not in pairs:
                 margin = table.sum(axis=tuple(1 + o for o in range(len(members)) if o not in (first, second)))
-                trimmed = _without_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
+                trimmed = _drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
                 pairs[key] = trimmed if target_codes is not None else trimmed[0]
     return dict(sorted(pairs.items()))
 
@@ -484,7 +484,7 @@ def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, ma
         )
 
 
-class _Padded:
+class _PaddedColumn:
     """A column of codes, with one more state for missing cells where there are any."""
 
     def __init__(self, codes: _Column, size: int) -> None:
@@ -501,7 +501,7 @@ class _Padded:
         return codes if self.missing is None else np.where(codes < 0, self.missing, codes)
 
 
-class _Grouped:
+class _ColumnGroups:
     """Columns with a target, ready to be counted in groups."""
 
     def __init__(
@@ -512,10 +512,10 @@ class _Grouped:
         target_size: int,
         weights: Values | None,
     ) -> None:
-        self.columns = [_Padded(column, size) for column, size in zip(codes, sizes, strict=True)]
+        self.columns = [_PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
         self.rows = len(codes[0]) if len(codes) else 0
         target = np.zeros(self.rows, np.int8) if target_codes is None else target_codes
-        self.target = _Padded(target, target_size)
+        self.target = _PaddedColumn(target, target_size)
         self.has_target = target_codes is not None
         self.weights = weights
 
@@ -535,7 +535,9 @@ class _Grouped:
             part = slice(start, start + _ROWS)
             weights = None if self.weights is None else self.weights[part]
             target = self.target.block(part) if self.has_target else None
-            mixed = {group: _mixed([self.columns[i].block(part) for i in group], radix[group]) for group in radix}
+            mixed = {
+                group: _combine_codes([self.columns[i].block(part) for i in group], radix[group]) for group in radix
+            }
             for group, following in itertools.groupby(zip(blocks, counts, strict=True), lambda item: item[0][0]):
                 # target and first group together, once for all blocks that begin with this group
                 first = mixed[group] if target is None else target * math.prod(radix[group]) + mixed[group]
@@ -547,7 +549,7 @@ class _Grouped:
         return [total.reshape(shape) for total, shape in zip(counts, shapes, strict=True)]
 
 
-def _mixed(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
+def _combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
     """Return each row's configuration as one number, the last column running fastest."""
     mixed = codes[0]
     for column, size in zip(codes[1:], sizes[1:], strict=True):
@@ -556,7 +558,7 @@ def _mixed(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
     return mixed
 
 
-def _groups(sizes: Sequence[int], most_cells: int, most_columns: int = 8) -> Iterator[tuple[int, ...]]:
+def _group_columns(sizes: Sequence[int], most_cells: int, most_columns: int = 8) -> Iterator[tuple[int, ...]]:
     """Put columns into groups of consecutive ones whose joint table has few cells; a wide column stays alone."""
     group: tuple[int, ...] = ()
     cells = 1
@@ -569,6 +571,6 @@ def _groups(sizes: Sequence[int], most_cells: int, most_columns: int = 8) -> Ite
         yield group
 
 
-def _without_padding(counts: Values, sizes: Sequence[int]) -> Values:
+def _drop_padding(counts: Values, sizes: Sequence[int]) -> Values:
     """Leave out the states that stand for missing cells."""
     return np.ascontiguousarray(counts[tuple(slice(size) for size in sizes)])

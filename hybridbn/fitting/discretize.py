@@ -39,14 +39,14 @@ def equal_width(
     >>> equal_width([3, 3, 3])
     ()
     """
-    numbers, _, _ = _checked(values, None, weights, bins)
+    numbers, _, _ = _check_rows(values, None, weights, bins)
     if not numbers.size:
         return ()
     low, high = numbers.min(), numbers.max()
     share = np.arange(1, bins) / bins
     # written so that ends of 1e308 don't overflow; rounding may join cuts where the range is next to nothing
     cuts = np.unique(low * (1 - share) + high * share)
-    return _listed(cuts[(cuts > low) & (cuts <= high)])
+    return _to_tuple(cuts[(cuts > low) & (cuts <= high)])
 
 
 def equal_frequency(
@@ -72,7 +72,7 @@ def equal_frequency(
     >>> equal_frequency([1, 1, 1, 1, 1, 2], bins=3)
     (1.5,)
     """
-    numbers, _, checked_weights = _checked(values, None, weights, bins)
+    numbers, _, checked_weights = _check_rows(values, None, weights, bins)
     distinct, place = np.unique(numbers, return_inverse=True)
     if len(distinct) < 2:
         return ()
@@ -84,7 +84,7 @@ def equal_frequency(
     before = np.maximum(after - 1, 0)
     nearer = wanted - inner[before] < (inner[after] - wanted) - 1e-12 * cumulative[-1]
     chosen = np.unique(np.where(nearer, before, after))
-    return _listed(_midpoints(distinct, chosen))
+    return _to_tuple(_find_midpoints(distinct, chosen))
 
 
 def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None = None) -> tuple[float, ...]:
@@ -119,23 +119,23 @@ def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None =
     """
     if target is None:
         raise TableError("MDL needs a discrete target; without one, use equal_frequency or equal_width")
-    numbers, classes, checked_weights = _checked(values, target, weights, 2)
+    numbers, classes, checked_weights = _check_rows(values, target, weights, 2)
     if not numbers.size:
         return ()
     order = np.argsort(numbers, kind="stable")
-    rows = _Rows.sorted(numbers[order], classes[order], checked_weights[order])
+    rows = _SortedRows.of(numbers[order], classes[order], checked_weights[order])
     cuts: list[float] = []
     segments = [(0, len(numbers))]
     while segments:
         start, stop = segments.pop()
-        split = _best_split(rows, start, stop)
+        split = _find_best_split(rows, start, stop)
         if split is not None:
             cuts.append(split)
-            segments += _divided(rows, start, stop, split)
-    return _listed(np.sort(np.array(cuts)))
+            segments += _divide(rows, start, stop, split)
+    return _to_tuple(np.sort(np.array(cuts)))
 
 
-class _Rows(NamedTuple):
+class _SortedRows(NamedTuple):
     """Rows in the order of their values.
 
     `own` is the cumulative weight of each row's class up to and with the row.
@@ -147,7 +147,7 @@ class _Rows(NamedTuple):
     own: Values
 
     @classmethod
-    def sorted(cls, values: Values, classes: Codes, weights: Values) -> _Rows:
+    def of(cls, values: Values, classes: Codes, weights: Values) -> _SortedRows:
         by_class = np.argsort(classes, kind="stable")
         running = np.cumsum(weights[by_class])
         sizes = np.bincount(classes)
@@ -158,7 +158,7 @@ class _Rows(NamedTuple):
         return cls(values, classes, weights, own)
 
 
-def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
+def _find_best_split(rows: _SortedRows, start: int, stop: int) -> float | None:
     """Return the cut of the rows from start to stop that has the greatest gain, or None where it does not pay.
 
     With f(x) = x log2 x, the entropy of a set times its weight is f(n) - sum f(n_c). Moving a row from the
@@ -171,7 +171,7 @@ def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
     if not boundaries.size:
         return None
     _, first, classes = np.unique(classes, return_index=True, return_inverse=True)
-    totals = _weighed(classes, weights, 0)
+    totals = _sum_weights(classes, weights, 0)
     if len(totals) < 2:
         return None
     # what each class weighed before this segment: at its first row, the running weight without the row itself
@@ -187,21 +187,21 @@ def _best_split(rows: _Rows, start: int, stop: int) -> float | None:
     best = int(np.flatnonzero(remaining <= remaining.min() + 1e-9 * n)[0])
     cut = int(boundaries[best])
     sides = slice(cut + 1), slice(cut + 1, None)
-    below, above = (_entropy(_weighed(classes[side], weights[side], len(totals))) for side in sides)
+    below, above = (_entropy(_sum_weights(classes[side], weights[side], len(totals))) for side in sides)
     whole = _entropy(totals)
     k, (k_below, k_above) = len(totals), (len(np.unique(classes[side])) for side in sides)
     gain = whole - (n_left[best] * below + n_right[best] * above) / n
     delta = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2) - (k * whole - k_below * below - k_above * above)
     if not gain > (math.log2(max(n - 1, 1.0)) + delta) / n:
         return None
-    return float(_midpoints(values[cut : cut + 2], np.array([0]))[0])
+    return float(_find_midpoints(values[cut : cut + 2], np.array([0]))[0])
 
 
-def _weighed(classes: Codes, weights: Values, size: int) -> Values:
+def _sum_weights(classes: Codes, weights: Values, size: int) -> Values:
     return np.asarray(np.bincount(classes, weights, size), dtype=np.float64)
 
 
-def _divided(rows: _Rows, start: int, stop: int, cut: float) -> list[tuple[int, int]]:
+def _divide(rows: _SortedRows, start: int, stop: int, cut: float) -> list[tuple[int, int]]:
     middle = start + int(np.searchsorted(rows.values[start:stop], cut, side="left"))
     return [(start, middle), (middle, stop)]
 
@@ -215,7 +215,7 @@ def _entropy(counts: Values) -> float:
     return float(-_plogp(shares).sum())
 
 
-def _midpoints(distinct: Values, below: Codes) -> Values:
+def _find_midpoints(distinct: Values, below: Codes) -> Values:
     """Return a point above each value and not above its neighbor."""
     low, high = distinct[below], distinct[below + 1]
     middle = low / 2 + high / 2
@@ -223,11 +223,11 @@ def _midpoints(distinct: Values, below: Codes) -> Values:
     return np.where((middle > low) & (middle <= high), middle, high)
 
 
-def _listed(cuts: Values) -> tuple[float, ...]:
+def _to_tuple(cuts: Values) -> tuple[float, ...]:
     return tuple(cuts.tolist())
 
 
-def _checked(
+def _check_rows(
     values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None, bins: int
 ) -> tuple[Values, Codes, Values]:
     """Return the rows that count: their values, classes and weights."""

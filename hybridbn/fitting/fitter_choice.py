@@ -59,16 +59,16 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     ['softmax', 'multinomial']
     """
     name = check_spec(spec, child.name)
-    asked = type(spec) if isinstance(spec, Fitter) else None if spec == "auto" else _named(spec)
+    asked = type(spec) if isinstance(spec, Fitter) else None if spec == "auto" else _require_fitter(spec)
     # tables of probabilities are right for any discrete variables, and don't need what else there is to be imported
     candidates = _AUTO if asked is None else asked.fallbacks
     if asked is not None and asked.fits(child, parents):
         return spec if isinstance(spec, Fitter) else asked()
     for candidate in candidates:
-        fitter = _named(candidate)
+        fitter = _require_fitter(candidate)
         if fitter.fits(child, parents):
             return fitter()
-    raise NetworkError(_unfit(name, child, parents))
+    raise NetworkError(_describe_unfit(name, child, parents))
 
 
 def find_fitter_name(family: str) -> str | None:
@@ -79,7 +79,7 @@ def find_fitter_name(family: str) -> str | None:
     >>> find_fitter_name("kernel"), find_fitter_name("cases")
     ('kernel', None)
     """
-    _find(family)
+    _find_fitter(family)
     return next((name for name, fitter in Fitter.fitters.items() if fitter.family == family), None)
 
 
@@ -95,18 +95,18 @@ def list_fitter_names() -> list[str]:
     return ["auto", *sorted(Fitter.fitters)]
 
 
-def _find(name: str) -> type[Fitter] | None:
+def _find_fitter(name: str) -> type[Fitter] | None:
     return find_registered(name, Fitter.fitters, "hybridbn.fitting")
 
 
-def _named(name: str) -> type[Fitter]:
-    fitter = _find(name)
+def _require_fitter(name: str) -> type[Fitter]:
+    fitter = _find_fitter(name)
     if fitter is None:
         raise NetworkError(f"there is no fitter {name!r}")
     return fitter
 
 
-def _unfit(name: str, child: Variable, parents: tuple[Variable, ...]) -> str:
+def _describe_unfit(name: str, child: Variable, parents: tuple[Variable, ...]) -> str:
     """Return the message for a family that is asked for where it makes no sense, and has no fallback that does."""
     if name != "multinomial":
         given = f" given {shorten([parent.name for parent in parents])}" if parents else ""
@@ -130,7 +130,7 @@ def check_spec(spec: Any, column: str) -> str:
     """
     if isinstance(spec, Fitter):
         return spec.name
-    if isinstance(spec, str) and (spec == "auto" or _find(spec) is not None):
+    if isinstance(spec, str) and (spec == "auto" or _find_fitter(spec) is not None):
         return spec
     names = list_fitter_names()
     near = difflib.get_close_matches(spec, names, n=1) if isinstance(spec, str) else []
@@ -169,7 +169,7 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     """
     if target is not None:
         table.variable(target)
-    wanted = _wanted(table, potentials)
+    wanted = _resolve_specs(table, potentials)
     table.require_rows(1).require_values()
     for name in table.names:
         _refuse_identifier(table, name)
@@ -189,7 +189,7 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     return {name: Role(variables[name], wanted[name]) for name in table.names}
 
 
-def _wanted(table: Table, potentials: Any) -> dict[str, Spec]:
+def _resolve_specs(table: Table, potentials: Any) -> dict[str, Spec]:
     if not isinstance(potentials, Mapping):
         check_spec(potentials, "all columns")
         return dict.fromkeys(table.names, potentials)

@@ -125,7 +125,7 @@ class GaussianFitter(Fitter):
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
         counter = counter_of(table, (child, *check_parents(child, parents)))
         with np.errstate(over="ignore", invalid="ignore"):
-            moments = counter.moments(_names(child, *continuous), _names(*discrete))
+            moments = counter.moments(_list_names(child, *continuous), _list_names(*discrete))
         _refuse_overflow((child, *continuous), moments.products)
         return GaussianStatistics(child=child, parents=parents, **vars(moments))
 
@@ -174,7 +174,7 @@ class GaussianFitter(Fitter):
         return _FLOOR * deviation**2
 
 
-def _names(*variables: Variable) -> tuple[str, ...]:
+def _list_names(*variables: Variable) -> tuple[str, ...]:
     return tuple(variable.name for variable in variables)
 
 

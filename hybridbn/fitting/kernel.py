@@ -23,7 +23,7 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["KernelFitter", "KernelStatistics", "Kernels", "Points", "Search", "negligible"]
+__all__ = ["GroupedPoints", "KernelFitter", "KernelStatistics", "Kernels", "Search", "negligible"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -156,7 +156,7 @@ class KernelFitter(Fitter):
             )
         columns, weights, total = observed(table, child, parents)
         arrays = {variable.name: column for variable, column in zip((child, *parents), columns, strict=True)}
-        numbers, states = _numbers_and_states(child, parents)
+        numbers, states = _split_family(child, parents)
         rows = len(columns[0])
         counting = slice(None) if weights is None else table.weights > 0
         codes = [arrays[v.name] for v in states]
@@ -167,14 +167,14 @@ class KernelFitter(Fitter):
             points=np.stack([arrays[v.name] for v in numbers], axis=1),
             codes=np.stack(codes, axis=1).astype(np.intp) if codes else np.empty((rows, 0), dtype=np.intp),
             weights=np.ones(rows) if weights is None else weights,
-            ranges=np.array([_ends(table.coded(v)[counting]) for v in numbers]),
+            ranges=np.array([_find_range(table.coded(v)[counting]) for v in numbers]),
         )
 
     def potential(self, statistics: Any) -> Kernel:
         """Return the kernels with their bandwidths."""
         refuse_empty(statistics)
         child, parents = statistics.child, statistics.parents
-        numbers, states = _numbers_and_states(child, parents)
+        numbers, states = _split_family(child, parents)
         sizes = tuple(map(len, states))
         refuse_too_wide(child, parents, math.prod(sizes) * len(numbers), self.max_bytes, "array of bandwidths")
         of_child = sizes[-1] if isinstance(child, Discrete) else 1
@@ -185,8 +185,8 @@ class KernelFitter(Fitter):
         groups = np.zeros(len(own), dtype=np.intp)
         for column, size in zip(statistics.codes.T, outer, strict=False):
             groups = groups * size + column
-        kernels = Points(
-            values=_scaled(numbers, statistics.points, statistics.ranges),
+        kernels = GroupedPoints(
+            values=_scale_points(numbers, statistics.points, statistics.ranges),
             weights=statistics.weights,
             groups=groups,
             states=own,
@@ -194,7 +194,7 @@ class KernelFitter(Fitter):
             search=self._search,
             per_state=self.per_state,
             unseen=self.unseen,
-        ).kernels()
+        ).build_kernels()
         codes = [*np.unravel_index(kernels.groups, outer)] if outer else []
         if isinstance(child, Discrete):
             codes.append(kernels.states)
@@ -208,7 +208,7 @@ class KernelFitter(Fitter):
             points=statistics.points[kernels.rows],
             bandwidths=widths.reshape(*sizes, len(numbers)),
             weights=kernels.weights,
-            labels={v.name: _labels(v, column) for v, column in zip(states, codes, strict=True)},
+            labels={v.name: _decode_labels(v, column) for v, column in zip(states, codes, strict=True)},
         )
 
     def _search(self, points: Values, weights: Values, size: float) -> Values:
@@ -238,7 +238,7 @@ def negligible(log_likelihoods: ArrayLike, *, below: float = -700.0) -> NDArray[
     return np.asarray(np.max(np.asarray(log_likelihoods, dtype=np.float64), axis=0, initial=-np.inf) < below)
 
 
-def _numbers_and_states(
+def _split_family(
     child: Variable, parents: tuple[Variable, ...]
 ) -> tuple[tuple[Continuous, ...], tuple[Discrete, ...]]:
     """Return the continuous variables, the child first, and the discrete ones, the child last."""
@@ -246,13 +246,13 @@ def _numbers_and_states(
     return ((child, *continuous), discrete) if isinstance(child, Continuous) else (continuous, (*discrete, child))
 
 
-def _ends(values: Values) -> tuple[float, float]:
+def _find_range(values: Values) -> tuple[float, float]:
     """Return the least and the greatest value; an empty range where there is none."""
     known = values[~np.isnan(values)]
     return (float(known.min()), float(known.max())) if len(known) else (math.inf, -math.inf)
 
 
-def _scaled(numbers: tuple[Continuous, ...], points: Values, ranges: Values) -> Values:
+def _scale_points(numbers: tuple[Continuous, ...], points: Values, ranges: Values) -> Values:
     """Return points in units of the ranges."""
     # halves, because a range may be too large for a double
     low, high = ranges.T / 2
@@ -265,7 +265,7 @@ def _scaled(numbers: tuple[Continuous, ...], points: Values, ranges: Values) -> 
     return np.asarray((points / 2 - low) / (high - low))
 
 
-def _labels(variable: Discrete, codes: Codes) -> NDArray[Any]:
+def _decode_labels(variable: Discrete, codes: Codes) -> NDArray[Any]:
     """Return codes as `Kernel` takes them: as they are where no state is a number, else the states."""
     if variable.cuts is None and not any(isinstance(state, int | float) for state in variable.states):
         return codes
@@ -295,7 +295,7 @@ class Kernels(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class GroupedPoints:
     """Points in units of the variables' ranges, each in a group (a configuration of discrete parents) and a state.
 
     Attributes
@@ -322,7 +322,7 @@ class Points:
     per_state: bool
     unseen: float
 
-    def kernels(self) -> Kernels:
+    def build_kernels(self) -> Kernels:
         """Return a kernel for every point, those that are borrowed, and the bandwidths."""
         order = np.lexsort((self.states, self.groups))
         cells = self.groups * self.shape[1] + self.states
@@ -333,19 +333,19 @@ class Points:
             bounds = starts[group * self.shape[1] : (group + 1) * self.shape[1] + 1]
             mine = order[bounds[0] : bounds[-1]]
             if not len(mine):
-                mine = self._borrowed(np.arange(len(cells)))
-                widths[group] = self._widened(float(len(mine)))
-                kernels.append(self._lent(mine, group, self.states[mine], 1.0))
+                mine = self._select_borrowed(np.arange(len(cells)))
+                widths[group] = self._widen(float(len(mine)))
+                kernels.append(self._weigh_borrowed(mine, group, self.states[mine], 1.0))
             else:
                 size = effective_size(self.weights[mine])
                 for state, (start, stop) in enumerate(itertools.pairwise(bounds)):
-                    widths[group, state] = self._width(order[start:stop], size)
+                    widths[group, state] = self._choose_bandwidths(order[start:stop], size)
             if self.unseen:
                 seen = np.bincount(self.states[mine], minlength=self.shape[1])
                 for state in np.flatnonzero(seen == 0).tolist():
-                    lent = self._borrowed(mine)
+                    lent = self._select_borrowed(mine)
                     states = np.full(len(lent), state)
-                    kernels.append(self._lent(lent, group, states, self.unseen))
+                    kernels.append(self._weigh_borrowed(lent, group, states, self.unseen))
         rows, groups, states, weights = (np.concatenate(column) for column in zip(*kernels, strict=True))
         return Kernels(rows, groups, states, weights, widths)
 
@@ -357,29 +357,31 @@ class Points:
             return size, np.full(self.values.shape[1], MIDDLE)
         return size, self.search(self.values, self.weights, size) / np.sqrt(size)
 
-    def _widened(self, size: float) -> Values:
+    def _widen(self, size: float) -> Values:
         """Return the bandwidths of all points, widened for a smaller n."""
         whole, widths = self._everything
         return np.asarray(widths * max(whole / size, 1.0) ** (1 / (4 + len(widths))))
 
-    def _width(self, mine: Codes, group_size: float) -> Values:
+    def _choose_bandwidths(self, mine: Codes, group_size: float) -> Values:
         """Return the bandwidths of the points of one state in a group."""
         if not len(mine):
-            return self._widened(group_size)
+            return self._widen(group_size)
         weights = self.weights[mine]
         size = effective_size(weights) if self.per_state else group_size
         if len(mine) == 1:
-            return self._widened(size)
+            return self._widen(size)
         return np.asarray(self.search(self.values[mine], weights, size) / np.sqrt(size))
 
-    def _borrowed(self, rows: Codes) -> Codes:
+    def _select_borrowed(self, rows: Codes) -> Codes:
         """Return rows to lend, evenly in the order of the first variable if they are many."""
         if len(rows) <= MOST_BORROWED:
             return rows
         order = rows[np.argsort(self.values[rows, 0], kind="stable")]
         return order[np.linspace(0, len(rows) - 1, MOST_BORROWED).round().astype(np.intp)]
 
-    def _lent(self, rows: Codes, group: int, states: Codes, count: float) -> tuple[Codes, Codes, Codes, Values]:
+    def _weigh_borrowed(
+        self, rows: Codes, group: int, states: Codes, count: float
+    ) -> tuple[Codes, Codes, Codes, Values]:
         """Return kernels that together weigh as much as some rows of average weight."""
         weights = self.weights[rows]
         weights = weights * (count * self.weights.mean() / weights.sum())

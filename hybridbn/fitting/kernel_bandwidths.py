@@ -19,10 +19,10 @@ from hybridbn.variables import Codes, Values
 
 __all__ = [
     "PAPER",
-    "constants",
     "effective_size",
     "has_many_repeats",
     "leave_one_out",
+    "list_constants",
     "search_constants",
     "sum_logs_of_nearest",
     "sum_pairs",
@@ -36,15 +36,15 @@ REPEATED = 0.1
 """Kernels get narrower than the paper's grid only where at most this share of the values occurs more than once."""
 SWEEPS = 10
 
-Window = tuple[int, ...]
+Windows = tuple[int, ...]
 
 
-def constants(window: int) -> Values:
+def list_constants(window: int) -> Values:
     """Return the constants c of one window: 0 is the paper's grid, 1 the octave above it, -1 the octave below it.
 
     Examples
     --------
-    >>> constants(0), constants(1).round(3), constants(-1).round(3)
+    >>> list_constants(0), list_constants(1).round(3), list_constants(-1).round(3)
     (array([0.4, 0.5, 0.6, 0.7, 0.8]), array([0.8 , 0.951, 1.131, 1.345, 1.6 ]), array([0.2 , 0.238, 0.283, 0.336, 0.4 ]))
     """
     if window == 0:
@@ -107,30 +107,30 @@ def search_constants(points: Values, weights: Values, size: float, extend: bool 
     root = np.sqrt(size)
     if points.shape[1] <= 2:
         # both variables move together
-        def entropy(window: Window) -> Values:
-            return leave_one_out(points, weights, [constants(k) / root for k in window])
+        def entropy(window: Windows) -> Values:
+            return leave_one_out(points, weights, [list_constants(k) / root for k in window])
 
-        return _moving(entropy, lowest, highest)
+        return _search_windows(entropy, lowest, highest)
     chosen = [PAPER[2]] * points.shape[1]
     for _ in range(SWEEPS):
         before = list(chosen)
         for j in range(len(chosen)):
 
-            def along(window: Window, j: int = j) -> Values:
+            def along(window: Windows, j: int = j) -> Values:
                 widths = [np.array([c]) / root for c in chosen]
-                widths[j] = constants(window[0]) / root
+                widths[j] = list_constants(window[0]) / root
                 return leave_one_out(points, weights, widths).ravel()
 
-            (chosen[j],) = _moving(along, lowest[j : j + 1], highest)
+            (chosen[j],) = _search_windows(along, lowest[j : j + 1], highest)
         if chosen == before:
             break
     return tuple(chosen)
 
 
-def _moving(entropy: Callable[[Window], Values], lowest: Sequence[int], highest: int) -> tuple[float, ...]:
+def _search_windows(entropy: Callable[[Windows], Values], lowest: Sequence[int], highest: int) -> tuple[float, ...]:
     """Search window by window until the best has been tried on all sides."""
-    tried: dict[Window, Values] = {}
-    missing: list[Window] = [(0,) * len(lowest)]
+    tried: dict[Windows, Values] = {}
+    missing: list[Windows] = [(0,) * len(lowest)]
     window = missing[0]
     place: tuple[int, ...] = ()
     while missing:
@@ -142,7 +142,7 @@ def _moving(entropy: Callable[[Window], Values], lowest: Sequence[int], highest:
         place = tuple(int(position) for position in best)
         beside = []
         for k, position, least in zip(window, place, lowest, strict=True):
-            last = len(constants(k)) - 1
+            last = len(list_constants(k)) - 1
             beside.append(
                 [
                     k,
@@ -151,7 +151,7 @@ def _moving(entropy: Callable[[Window], Values], lowest: Sequence[int], highest:
                 ]
             )
         missing = [other for other in itertools.product(*beside) if other not in tried]
-    return tuple(float(constants(k)[position]) for k, position in zip(window, place, strict=True))
+    return tuple(float(list_constants(k)[position]) for k, position in zip(window, place, strict=True))
 
 
 NUMBERS = 1 << 20
@@ -237,9 +237,9 @@ def sum_pairs(
         # as many rows as fit with their window; which grows with the rows, so the estimate is corrected once
         rows = max(1, min(len(points) - start, NUMBERS // (len(points) * outer)))
         for _ in range(2):
-            low, high = _window(ordered[:, 0], start, start + rows, reach)
+            low, high = _find_window(ordered[:, 0], start, start + rows, reach)
             rows = max(1, min(len(points) - start, NUMBERS // ((high - low) * outer)))
-        low, high = _window(ordered[:, 0], start, start + rows, reach)
+        low, high = _find_window(ordered[:, 0], start, start + rows, reach)
         left = np.ones((rows, 1, high - low))
         for j, h in enumerate(widths):
             apart = ordered[start : start + rows, j, None] - ordered[low:high, j]
@@ -252,7 +252,7 @@ def sum_pairs(
         start += rows
 
 
-def _window(ordered: Values, start: int, stop: int, reach: float) -> tuple[int, int]:
+def _find_window(ordered: Values, start: int, stop: int, reach: float) -> tuple[int, int]:
     low = int(np.searchsorted(ordered, ordered[start] - reach))
     high = int(np.searchsorted(ordered, ordered[min(stop, len(ordered)) - 1] + reach, side="right"))
     return low, high
@@ -281,7 +281,7 @@ def sum_logs_of_nearest(
             some = rows[start : start + at_once]
             distances, neighbors = tree.query(scaled[some], k=count)
             distances, neighbors = distances.reshape(len(some), -1), neighbors.reshape(len(some), -1)
-            sums = _log_sums(points, logs, widths, some, neighbors)
+            sums = _sum_logs(points, logs, widths, some, neighbors)
             missing = everything - 0.5 * distances[:, -1].reshape(-1, *(1,) * len(widths)) ** 2 * narrower
             settled = (sums >= missing).reshape(len(some), -1).all(axis=1) | (count == len(points))
             yield some[settled], sums[settled]
@@ -290,7 +290,7 @@ def sum_logs_of_nearest(
         count = min(4 * count, len(points))
 
 
-def _log_sums(points: Values, logs: Values, widths: Sequence[Values], rows: Codes, neighbors: Codes) -> Values:
+def _sum_logs(points: Values, logs: Values, widths: Sequence[Values], rows: Codes, neighbors: Codes) -> Values:
     """Return the logarithms of sums of kernels over some neighbors, without the row itself."""
     exponents = np.where(neighbors == rows[:, None], -np.inf, logs[neighbors])
     for j, h in enumerate(widths):

@@ -228,13 +228,13 @@ def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: N
         penalties = 1 / (contributed + LEAST_SHARE * contributed.max())[groups]
         penalties /= np.exp(np.log(penalties).mean())
         sparser = _fit_leaving_one_out(columns, target, weights, penalties)
-        if not _clearly_better(best.residuals**2 - sparser.residuals**2, weights / total):
+        if not _is_clearly_better(best.residuals**2 - sparser.residuals**2, weights / total):
             break
         best = sparser
     return best
 
 
-def _clearly_better(differences: Values, shares: Values) -> bool:
+def _is_clearly_better(differences: Values, shares: Values) -> bool:
     mean = float(shares @ differences)
     return mean > CLEAR * float(np.sqrt(shares**2 @ (differences - mean) ** 2))
 

@@ -159,7 +159,7 @@ class SoftmaxFitter(Fitter):
         targets = np.zeros((len(design), k))
         targets[np.arange(len(design)), statistics.codes] = statistics.weights
         smoothed = targets + (self.m / k / statistics.total) * statistics.weights[:, None]
-        common = self._regression(design, smoothed, np.zeros((k, design.shape[1])))
+        common = self._fit_regression(design, smoothed, np.zeros((k, design.shape[1])))
         found = np.broadcast_to(common, (math.prod(shape), *common.shape)).copy()
         if discrete:
             center = np.zeros((1, design.shape[1]))
@@ -169,7 +169,7 @@ class SoftmaxFitter(Fitter):
             ends = np.cumsum(np.bincount(statistics.cells, minlength=len(found)))
             for cell in np.unique(statistics.cells):
                 rows = order[ends[cell - 1] if cell else 0 : ends[cell]]
-                found[cell] = self._regression(
+                found[cell] = self._fit_regression(
                     np.concatenate([design[rows], center]), np.concatenate([targets[rows], prior]), common
                 )
         coefficients = found[:, :, 1:] / scale
@@ -181,11 +181,11 @@ class SoftmaxFitter(Fitter):
             coefficients=coefficients.reshape(*shape, k, len(continuous)),
         )
 
-    def _regression(self, design: Values, targets: Values, start: Values) -> Values:
+    def _fit_regression(self, design: Values, targets: Values, start: Values) -> Values:
         """Return the parameters (states, 1 + parents) for rows with weights of states, pulled toward those at the start."""
         problem = _Problem(design, targets, start, self.ridge)
         if start.size <= _NEWTON:
-            return _newton(problem)
+            return _minimize_by_newton(problem)
         found = minimize(
             problem.objective,
             start.ravel(),
@@ -200,7 +200,7 @@ class SoftmaxFitter(Fitter):
             },
         )
         if found.nit >= _MOST_QUASI_STEPS:
-            _warn()
+            _warn_unconverged()
         return np.asarray(found.x.reshape(start.shape))
 
 
@@ -263,7 +263,7 @@ class _Problem:
         return matrix.reshape(k * p, k * p)
 
 
-def _newton(problem: _Problem) -> Values:
+def _minimize_by_newton(problem: _Problem) -> Values:
     """Minimize by damped Newton steps; the objective is strictly convex."""
     flat = problem.start.ravel().copy()
     value, gradient = problem.objective(flat)
@@ -285,11 +285,11 @@ def _newton(problem: _Problem) -> Values:
                 break
             length /= 2
         flat, value, gradient, before = tried, new_value, new_gradient, promised
-    _warn()
+    _warn_unconverged()
     return flat.reshape(problem.start.shape)
 
 
-def _warn() -> None:
+def _warn_unconverged() -> None:
     warnings.warn("a logistic regression did not converge; a larger ridge would help", RuntimeWarning, stacklevel=5)
 
 

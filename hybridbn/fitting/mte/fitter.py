@@ -12,27 +12,43 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty
-from hybridbn.fitting.mte.pieces import Line, Scale, assembled, boxes, exponentials, scale_of, thinned, two_sided
-from hybridbn.fitting.mte.splines import Knots, bounded, hat_means, maximized, penalty, smeared
+from hybridbn.fitting.mte.pieces import (
+    ExponentialPieces,
+    Scale,
+    assemble_terms,
+    choose_scale,
+    list_boxes,
+    make_two_sided,
+    select_knots,
+    write_exponentials,
+)
+from hybridbn.fitting.mte.splines import (
+    Knots,
+    compute_hat_means,
+    limit_steepness,
+    maximize_likelihood,
+    spread_over_knots,
+    third_differences,
+)
 from hybridbn.fitting.mte.univariate import (
     FEW,
-    Smooth,
-    Tried,
-    better,
-    fitted,
-    ladder,
-    mixtures,
+    BestFit,
+    SmoothDensity,
+    choose_better,
+    choose_strengths,
+    fit_density,
+    fit_mixtures,
+    fit_strengths,
     normal_scores,
-    refined,
-    tried,
+    refine_knots,
 )
-from hybridbn.fitting.trees.likelihood_splits import Cell, choose_cuts, class_judges, grow_cells, value_judges
+from hybridbn.fitting.trees.likelihood_splits import Cell, choose_cuts, grow_cells, make_class_models, make_value_models
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = ["MTEFitter", "MTEStatistics", "cell_heights", "cell_probabilities"]
+__all__ = ["MTEFitter", "MTEStatistics", "estimate_probabilities", "fit_cells"]
 
 _PIECE = 0.1  # of an observation's log-likelihood: what a piece more has to be worth
 
@@ -146,55 +162,57 @@ class MTEFitter(Fitter):
         refuse_empty(statistics)
         child, parents = statistics.child, statistics.parents
         with np.errstate(all="ignore"):
-            terms = assembled(parents, child, self._parts(statistics))
+            terms = assemble_terms(parents, child, self._fit_boxes(statistics))
         _refuse_overflow(terms, child)
         return MTE._of((*parents, child), (terms,), mass_error=0.0)
 
-    def _parts(self, statistics: MTEStatistics) -> list[Any]:
+    def _fit_boxes(self, statistics: MTEStatistics) -> list[Any]:
         child, parents, weights = statistics.child, statistics.parents, statistics.weights
         own, *others = statistics.columns
         if isinstance(child, Discrete):
-            columns, sizes, cuts = self._cells(parents, others, weights)
-            judges = class_judges(own, len(child))
-            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
-            contents = list(cell_probabilities(own, weights, len(child), cells, leaves, self.prior))
-            return self._placed(parents, cuts, [cells[i] for i in leaves], contents)
+            columns, sizes, cuts = self._divide_parents(parents, others, weights)
+            models = make_class_models(own, len(child))
+            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], models, weights, self.min_weight)
+            contents = list(estimate_probabilities(own, weights, len(child), cells, leaves, self.prior))
+            return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], contents)
         distinct, place = np.unique(own, return_inverse=True) if others else (own, np.arange(len(own)))
         summed: Values = np.asarray(np.bincount(place, weights), dtype=np.float64)
         if len(distinct) == 1:
-            line = self._narrow(child, float(distinct[0]))
+            line = self._make_narrow_density(child, float(distinct[0]))
             everywhere = [Cell(tuple(np.ones(1, dtype=bool) for _ in parents), np.arange(0), -1)]
             none = [np.empty(0) if isinstance(p, Continuous) else None for p in parents]
-            return self._placed(parents, none, everywhere, [line])
-        scale = scale_of(distinct, summed)
-        standardized = scale.standardized(distinct)
-        low, high = scale.standardized(np.array(child.domain))
+            return self._place_in_boxes(parents, none, everywhere, [line])
+        scale = choose_scale(distinct, summed)
+        standardized = scale.standardize(distinct)
+        low, high = scale.standardize(np.array(child.domain))
         domain = (float(low), float(high))
         total = float(summed.sum())
-        columns, sizes, cuts = self._cells(parents, others, weights)
+        columns, sizes, cuts = self._divide_parents(parents, others, weights)
         if others:
-            judges = value_judges(normal_scores(summed)[place])
-            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], judges, weights, self.min_weight)
+            models = make_value_models(normal_scores(summed)[place])
+            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], models, weights, self.min_weight)
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
-        whole = fitted(standardized, summed, domain)
+        whole = fit_density(standardized, summed, domain)
         knots, heights, totals = whole.knots, whole.heights[None], np.array([total])
         if len(leaves) > 1:
-            knots, heights, totals = cell_heights(standardized[place], weights, whole, cells, leaves, self.prior)
+            knots, heights, totals = fit_cells(standardized[place], weights, whole, cells, leaves, self.prior)
         # beyond an edge there are two exponentials, and strays have one
         others_needed = 2 * sum(whole.edges) + sum(mass > 0 for mass, _ in whole.strays)
         most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25) - others_needed)
-        knots, heights = thinned(heights, knots, most, _PIECE / totals)
-        lines = self._lines(whole, knots, heights, child, scale)
-        return self._placed(parents, cuts, [cells[i] for i in leaves], lines)
+        knots, heights = select_knots(heights, knots, most, _PIECE / totals)
+        lines = self._write_lines(whole, knots, heights, child, scale)
+        return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], lines)
 
-    def _lines(self, whole: Smooth, knots: Knots, heights: Values, child: Continuous, scale: Scale) -> list[Line]:
+    def _write_lines(
+        self, whole: SmoothDensity, knots: Knots, heights: Values, child: Continuous, scale: Scale
+    ) -> list[ExponentialPieces]:
         return [
-            exponentials(row, places, whole, child.domain, scale)
+            write_exponentials(row, places, whole, child.domain, scale)
             for row, places in zip(heights, knots.places, strict=True)
         ]
 
-    def _cells(
+    def _divide_parents(
         self, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values
     ) -> tuple[list[Codes], list[int], list[Values | None]]:
         """Return each parent's state or cell in each row, their number, and the cuts between cells (None if discrete)."""
@@ -213,24 +231,24 @@ class MTEFitter(Fitter):
             cuts.append(ends)
         return coded, sizes, cuts
 
-    def _placed(
+    def _place_in_boxes(
         self, parents: tuple[Variable, ...], cuts: list[Values | None], cells: list[Cell], contents: list[Any]
     ) -> list[Any]:
         domains = [p.domain if isinstance(p, Continuous) else (0.0, 0.0) for p in parents]
         return [
             (box, content)
             for cell, content in zip(cells, contents, strict=True)
-            for box in boxes(cell.allowed, cuts, domains)
+            for box in list_boxes(cell.allowed, cuts, domains)
         ]
 
-    def _narrow(self, child: Continuous, value: float) -> Line:
+    def _make_narrow_density(self, child: Continuous, value: float) -> ExponentialPieces:
         """Return the density about a single value, with two exponentials of the standard deviation `floor`."""
         if self.floor is None:
             raise TableError(
                 f"column {child.name!r} has only the value {value!r}, which has no density; leave it out, or give the "
                 "standard deviation of its measurement: MTEFitter(floor=...)"
             )
-        return two_sided(value, self.floor, child.domain)
+        return make_two_sided(value, self.floor, child.domain)
 
 
 def _refuse_overflow(terms: Terms, child: Variable) -> None:
@@ -251,8 +269,8 @@ _CHUNK = 64  # leaves fitted at once
 _WITHIN = 1e-6  # of an observation's log-likelihood
 
 
-def cell_heights(
-    values: Values, weights: Values, whole: Smooth, cells: Sequence[Cell], leaves: Codes, prior: float
+def fit_cells(
+    values: Values, weights: Values, whole: SmoothDensity, cells: Sequence[Cell], leaves: Codes, prior: float
 ) -> tuple[Knots, Values, Values]:
     """Fit splines in the leaves of a tree.
 
@@ -268,14 +286,14 @@ def cell_heights(
     heights : (leaves, knots)
     totals : weight of each leaf, with what it borrowed; an empty one has that of the cell above
     """
-    knots, base = _fine_enough(values, weights, whole, cells, leaves)
+    knots, base = _refine_for_leaves(values, weights, whole, cells, leaves)
     size = len(knots.places)
-    places, share = smeared(values, knots.places)
+    places, share = spread_over_knots(values, knots.places)
     # values very far out are the same tail everywhere
     weights = np.where((values >= knots.places[0]) & (values <= knots.places[-1]), weights, 0.0)
     share = share * weights
     means, totals = np.empty((len(cells), size)), np.empty(len(cells))
-    means[0] = hat_means(base[None], knots)[0]
+    means[0] = compute_hat_means(base[None], knots)[0]
     totals[0] = weights.sum()
     distinct = np.empty(len(cells), dtype=np.intp)
     for i, cell in enumerate(cells[1:], start=1):
@@ -289,7 +307,7 @@ def cell_heights(
     heights = np.empty((len(leaves), size))
     for begin in range(0, len(leaves), _CHUNK):
         part = leaves[begin : begin + _CHUNK]
-        heights[begin : begin + _CHUNK] = _smoothed(means[part], totals[part], distinct[part], knots)
+        heights[begin : begin + _CHUNK] = _fit_leaves(means[part], totals[part], distinct[part], knots)
     empty = np.array([not len(cells[i].rows) and not cells[i].above for i in leaves])
     heights[empty] = base
     # a cell without rows stands for those above it
@@ -297,8 +315,8 @@ def cell_heights(
     return knots, heights, totals[alone]
 
 
-def _fine_enough(
-    values: Values, weights: Values, whole: Smooth, cells: Sequence[Cell], leaves: Codes
+def _refine_for_leaves(
+    values: Values, weights: Values, whole: SmoothDensity, cells: Sequence[Cell], leaves: Codes
 ) -> tuple[Knots, Values]:
     """Return the whole's spline on knots that are fine enough for the leaves, too."""
     quantiles = []
@@ -314,27 +332,31 @@ def _fine_enough(
     wide = steps > 0
     if not wide.any():
         return whole.knots, whole.heights
-    return refined(whole.knots, whole.heights, low[wide], high[wide], steps[wide])
+    return refine_knots(whole.knots, whole.heights, low[wide], high[wide], steps[wide])
 
 
-def _smoothed(means: Values, totals: Values, distinct: Codes, knots: Knots) -> Values:
+def _fit_leaves(means: Values, totals: Values, distinct: Codes, knots: Knots) -> Values:
     """Return the heights of the best fit of each row; the larger ones may be mixtures of several normal densities."""
     sizes = np.minimum(totals, distinct)
-    strengths = ladder(FEW, np.inf)
-    best = tried(means, knots, strengths[::2], totals, sizes)
+    strengths = choose_strengths(FEW, np.inf)
+    best = fit_strengths(means, knots, strengths[::2], totals, sizes)
     large = np.flatnonzero(sizes >= _LARGE)
     if len(large):
         rows = means[large]
-        targets = np.stack([mixtures(rows, knots.places, count) for count in (2, 3)])
-        part = Tried(*(array[large] for array in best))
-        part = better(part, tried(rows, knots, strengths[1:4:2], totals[large], sizes[large], targets, (2, 3)))
+        targets = np.stack([fit_mixtures(rows, knots.places, count) for count in (2, 3)])
+        part = BestFit(*(array[large] for array in best))
+        part = choose_better(
+            part, fit_strengths(rows, knots, strengths[1:4:2], totals[large], sizes[large], targets, (2, 3))
+        )
         for array, values in zip(best, part, strict=True):
             array[large] = values
-    matrix = penalty(knots.places)
-    return bounded(maximized(means, knots, matrix, best.strength, best.heights, best.bends, within=_WITHIN), knots)
+    matrix = third_differences(knots.places)
+    return limit_steepness(
+        maximize_likelihood(means, knots, matrix, best.strength, best.heights, best.bends, within=_WITHIN), knots
+    )
 
 
-def cell_probabilities(
+def estimate_probabilities(
     codes: Codes, weights: Values, states: int, cells: Sequence[Cell], leaves: Codes, prior: float
 ) -> Values:
     """Return the child's probabilities in the leaves of a tree (leaves, states).

@@ -10,13 +10,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.mte.splines import Knots, decaying, hat_means, maximized, normalized, spans
-from hybridbn.fitting.mte.univariate import Smooth
+from hybridbn.fitting.mte.splines import (
+    Knots,
+    compute_hat_means,
+    integrate_pieces,
+    make_tails_decay,
+    maximize_likelihood,
+    normalize,
+)
+from hybridbn.fitting.mte.univariate import SmoothDensity
 from hybridbn.potentials.mte.exponentials import integrate_decay
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Box", "Line", "Scale", "assembled", "boxes", "exponentials", "scale_of", "thinned", "two_sided"]
+__all__ = [
+    "Box",
+    "ExponentialPieces",
+    "Scale",
+    "assemble_terms",
+    "choose_scale",
+    "list_boxes",
+    "make_two_sided",
+    "select_knots",
+    "write_exponentials",
+]
 
 Masks = NDArray[np.bool_]
 
@@ -27,7 +44,7 @@ _MOVES, _BEARABLE = (
 _STRAY = 5.0  # how far a logarithm may move when pieces are merged; more would be a spike's effect on its neighbors
 
 
-def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> tuple[Knots, Values]:
+def select_knots(heights: Values, knots: Knots, most: int, price: Values | float) -> tuple[Knots, Values]:
     """Return the splines on few of their knots that are nearest to splines on many.
 
     Parameters
@@ -43,8 +60,8 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
     knots : with places (rows, fewer knots)
     heights : (rows, fewer knots)
     """
-    cost = _misfits(heights, knots)
-    first, last = _tame_ends(heights, knots)
+    cost = _measure_misfits(heights, knots)
+    first, last = _find_tame_ends(heights, knots)
     cost[:, 0, 2:][~first[:, 2:]] = np.inf
     cost[:, :-2, -1][~last[:, :-2]] = np.inf
     reached, come_from = [np.where(np.arange(cost.shape[1]) == 0, 0.0, np.inf)[None].repeat(len(heights), axis=0)], []
@@ -60,11 +77,11 @@ def thinned(heights: Values, knots: Knots, most: int, price: Values | float) -> 
     for step in range(int(np.argmin(charged)), -1, -1):
         last = come_from[step][np.arange(len(heights)), last]
         chosen.append(last)
-    kept, nearest = _moved(np.stack(chosen[::-1], axis=1), heights, knots, np.broadcast_to(price, len(heights)))
-    return _coarse(knots, kept), nearest
+    kept, nearest = _move_knots(np.stack(chosen[::-1], axis=1), heights, knots, np.broadcast_to(price, len(heights)))
+    return _coarsen(knots, kept), nearest
 
 
-def _tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
+def _find_tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
     """Return at which knots the first and the last piece may end (rows, knots).
 
     The straight line that goes on beyond must not grow far beyond the density, and decay if it has no end.
@@ -79,9 +96,9 @@ def _tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
     return tame[0], tame[1]
 
 
-def _tame(kept: Codes, heights: Values, knots: Knots) -> Masks:
+def _has_tame_ends(kept: Codes, heights: Values, knots: Knots) -> Masks:
     """Return for which of these rows' knots the straight lines that go on are tame."""
-    first, last = _tame_ends(heights, knots)
+    first, last = _find_tame_ends(heights, knots)
     rows = np.arange(len(kept))
     return np.asarray(
         (first[rows, kept[:, 1]] | (kept[:, 1] == 1))
@@ -89,34 +106,34 @@ def _tame(kept: Codes, heights: Values, knots: Knots) -> Masks:
     )
 
 
-def _coarse(knots: Knots, kept: Codes) -> Knots:
+def _coarsen(knots: Knots, kept: Codes) -> Knots:
     return knots._replace(places=knots.places[kept])
 
 
-def _moved(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[Codes, Values]:
+def _move_knots(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[Codes, Values]:
     """Move single knots as long as that brings a spline nearer; return the knots and the heights of the nearest splines.
 
     The costs above see each piece alone, and are good where little is lost; steep flanks lose more, as neighbors share a height.
     """
-    means = hat_means(heights, knots)
+    means = compute_hat_means(heights, knots)
     whole = (means * heights).sum(axis=1)
     kept = kept.copy()
     least = float(price.min())
-    nearest, likelihood = _nearest(kept, heights, means, knots, np.arange(len(heights)), 1e-4 * least)
+    nearest, likelihood = _fit_nearest(kept, heights, means, knots, np.arange(len(heights)), 1e-4 * least)
     active = np.arange(len(heights))
     for _ in range(_MOVES if len(heights) == 1 else _MOVES // 3):
         active = active[whole[active] - likelihood[active] > _BEARABLE * price[active]]
         if not len(active):
             break
-        left, share = _held(kept[active], knots)
+        left, share = _locate_on_kept(kept[active], knots)
         line = np.take_along_axis(nearest[active], left, axis=1) * (1.0 - share)
         line += np.take_along_axis(nearest[active], left + 1, axis=1) * share
-        proposed, owner = _moves(kept[active], means[active] * (line - heights[active]) ** 2)
+        proposed, owner = _propose_moves(kept[active], means[active] * (line - heights[active]) ** 2)
         if not len(proposed):
             break
         owner = active[owner]
-        found, value = _nearest(proposed, heights, means, knots, owner, 0.1 * least)
-        value = np.where(_tame(proposed, heights[owner], knots), value, -np.inf)
+        found, value = _fit_nearest(proposed, heights, means, knots, owner, 0.1 * least)
+        value = np.where(_has_tame_ends(proposed, heights[owner], knots), value, -np.inf)
         order = np.lexsort((-value, owner))
         best = order[np.append(True, owner[order][1:] != owner[order][:-1])]
         best = best[value[best] > likelihood[owner[best]] + price[owner[best]]]
@@ -125,7 +142,7 @@ def _moved(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[C
     return kept, nearest
 
 
-def _moves(kept: Codes, misses: Values) -> tuple[Codes, Codes]:
+def _propose_moves(kept: Codes, misses: Values) -> tuple[Codes, Codes]:
     """Return knots with one of the inner ones moved to another place, and whose they were.
 
     A knot moves by one or two places, or to where a piece misses most (rows, all knots).
@@ -150,33 +167,33 @@ def _moves(kept: Codes, misses: Values) -> tuple[Codes, Codes]:
     return proposed[able], owner[able]
 
 
-def _held(kept: Codes, knots: Knots) -> tuple[Codes, Values]:
+def _locate_on_kept(kept: Codes, knots: Knots) -> tuple[Codes, Values]:
     """Return for each of all knots which kept one is to its left, and the value there of the next one's hat."""
     left = np.clip((kept[:, :, None] <= np.arange(len(knots.places))).sum(axis=1) - 1, 0, kept.shape[1] - 2)
     low, high = (knots.places[np.take_along_axis(kept, left + step, axis=1)] for step in (0, 1))
     return left, (knots.places - low) / (high - low)
 
 
-def _nearest(
+def _fit_nearest(
     kept: Codes, heights: Values, means: Values, knots: Knots, owner: Codes, within: float
 ) -> tuple[Values, Values]:
     """Return the splines on some knots that are nearest to their owners, and the mean of their logarithms there."""
-    coarse = _coarse(knots, kept)
+    coarse = _coarsen(knots, kept)
     rows, count = kept.shape
-    left, share = _held(kept, knots)
+    left, share = _locate_on_kept(kept, knots)
     place = (np.arange(rows)[:, None] * count + left).ravel()
     own = means[owner]
     sums = np.asarray(np.bincount(place, (own * (1.0 - share)).ravel(), rows * count), dtype=np.float64)
     sums += np.bincount(place + 1, (own * share).ravel(), rows * count)
     stats = sums.reshape(rows, count)
     # few pieces may leave none that decays
-    start = decaying(np.take_along_axis(heights[owner], kept, axis=1), coarse)
-    nearest = maximized(stats, coarse, np.zeros((0, count)), np.zeros(rows), start, within=within)
-    nearest = normalized(decaying(np.clip(nearest, start - _STRAY, start + _STRAY), coarse), coarse)
+    start = make_tails_decay(np.take_along_axis(heights[owner], kept, axis=1), coarse)
+    nearest = maximize_likelihood(stats, coarse, np.zeros((0, count)), np.zeros(rows), start, within=within)
+    nearest = normalize(make_tails_decay(np.clip(nearest, start - _STRAY, start + _STRAY), coarse), coarse)
     return nearest, np.asarray((stats * nearest).sum(axis=1))
 
 
-def _misfits(heights: Values, knots: Knots) -> Values:
+def _measure_misfits(heights: Values, knots: Knots) -> Values:
     """Return half the variance, times the mass, of a logarithm about its best straight line between any two knots.
 
     It is what that piece adds to the Kullback-Leibler divergence if the line takes the logarithm's place.
@@ -185,7 +202,7 @@ def _misfits(heights: Values, knots: Knots) -> Values:
     -------
     ndarray (rows, knots, knots) : from the first knot to the second; inf where that is not to its right
     """
-    mass, first, second = (array[:, None, :] for array in spans(heights, knots))
+    mass, first, second = (array[:, None, :] for array in integrate_pieces(heights, knots))
     places, size = knots.places, heights.shape[1]
     # seen from the knot where the piece begins, so that nothing cancels
     offset, width = (places[:-1] - places[:, None])[None], np.diff(places)
@@ -222,21 +239,21 @@ class Scale(NamedTuple):
     unit: float
     exponent: int
 
-    def standardized(self, values: Values) -> Values:
+    def standardize(self, values: Values) -> Values:
         """Return values of the variable on the axis."""
         return np.asarray((np.ldexp(values, -self.exponent) - self.center) / self.unit)
 
-    def restored(self, values: Values) -> Values:
+    def restore(self, values: Values) -> Values:
         """Return places of the axis as values of the variable."""
         return np.asarray(np.ldexp(self.center + self.unit * values, self.exponent))
 
-    def per_unit(self, values: Values) -> Values:
+    def rescale_rates(self, values: Values) -> Values:
         """Return rates or densities along the axis as those of the variable."""
         unit, exponent = math.frexp(self.unit)  # which may be so small that a quotient overflows
         return np.asarray(np.ldexp(values / unit, -self.exponent - exponent))
 
 
-class Line(NamedTuple):
+class ExponentialPieces(NamedTuple):
     """The pieces of a density of one variable: on each one exponential, or two beyond an edge.
 
     Attributes
@@ -261,7 +278,7 @@ class Box(NamedTuple):
     high: tuple[float, ...]
 
 
-def scale_of(values: Values, weights: Values) -> Scale:
+def choose_scale(values: Values, weights: Values) -> Scale:
     """Return the axis of sorted values on which their median is 0 and the middle nine tenths have the length 1."""
     exponent = math.frexp(float(np.abs(values[[0, -1]]).max()))[1]
     small = np.ldexp(values, -exponent)
@@ -270,7 +287,9 @@ def scale_of(values: Values, weights: Values) -> Scale:
     return Scale(float(center), float(high - low if high > low else small[-1] - small[0]), exponent)
 
 
-def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[float, float], scale: Scale) -> Line:
+def write_exponentials(
+    heights: Values, places: Values, whole: SmoothDensity, domain: tuple[float, float], scale: Scale
+) -> ExponentialPieces:
     """Write a spline, and what lies beyond its edges, as exponential pieces of mass one.
 
     Beyond an edge the density falls continuously, but within the distance that separates neighboring observations; a
@@ -290,7 +309,7 @@ def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[f
         if length > 0:
             cuts[end] += -length if end == 0 else length
             tops[end] += slope * length
-    ends = scale.restored(cuts)
+    ends = scale.restore(cuts)
     ends[0], ends[-1] = (
         own if edge else limit for own, edge, limit in zip(ends[[0, -1]], whole.edges, domain, strict=True)
     )
@@ -319,20 +338,20 @@ def exponentials(heights: Values, places: Values, whole: Smooth, domain: tuple[f
             coefficient.append(mass / distance)
             rate.append(outward / distance)
     order = np.argsort(low)
-    line = Line(
-        np.array(low)[order], np.array(high)[order], np.argsort(order)[owner], scale.per_unit(np.array(coefficient)),
-        scale.per_unit(np.array(rate)),
+    line = ExponentialPieces(
+        np.array(low)[order], np.array(high)[order], np.argsort(order)[owner], scale.rescale_rates(np.array(coefficient)),
+        scale.rescale_rates(np.array(rate)),
     )  # fmt: skip
     widths = integrate_decay(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
     return line._replace(coefficient=line.coefficient / float(line.coefficient @ widths))
 
 
-def two_sided(value: float, deviation: float, domain: tuple[float, float]) -> Line:
+def make_two_sided(value: float, deviation: float, domain: tuple[float, float]) -> ExponentialPieces:
     """Return a density about one value that decays on both sides, with this standard deviation if the domain doesn't end.
 
     Examples
     --------
-    >>> line = two_sided(2.0, 1.0, (-math.inf, math.inf))
+    >>> line = make_two_sided(2.0, 1.0, (-math.inf, math.inf))
     >>> line.rate.round(3), line.coefficient.round(3)
     (array([ 1.414, -1.414]), array([0.707, 0.707]))
     """
@@ -342,10 +361,10 @@ def two_sided(value: float, deviation: float, domain: tuple[float, float]) -> Li
     ]
     low, high, rates = (np.array(column) for column in zip(*sides, strict=True))
     level = 1.0 / float(integrate_decay(np.abs(rates), high - low).sum())
-    return Line(low, high, np.arange(len(low)), np.full(len(low), level), rates)
+    return ExponentialPieces(low, high, np.arange(len(low)), np.full(len(low), level), rates)
 
 
-def boxes(
+def list_boxes(
     allowed: Sequence[np.ndarray[tuple[int], np.dtype[np.bool_]]], cuts: Sequence[Values | None],
     domains: Sequence[tuple[float, float]],
 ) -> list[Box]:  # fmt: skip
@@ -370,8 +389,10 @@ def boxes(
     return [Box(codes, tuple(low), tuple(high)) for codes in itertools.product(*choices)]
 
 
-def assembled(
-    parents: Sequence[Discrete | Continuous], child: Discrete | Continuous, parts: Sequence[tuple[Box, Line | Values]]
+def assemble_terms(
+    parents: Sequence[Discrete | Continuous],
+    child: Discrete | Continuous,
+    parts: Sequence[tuple[Box, ExponentialPieces | Values]],
 ) -> Terms:
     """Put lines (or probabilities of a discrete child's states) on boxes together as terms.
 
@@ -384,7 +405,7 @@ def assembled(
     low, high, owners, coefficients, rates = [], [], [], [], []
     for box, content in parts:
         first = sum(map(len, codes))
-        if isinstance(content, Line):
+        if isinstance(content, ExponentialPieces):
             pieces = len(content.low)
             codes.append(np.tile(np.array(box.codes, dtype=np.intp).reshape(1, -1), (pieces, 1)))
             ends = [np.tile(np.array(side, dtype=float).reshape(1, -1), (pieces, 1)) for side in (box.low, box.high)]

@@ -27,17 +27,17 @@ from hybridbn.variables import Codes, Values
 
 __all__ = [
     "Knots",
-    "bounded",
-    "decaying",
-    "degrees_of_freedom",
-    "hat_means",
+    "compute_hat_means",
+    "count_degrees_of_freedom",
+    "integrate_pieces",
+    "limit_steepness",
     "log_integrals",
-    "maximized",
-    "normalized",
-    "penalty",
+    "make_tails_decay",
+    "maximize_likelihood",
+    "normalize",
     "shares",
-    "smeared",
-    "spans",
+    "spread_over_knots",
+    "third_differences",
 ]
 
 _SERIES = np.array([2.0 / math.factorial(n + 3) for n in range(16)])  # of exp(x) times the integral of t**2 exp(-x t)
@@ -61,7 +61,7 @@ class Knots(NamedTuple):
         return self if self.places.ndim == 1 else self._replace(places=self.places[rows])
 
 
-class _Parts(NamedTuple):
+class _HatIntegrals(NamedTuple):
     """The integral of splines and of their products with hats, and with neighboring pairs of hats."""
 
     total: Values
@@ -70,7 +70,7 @@ class _Parts(NamedTuple):
     beside: Values
 
 
-def _powers(steps: Values) -> tuple[Values, Values, Values]:
+def _integrate_powers(steps: Values) -> tuple[Values, Values, Values]:
     """Integrate ``t**k exp(step * t - max(step, 0))`` over 0 <= t <= 1 for k = 0, 1, 2."""
     fall = np.abs(steps)
     decay = np.exp(-fall)
@@ -90,7 +90,7 @@ def _powers(steps: Values) -> tuple[Values, Values, Values]:
     )
 
 
-def _tail(heights: Values, neighbors: Values, step: Values, length: float) -> tuple[Values, Values, Values]:
+def _integrate_tail(heights: Values, neighbors: Values, step: Values, length: float) -> tuple[Values, Values, Values]:
     """Integrate ``(y / step)**k f`` for k = 0, 1, 2 over the straight line that goes on beyond an outermost knot.
 
     The heights are those at the knot and at its neighbor, which is `step` away; y is the distance from the knot.
@@ -102,55 +102,55 @@ def _tail(heights: Values, neighbors: Values, step: Values, length: float) -> tu
             zeroth = np.exp(heights) * mean
             share = mean / step
             return zeroth, zeroth * share, 2.0 * zeroth * share * share
-    moments = _powers(-slope * length)
+    moments = _integrate_powers(-slope * length)
     scale, share = np.exp(np.maximum(heights, heights - slope * length)) * length, length / step
     return scale * moments[0], scale * moments[1] * share, scale * moments[2] * share * share
 
 
-def spans(heights: Values, knots: Knots) -> tuple[Values, Values, Values]:
+def integrate_pieces(heights: Values, knots: Knots) -> tuple[Values, Values, Values]:
     """Integrate 1, t and t**2 times each piece, t running from 0 to 1 between its knots (rows, knots - 1).
 
     What lies beyond the outermost knots belongs to the first and the last piece (with t < 0 and t > 1).
     """
     widths = np.diff(knots.places, axis=-1)
-    zeroth, first, second = _powers(np.diff(heights, axis=-1))
+    zeroth, first, second = _integrate_powers(np.diff(heights, axis=-1))
     scale = np.exp(np.maximum(heights[..., :-1], heights[..., 1:])) * widths
     zeroth, first, second = zeroth * scale, first * scale, second * scale
     if knots.below > 0:
-        a, b, c = _tail(heights[..., 0], heights[..., 1], widths[..., 0], knots.below)
+        a, b, c = _integrate_tail(heights[..., 0], heights[..., 1], widths[..., 0], knots.below)
         zeroth[..., 0] += a
         first[..., 0] -= b
         second[..., 0] += c
     if knots.above > 0:
-        a, b, c = _tail(heights[..., -1], heights[..., -2], widths[..., -1], knots.above)
+        a, b, c = _integrate_tail(heights[..., -1], heights[..., -2], widths[..., -1], knots.above)
         zeroth[..., -1] += a
         first[..., -1] += a + b
         second[..., -1] += a + 2.0 * b + c
     return zeroth, first, second
 
 
-def _parts(heights: Values, knots: Knots) -> _Parts:
-    zeroth, first, second = spans(heights, knots)
+def _integrate_hats(heights: Values, knots: Knots) -> _HatIntegrals:
+    zeroth, first, second = integrate_pieces(heights, knots)
     means, diagonal = np.zeros(heights.shape), np.zeros(heights.shape)
     means[..., :-1] += zeroth - first
     means[..., 1:] += first
     diagonal[..., :-1] += zeroth - 2.0 * first + second
     diagonal[..., 1:] += second
-    return _Parts(zeroth.sum(axis=-1), means, diagonal, first - second)
+    return _HatIntegrals(zeroth.sum(axis=-1), means, diagonal, first - second)
 
 
 def log_integrals(heights: Values, knots: Knots) -> Values:
     """Return the logarithm of each spline's integral."""
     top = heights.max(axis=-1)
-    return np.asarray(np.log(spans(heights - top[..., None], knots)[0].sum(axis=-1)) + top)
+    return np.asarray(np.log(integrate_pieces(heights - top[..., None], knots)[0].sum(axis=-1)) + top)
 
 
-def normalized(heights: Values, knots: Knots) -> Values:
+def normalize(heights: Values, knots: Knots) -> Values:
     """Return the heights of the splines divided by their integrals."""
     return np.asarray(heights - log_integrals(heights, knots)[..., None])
 
 
-def bounded(heights: Values, knots: Knots) -> Values:
+def limit_steepness(heights: Values, knots: Knots) -> Values:
     """Return the splines with low heights raised so that neighboring knots differ by a factor of e**12 at most.
 
     Atoms (a number that is half of the data) make spikes, beside which the density would fall to nothing.
@@ -158,10 +158,10 @@ def bounded(heights: Values, knots: Knots) -> Values:
     ramp = _STEEPEST * np.arange(heights.shape[-1])
     rising = np.maximum.accumulate(heights + ramp, axis=-1) - ramp
     falling = np.maximum.accumulate((heights - ramp)[..., ::-1], axis=-1)[..., ::-1] + ramp
-    return normalized(decaying(np.maximum(rising, falling), knots), knots)
+    return normalize(make_tails_decay(np.maximum(rising, falling), knots), knots)
 
 
-def decaying(heights: Values, knots: Knots) -> Values:
+def make_tails_decay(heights: Values, knots: Knots) -> Values:
     """Return the splines with endless tails that fall by a factor of e**0.05 at least between the outermost knots.
 
     Far from the data a logarithm may be flat within rounding, or clipped, and its tail would have no mass, or all of it. Tails that
@@ -176,13 +176,13 @@ def decaying(heights: Values, knots: Knots) -> Values:
     return heights
 
 
-def hat_means(heights: Values, knots: Knots) -> Values:
+def compute_hat_means(heights: Values, knots: Knots) -> Values:
     """Return the mean of each hat function under each spline (rows, knots)."""
-    parts = _parts(heights, knots)
+    parts = _integrate_hats(heights, knots)
     return np.asarray(parts.first / parts.total[..., None])
 
 
-def smeared(places: Values, knots: Values) -> tuple[Codes, Values]:
+def spread_over_knots(places: Values, knots: Values) -> tuple[Codes, Values]:
     """Return three neighboring knots for each place, and the means of their hats over a step between knots around it.
 
     In steps, a place u from the nearest knot gives ``(1/2 - u)**2 / 2, 3/4 - u**2, (1/2 + u)**2 / 2`` (the quadratic B-spline). An
@@ -201,7 +201,7 @@ def shares(places: Values, knots: Values) -> tuple[Codes, Values]:
     return left, (places - knots[left]) / (knots[left + 1] - knots[left])
 
 
-def penalty(places: Values) -> Values:
+def third_differences(places: Values) -> Values:
     """Return the matrix of third divided differences, each in units of its own knots' distance (knots - 3, knots)."""
     differences = np.eye(len(places))
     for order in range(1, 4):
@@ -210,7 +210,7 @@ def penalty(places: Values) -> Values:
     return np.asarray(differences * (units**3)[:, None])
 
 
-def maximized(
+def maximize_likelihood(
     stats: Values,
     knots: Knots,
     matrix: Values,
@@ -246,56 +246,58 @@ def maximized(
     for k in range(min(4, size)):
         band[k, :, : size - k] = np.diag(products, -k) * strengths[:, None]
     result = np.empty(start.shape)
-    wishes = np.zeros((len(start), len(matrix))) if bends is None else bends
+    targets = np.zeros((len(start), len(matrix))) if bends is None else bends
     active = np.arange(len(start))
-    now, gain, parts = _normalized_gain(decaying(start, knots), stats, knots, matrix, strengths, wishes)
+    now, gain, parts = _normalize_and_score(make_tails_decay(start, knots), stats, knots, matrix, strengths, targets)
     result[:] = now
     for _ in range(steps):
-        own, wanted, strength, wish = knots.of(active), stats[active], strengths[active], wishes[active]
+        own, wanted, strength, target = knots.of(active), stats[active], strengths[active], targets[active]
         system = band[:, active]
         # far below the data there is no curvature yet; the data's own keeps the steps in bounds
         system[0] += np.maximum(parts.diagonal, 0.0) * (1.0 + 1e-13) + np.where(
             parts.first < 0.01 * wanted, 0.3 * np.abs(wanted), 1e-300
         )
         system[1, :, :-1] += parts.beside
-        slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T - wish) @ matrix)
-        step = _solved(system, slope)
+        slope = wanted - parts.first - strength[:, None] * ((now @ matrix.T - target) @ matrix)
+        step = _solve_bands(system, slope)
         decrement = (slope * step).sum(axis=1)
         scale = np.ones(len(active))
-        new, new_gain, new_parts = _normalized_gain(now + step, wanted, own, matrix, strength, wish)
+        new, new_gain, new_parts = _normalize_and_score(now + step, wanted, own, matrix, strength, target)
         for halving in range(_HALVINGS):
             worse = np.flatnonzero(~(new_gain >= gain - 1e-11 * (1.0 + np.abs(gain))))
             if not len(worse):
                 break
             scale[worse] *= 0.3 if halving < _HALVINGS - 1 else 0.0
-            tried = now[worse] + scale[worse, None] * step[worse]
-            again = _normalized_gain(tried, wanted[worse], own.of(worse), matrix, strength[worse], wish[worse])
+            fit_strengths = now[worse] + scale[worse, None] * step[worse]
+            again = _normalize_and_score(
+                fit_strengths, wanted[worse], own.of(worse), matrix, strength[worse], target[worse]
+            )
             new[worse], new_gain[worse] = again[:2]
             for array, values in zip(new_parts, again[2], strict=True):
                 array[worse] = values
         result[active] = new
         on = (decrement > 2.0 * within) & (scale > 0)
-        active, now, gain, parts = active[on], new[on], new_gain[on], _Parts(*(array[on] for array in new_parts))
+        active, now, gain, parts = active[on], new[on], new_gain[on], _HatIntegrals(*(array[on] for array in new_parts))
         if not len(active):
             break
     return result
 
 
-def _normalized_gain(
+def _normalize_and_score(
     heights: Values, stats: Values, knots: Knots, matrix: Values, strengths: Values, bends: Values
-) -> tuple[Values, Values, _Parts]:
+) -> tuple[Values, Values, _HatIntegrals]:
     """Return the splines divided by their integrals, what is maximized there, and their parts."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
         heights = heights - heights.max(axis=1, keepdims=True)
-        parts = _parts(heights, knots)
+        parts = _integrate_hats(heights, knots)
         heights = heights - np.log(parts.total)[:, None]
         by = 1.0 / parts.total
-        parts = _Parts(parts.total * by, *(array * by[:, None] for array in parts[1:]))
+        parts = _HatIntegrals(parts.total * by, *(array * by[:, None] for array in parts[1:]))
         gain = (stats * heights).sum(axis=1) - 0.5 * strengths * ((heights @ matrix.T - bends) ** 2).sum(axis=1)
         return heights, np.asarray(np.where(np.isfinite(gain), gain, -np.inf)), parts
 
 
-def _solved(system: Values, right: Values) -> Values:
+def _solve_bands(system: Values, right: Values) -> Values:
     """Solve the rows' banded systems as one, after scaling its diagonal to one."""
     _, rows, size = system.shape
     unit = 1.0 / np.sqrt(system[0])
@@ -313,9 +315,9 @@ def _solved(system: Values, right: Values) -> Values:
     return np.zeros(right.shape)  # nothing can be improved
 
 
-def degrees_of_freedom(heights: Values, knots: Knots, matrix: Values, strengths: Values) -> Values:
+def count_degrees_of_freedom(heights: Values, knots: Knots, matrix: Values, strengths: Values) -> Values:
     """Return the effective number of parameters of penalized fits: the trace of (G + P)^-1 G, less one for the mass."""
-    parts = _parts(heights, knots)
+    parts = _integrate_hats(heights, knots)
     size = heights.shape[1]
     gram = np.zeros((*heights.shape, size))
     i = np.arange(size)

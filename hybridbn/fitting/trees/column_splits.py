@@ -138,7 +138,7 @@ class CandidateTests:
         self.starts = np.concatenate([[0], np.cumsum(listed[:, 2])])
         self.by_state = len(tests) == len(view.sizes) and bool((self.cuts < 0).all())
 
-    def branches(self, counts: Values) -> Values:
+    def weigh_branches(self, counts: Values) -> Values:
         """Return the weight of each branch of all tests (..., branches) from that of each state (..., states + 1)."""
         if self.by_state:
             return counts[..., :-1]
@@ -154,11 +154,11 @@ class CandidateTests:
                 found[..., places + 1] = np.cumsum(own[..., ::-1], axis=-1)[..., -2::-1]
         return found
 
-    def summed(self, values: Values) -> Values:
+    def sum_branches(self, values: Values) -> Values:
         """Return the sums over the branches of each test (..., tests)."""
         return np.add.reduceat(values, self.starts[:-1], axis=-1)
 
-    def worthy(self, masses: Values, nodes: Sequence[TreeNode[Values]]) -> NDArray[np.bool_]:
+    def find_eligible(self, masses: Values, nodes: Sequence[TreeNode[Values]]) -> NDArray[np.bool_]:
         """Tell which tests put weight on at least two branches, and so much on both sides of a cut (nodes, tests).
 
         Parameters
@@ -167,7 +167,7 @@ class CandidateTests:
         nodes : sequence of Node
         """
         least = np.where(np.repeat(self.cuts, np.diff(self.starts)) < 0, self.branch, self.side)
-        found = self.summed((masses >= least).astype(np.intp)) >= 2
+        found = self.sum_branches((masses >= least).astype(np.intp)) >= 2
         for number, node in enumerate(nodes):
             for column in node.boxes:
                 # its cuts outside of the box have nothing on one side
@@ -181,7 +181,7 @@ class CandidateTests:
         branches[-1] = -1
         return branches
 
-    def split(self, test: int, masses: Values) -> Split[Values]:
+    def make_split(self, test: int, masses: Values) -> Split[Values]:
         """Return a test as a split of a node whose branches have these weights (branches of all tests,)."""
         own = masses[self.starts[test] : self.starts[test + 1]]
         return Split(int(self.columns[test]), self.branches_of(test), own)
@@ -207,11 +207,13 @@ def grow_by_tests(
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
     tests = CandidateTests(view, binary, branch, max(branch, LEAST_SHARE * least))
-    return grow(view.codes, view.weights.astype(float), _Stopped(view, tests, criterion, depth, least), Levels())[0]
+    return grow(view.codes, view.weights.astype(float), _ColumnSplits(view, tests, criterion, depth, least), Levels())[
+        0
+    ]
 
 
 @dataclass(frozen=True, eq=False)
-class _Stopped:
+class _ColumnSplits:
     """The best tests by a criterion, within the bounds of depth and weight; see `grow_by_tests`."""
 
     view: CodedColumns
@@ -232,14 +234,14 @@ class _Stopped:
             chosen = self.criterion.best(self.view, [nodes[number] for number in able], self.tests)
             for number, test in zip(able, chosen, strict=True):
                 if test is not None:
-                    masses = self.tests.branches(nodes[number].statistics.sum(axis=0))
-                    splits[number] = self.tests.split(test, masses)
+                    masses = self.tests.weigh_branches(nodes[number].statistics.sum(axis=0))
+                    splits[number] = self.tests.make_split(test, masses)
         return splits
 
     def _may_be_split(self, node: TreeNode[Values]) -> bool:
         if not len(self.tests.columns) or (self.depth is not None and node.level >= self.depth):
             return False
-        return bool(len(node.sample.rows)) and mass_of(node) >= self.least and not _pure(self.view, node)
+        return bool(len(node.sample.rows)) and mass_of(node) >= self.least and not _is_pure(self.view, node)
 
 
 def mass_of(node: TreeNode[Values]) -> float:
@@ -247,7 +249,7 @@ def mass_of(node: TreeNode[Values]) -> float:
     return float(node.statistics[:, -1].sum())
 
 
-def _pure(view: CodedColumns, node: TreeNode[Values]) -> bool:
+def _is_pure(view: CodedColumns, node: TreeNode[Values]) -> bool:
     if view.classes:
         return bool(np.count_nonzero(node.statistics[:, -1]) < 2)
     seen = view.target[node.sample.rows]
@@ -264,18 +266,18 @@ class GainRatio:
     def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the greatest ratio of each node."""
         counts = np.stack([node.statistics for node in nodes])
-        branches = tests.branches(counts)
+        branches = tests.weigh_branches(counts)
         masses = branches.sum(axis=1)
         total = counts[:, :, -1].sum(axis=1, keepdims=True)
-        by_class = tests.summed(branches)
+        by_class = tests.sum_branches(branches)
         known = by_class.sum(axis=1)
         # entropies times what they are of: total log total less the sum of part log part
         within = xlogy(masses, masses) - xlogy(branches, branches).sum(axis=1)
-        gains = (xlogy(known, known) - xlogy(by_class, by_class).sum(axis=1) - tests.summed(within)) / total
+        gains = (xlogy(known, known) - xlogy(by_class, by_class).sum(axis=1) - tests.sum_branches(within)) / total
         missing = np.maximum(total - known, 0.0)
-        parts = tests.summed(xlogy(masses, masses)) + xlogy(missing, missing)
+        parts = tests.sum_branches(xlogy(masses, masses)) + xlogy(missing, missing)
         information = (xlogy(total, total) - parts) / total
-        worthy = tests.worthy(masses, nodes)
+        worthy = tests.find_eligible(masses, nodes)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.where(information > 0, gains / information, 0.0)
         mean = np.where(worthy, gains, 0.0).sum(axis=1) / np.maximum(worthy.sum(axis=1), 1)
@@ -297,16 +299,16 @@ class Utility:
     def _best(self, view: CodedColumns, node: TreeNode[Values], tests: CandidateTests) -> int | None:
         rng = np.random.default_rng(0)
         folds = rng.permutation(len(node.sample.rows)) % FOLDS
-        whole = self._errors(view, node, np.zeros(len(node.sample.rows), dtype=np.intp), 1, folds, None)
+        whole = self._weigh_errors(view, node, np.zeros(len(node.sample.rows), dtype=np.intp), 1, folds, None)
         least, best = whole * (1 - LEAST_GAIN), None
-        for test, count, branches in _branchings(node, tests):
+        for test, count, branches in _list_branchings(node, tests):
             multiway = int(tests.columns[test]) if tests.cuts[test] < 0 else None
-            errors = self._errors(view, node, np.where(branches < 0, count, branches), count + 1, folds, multiway)
+            errors = self._weigh_errors(view, node, np.where(branches < 0, count, branches), count + 1, folds, multiway)
             if errors < least:
                 least, best = errors, test
         return best
 
-    def _errors(
+    def _weigh_errors(
         self, view: CodedColumns, node: TreeNode[Values], branches: Codes, count: int, folds: Codes, without: int | None
     ) -> float:
         """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong."""
@@ -349,12 +351,12 @@ class Variance:
             deviations = view.target[rows] - np.average(view.target[rows], weights=weights)
             linear.append(Sample(rows, weights * deviations))
             squares.append(float(weights @ deviations**2))
-        masses = tests.branches(np.stack([node.statistics for node in nodes]).sum(axis=1))
-        sums = tests.branches(view.counts(linear).sum(axis=1))
+        masses = tests.weigh_branches(np.stack([node.statistics for node in nodes]).sum(axis=1))
+        sums = tests.weigh_branches(view.counts(linear).sum(axis=1))
         whole = np.array(squares)[:, None]
         # rows whose cell is missing keep their squares
-        left = whole - tests.summed(sums**2 / np.maximum(masses, 1e-300))
-        left = np.where(tests.worthy(masses, nodes), left, np.inf)
+        left = whole - tests.sum_branches(sums**2 / np.maximum(masses, 1e-300))
+        left = np.where(tests.find_eligible(masses, nodes), left, np.inf)
         # of tests that are equally good but for rounding, the first
         best = (left <= left.min(axis=1, keepdims=True) + TIE * whole).argmax(axis=1)
         return [
@@ -362,9 +364,9 @@ class Variance:
         ]
 
 
-def _branchings(node: TreeNode[Values], tests: CandidateTests) -> Iterator[tuple[int, int, Codes]]:
+def _list_branchings(node: TreeNode[Values], tests: CandidateTests) -> Iterator[tuple[int, int, Codes]]:
     """Yield the worthy tests of a node with their number of branches, and the branch of each row, -1 where the cell is missing."""
-    masses = tests.branches(node.statistics.sum(axis=0))[None]
-    for test in np.flatnonzero(tests.worthy(masses, [node])[0]).tolist():
+    masses = tests.weigh_branches(node.statistics.sum(axis=0))[None]
+    for test in np.flatnonzero(tests.find_eligible(masses, [node])[0]).tolist():
         count = int(tests.starts[test + 1] - tests.starts[test])
         yield test, count, tests.branches_of(test)[tests.view.codes[tests.columns[test]][node.sample.rows]]

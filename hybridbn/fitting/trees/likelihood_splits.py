@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hybridbn.fitting.trees.growth import BestFirst, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Cell", "Judge", "choose_cuts", "class_judges", "grow_cells", "value_judges"]
+__all__ = ["Cell", "SplitModel", "choose_cuts", "grow_cells", "make_class_models", "make_value_models"]
 
 _MOST_CELLS = 256
 _MOST_GRID = 200_000
@@ -43,7 +43,7 @@ class Cell:
     above: int
 
 
-class Judge(NamedTuple):
+class SplitModel(NamedTuple):
     """A model of the child that judges splits.
 
     Attributes
@@ -70,21 +70,21 @@ class Judge(NamedTuple):
         return np.stack(columns, axis=1)
 
 
-def value_judges(scores: Values) -> list[Judge]:
+def make_value_models(scores: Values) -> list[SplitModel]:
     """Return the judges of a continuous child with these normal scores."""
     bins = np.clip(((scores + 1.5) * (_BINS / 3.0)).astype(np.intp), 0, _BINS - 1)
     return [
-        Judge(np.column_stack([scores, scores**2]), 0, 2.0, _normal_gain),
-        Judge(bins, _BINS, _BINS - 1.0, _histogram_gain),
+        SplitModel(np.column_stack([scores, scores**2]), 0, 2.0, _score_normal),
+        SplitModel(bins, _BINS, _BINS - 1.0, _score_histogram),
     ]
 
 
-def class_judges(codes: Codes, states: int) -> list[Judge]:
+def make_class_models(codes: Codes, states: int) -> list[SplitModel]:
     """Return the judge of a discrete child."""
-    return [Judge(codes, states, states - 1.0, _histogram_gain)]
+    return [SplitModel(codes, states, states - 1.0, _score_histogram)]
 
 
-def _normal_gain(part: Values, whole: Values) -> Values:
+def _score_normal(part: Values, whole: Values) -> Values:
     """Return the log-likelihood of normal models whose variances are drawn a little to that of the whole."""
     weight = np.maximum(part[..., 0], 1e-300)
     deviations = np.maximum(part[..., 2] - part[..., 1] ** 2 / weight, 0.0)
@@ -93,7 +93,7 @@ def _normal_gain(part: Values, whole: Values) -> Values:
     return np.asarray(-0.5 * (weight * np.log(pooled) + deviations / pooled))
 
 
-def _histogram_gain(part: Values, whole: Values) -> Values:
+def _score_histogram(part: Values, whole: Values) -> Values:
     counts = part[..., 1:]
     total = np.maximum(part[..., :1], 1e-300)
     return np.asarray((counts * np.log(np.maximum(counts, 1e-300) / total)).sum(axis=-1))
@@ -117,7 +117,7 @@ def choose_cuts(values: Values, weights: Values, most: int) -> Values:
 
 
 def grow_cells(
-    columns: Sequence[Codes], sizes: Sequence[int], ordered: Sequence[bool], judges: Sequence[Judge], weights: Values,
+    columns: Sequence[Codes], sizes: Sequence[int], ordered: Sequence[bool], models: Sequence[SplitModel], weights: Values,
     least: float,
 ) -> tuple[list[Cell], Codes]:  # fmt: skip
     """Grow the tree of cells.
@@ -134,17 +134,17 @@ def grow_cells(
     cells : every cell of the tree, the whole first and every cell after the one that it is a part of
     leaves : positions of those that were not divided
     """
-    criterion = LikelihoodGain(columns, sizes, ordered, judges, weights, least)
+    criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least)
     nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
     position = {id(node): number for number, node in enumerate(nodes)}
     cells = [
-        Cell(_allowed(node, sizes), node.sample.rows, -1 if node.parent is None else position[id(node.parent)])
+        Cell(_mask_cells(node, sizes), node.sample.rows, -1 if node.parent is None else position[id(node.parent)])
         for node in nodes
     ]
     return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
 
 
-def _allowed(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
+def _mask_cells(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
     masks = []
     for parent, size in enumerate(sizes):
         mask = np.full(size, parent not in node.boxes)
@@ -177,7 +177,7 @@ class LikelihoodGain:
     columns: Sequence[Codes]
     sizes: Sequence[int]
     ordered: Sequence[bool]
-    judges: Sequence[Judge]
+    models: Sequence[SplitModel]
     weights: Values
     least: float
 
@@ -198,19 +198,19 @@ class LikelihoodGain:
         for parent, (column, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
             codes = column[rows]
             order: Codes | None = None
-            for judge in self.judges:
-                sums = judge.sums(codes, size, rows, here)
+            for model in self.models:
+                sums = model.sums(codes, size, rows, here)
                 if order is None:
-                    order = np.arange(size) if self.ordered[parent] else _by_response(sums)
+                    order = np.arange(size) if self.ordered[parent] else _order_by_response(sums)
                 upto = np.cumsum(sums[order], axis=0)
                 whole, left = upto[-1], upto[:-1]
                 right = whole - left
                 able = (left[:, 0] >= self.least) & (right[:, 0] >= self.least)
                 if not able.any():
                     break
-                gains = judge.gain(left, whole) + judge.gain(np.maximum(right, 0.0), whole) - judge.gain(whole, whole)
+                gains = model.gain(left, whole) + model.gain(np.maximum(right, 0.0), whole) - model.gain(whole, whole)
                 # one parameter more for the position of the cut
-                gains = np.where(able, gains, -np.inf) - price * (judge.freedom + 1.0)
+                gains = np.where(able, gains, -np.inf) - price * (model.freedom + 1.0)
                 cut = int(np.argmax(gains))
                 if gains[cut] > (best[0] if best else 0.0):
                     best = float(gains[cut]), parent, order[: cut + 1], np.array([left[cut, 0], right[cut, 0]])
@@ -230,7 +230,7 @@ class LikelihoodGain:
         return Split(parent, branches, masses, gain)
 
 
-def _by_response(sums: Values) -> Codes:
+def _order_by_response(sums: Values) -> Codes:
     """Order states by the child's mean (of the first feature, or of the most frequent class's indicator)."""
     column = 1 if sums.shape[1] == 3 else 1 + int(np.argmax(sums[:, 1:].sum(axis=0)))
     with np.errstate(invalid="ignore", divide="ignore"):

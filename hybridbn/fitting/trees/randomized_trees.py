@@ -45,15 +45,15 @@ class Forest:
     left: Codes
     value: Values
 
-    def each(self, features: Values) -> Values:
+    def predict_each(self, features: Values) -> Values:
         """Return what each tree says of each row of the features: (rows, trees)."""
         found = np.empty((len(features), len(self.roots)))
         # of few rows at a time, whose nodes stay in the cache
         for start in range(0, len(features), _CHUNK):
-            found[start : start + _CHUNK] = self._said(features[start : start + _CHUNK]).T
+            found[start : start + _CHUNK] = self._predict_rows(features[start : start + _CHUNK]).T
         return found
 
-    def _said(self, features: Values) -> Values:
+    def _predict_rows(self, features: Values) -> Values:
         rows = np.arange(len(features))
         node = np.repeat(self.roots[:, None], len(features), axis=1)
         while True:
@@ -62,18 +62,18 @@ class Forest:
                 return np.asarray(self.value[node])
             node = deeper
 
-    def predicted(self, features: Values) -> Values:
+    def predict(self, features: Values) -> Values:
         """Return the mean of the trees for each row.
 
         Examples
         --------
         >>> x = np.linspace(-1, 1, 400)
         >>> forest, _ = grow_forest(x[:, None], x**2, np.random.default_rng(0))
-        >>> bool(abs(forest.predicted(np.array([[0.5]]))[0] - 0.25) < 0.05)
+        >>> bool(abs(forest.predict(np.array([[0.5]]))[0] - 0.25) < 0.05)
         True
         """
         # along what is contiguous, so that rounding doesn't depend on how many rows there are
-        return np.asarray(self.each(features).mean(axis=1))
+        return np.asarray(self.predict_each(features).mean(axis=1))
 
 
 def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> tuple[Forest, Values]:
@@ -86,15 +86,15 @@ def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> t
     """
     size = min(len(target), _ROWS)
     picked = rng.integers(len(target), size=(_TREES, size))
-    forest = _grown(features, target, picked, rng)
-    each = forest.each(features)
+    forest = _grow_trees(features, target, picked, rng)
+    each = forest.predict_each(features)
     unseen = np.ones(each.shape, dtype=bool)
     np.put_along_axis(unseen, picked.T, False, axis=0)
     counts = unseen.sum(axis=1)
     return forest, np.where(counts > 0, (each * unseen).sum(axis=1) / np.maximum(counts, 1), each.mean(axis=1))
 
 
-def _grown(features: Values, target: Values, picked: Codes, rng: np.random.Generator) -> Forest:
+def _grow_trees(features: Values, target: Values, picked: Codes, rng: np.random.Generator) -> Forest:
     """Grow a tree from each row of `picked`, which has the numbers of its rows."""
     trees, size = picked.shape
     rows, starts = picked.ravel(), np.arange(trees) * size
@@ -104,7 +104,7 @@ def _grown(features: Values, target: Values, picked: Codes, rng: np.random.Gener
         # the rows of a node stand together
         counts = np.diff(starts, append=len(rows))
         sums = np.add.reduceat(target[rows], starts)
-        column, cut = _questions(features, target, rows, starts, counts, sums, rng)
+        column, cut = _choose_cuts(features, target, rows, starts, counts, sums, rng)
         splits = np.isfinite(cut)
         place = np.cumsum(splits) - 1
         own = np.arange(total - len(starts), total)
@@ -123,7 +123,7 @@ def _grown(features: Values, target: Values, picked: Codes, rng: np.random.Gener
     return Forest(np.arange(trees), column, cut, left, value)
 
 
-def _questions(
+def _choose_cuts(
     features: Values,
     target: Values,
     rows: Codes,

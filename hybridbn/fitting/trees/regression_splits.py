@@ -161,7 +161,7 @@ class PenalizedSquares:
             tests = self.rng.permutation(tests)[: max(1, int(np.ceil(growth.share * len(tests))))]
         rows, weights = node.sample
         codes = {test: self.columns[test][rows] for test in tests.tolist()}
-        cuts, below = _cuts(self.full[rows], weights, codes, growth.least)
+        cuts, below = _list_cuts(self.full[rows], weights, codes, growth.least)
         if not cuts:
             return None
         sides = np.stack((below, moments - below))
@@ -182,7 +182,7 @@ class PenalizedSquares:
         return Split(test, branches, masses, statistics=tuple(regressions))
 
 
-def _cuts(
+def _list_cuts(
     full: Values, weights: Values, codes: Mapping[int, Codes], least: float
 ) -> tuple[list[tuple[int, int]], Values]:
     """Return tests and cuts that leave enough weight on both sides, and the moments of the rows below."""

@@ -317,7 +317,7 @@ class Expectation:
         straight = self.constant + np.einsum("rj,j->r", features - self.center, self.slopes)
         if not self.share:
             return np.asarray(straight)
-        return np.asarray(straight + self.share * self.forest.predicted(features[:, self.others]))
+        return np.asarray(straight + self.share * self.forest.predict(features[:, self.others]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as numbers and arrays."""
