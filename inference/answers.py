@@ -1,9 +1,7 @@
-"""Answers: what is kept of the solutions of all chunks of rows, and how it becomes posteriors.
+"""Answers to questions: each distinct row is solved once, and posteriors are computed from what is kept of the solutions.
 
-A solution holds the tables, axes and evidence of one chunk. Each is digested as soon as it is there: collectors take what
-their targets need, in the least space, and the rest is given back before the next chunk is solved.
-
-Solving a question: each distinct row once, by the first engine that can answer it.
+The first engine that can answer a question solves it in chunks of rows. A solution holds the tables, axes and evidence of a
+chunk. Collectors keep what the posteriors of the targets need, and the rest is released before the next chunk is solved.
 """
 
 from __future__ import annotations
@@ -47,27 +45,28 @@ __all__ = [
 AnyNetwork: TypeAlias = Network | Snapshot
 
 KEPT_BYTES = 1 << 28
-"""Densities of one target that take more than this are not kept; rows are solved again when something is asked of them."""
+"""Densities of one target that take more bytes are not kept; their rows are solved again when they are needed."""
 ROUNDING = 1e-12
-"""No posterior is taken to be more exact than this: what rounding does to sums and products of many numbers."""
+"""The smallest error that is reported: the effect of rounding on sums and products of many numbers."""
 MOST_ROUNDING = 1e-11
+"""The largest error that is attributed to rounding, where the log probability of the evidence is far from zero."""
 EPSILON = float(np.finfo(float).eps)
 
 
 class Collector(Protocol):
-    """Takes what it needs of every solution."""
+    """Keeps what is needed of every solution."""
 
     def add(self, part: Solution) -> None:
-        """Take what is needed of the solution of some rows."""
+        """Store what is needed of the solution of some rows."""
 
 
 Collect: TypeAlias = Callable[[Problem, Question, int], Sequence[Collector]]
-"""From a problem, its question and the number of rows to solve: the collectors, in the order of the targets."""
+"""Returns the collectors, in the order of the targets, for a problem, its question and a number of rows."""
 
 
 @dataclass
 class Answer:
-    """What was collected for all distinct rows of the evidence."""
+    """The collected solutions of all distinct rows of the evidence."""
 
     problem: Problem
     question: Question
@@ -76,20 +75,20 @@ class Answer:
     evidence: Evidence
     distinct: Evidence
     distinct_rows: NDArray[np.intp] | None
-    """For each row as the user gave it, its place among the distinct rows; None where that is the same."""
+    """For each row of the evidence, its number among the distinct rows; None where all rows are distinct."""
     collected: Sequence[Collector]
     log_norms: Values
     errors: Values
     marked: NDArray[np.bool_] | None = None
-    """Impossible rows, where NaN was asked for."""
+    """Impossible rows, where NaN is wanted."""
 
     @property
     def single(self) -> bool:
-        """Whether this is about a single case."""
+        """Whether the evidence is a single case."""
         return self.evidence.single
 
     def arrange_rows(self, table: Values) -> Values:
-        """Return a table of the distinct rows (last) for the user's rows; impossible rows are NaN."""
+        """Return a table of the distinct rows (last) as one of all rows; impossible rows are NaN."""
         if self.distinct_rows is not None:
             table = table[..., self.distinct_rows]
         if self.marked is not None:
@@ -98,11 +97,11 @@ class Answer:
 
     @property
     def log_norm(self) -> Values:
-        """The log probability of that part of the evidence which the problem contains, for each row."""
+        """The log probability (rows,) of the part of the evidence that the problem contains."""
         return self.log_norms if self.distinct_rows is None else self.log_norms[self.distinct_rows]
 
     def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
-        """Raise for impossible rows, or mark them."""
+        """Raise `ImpossibleEvidence` for impossible rows, or mark them where NaN is wanted."""
         if not impossible.any():
             return
         if options.impossible == "nan":
@@ -112,15 +111,15 @@ class Answer:
 
     @property
     def error(self) -> Values:
-        """The estimated error of each row, and no less than what rounding may do."""
-        # logarithms lose as many digits as they have before the point; impossible rows get the most
+        """The estimated error of each row, at least the effect of rounding."""
+        # logarithms lose as many digits as they have before the decimal point; impossible rows get the largest error
         rounding = ROUNDING + EPSILON * (4 * np.abs(self.log_norms) + len(self.problem.factors))
         errors = np.maximum(self.errors, np.minimum(rounding, MOST_ROUNDING))
         return errors if self.distinct_rows is None else errors[self.distinct_rows]
 
 
 def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False) -> ImpossibleEvidence:
-    """Return the error that names the rows which are impossible; `nan` tells whether the question takes NaN for an answer."""
+    """Return the error that names the impossible rows; with `nan`, it mentions impossible='nan'."""
     where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
     return ImpossibleEvidence(
         f"{where} probability zero under the network, so there is no posterior; "
@@ -133,19 +132,19 @@ def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False)
 
 
 def collect_nothing(problem: Problem, question: Question, rows: int) -> Sequence[Collector]:
-    """Collect nothing: only the probability of the evidence is wanted."""
+    """Return no collectors: only the probability of the evidence is wanted."""
     return ()
 
 
 class TableCollector:
-    """Tables over one scope, rows last."""
+    """Keeps the tables over one scope, rows last."""
 
     def __init__(self, number: int, rows: int) -> None:
         self._number, self._rows = number, rows
         self._table: Values | None = None
 
     def add(self, part: Solution) -> None:
-        """Take the table."""
+        """Store the table of some rows."""
         table = part.tables[self._number]
         if table.shape[-1] == self._rows:
             self._table = table
@@ -162,7 +161,7 @@ class TableCollector:
 
 
 class DensityCollector:
-    """The density of one target as a posterior for each chunk; if they take too much space, mean and variance alone."""
+    """Keeps the densities of one target; only means and variances if the densities take more than `most_bytes`."""
 
     def __init__(self, rows: int, most_bytes: float) -> None:
         self._rows, self._most = rows, most_bytes
@@ -171,12 +170,12 @@ class DensityCollector:
         self._bytes = 0.0
         self.moments: tuple[Values, Values] | None = None
 
-    def take(self, rows: NDArray[np.intp], density: ContinuousPosterior) -> None:
-        """Take the density of some rows."""
+    def add_density(self, rows: NDArray[np.intp], density: ContinuousPosterior) -> None:
+        """Store the density of some rows."""
         self._numbers = max(self._numbers, density.numbers)
         self._bytes += 8.0 * density.numbers * len(rows)
         self._parts.append((rows, density))
-        # joined, every row has as many numbers as the largest one
+        # joined densities have as many numbers in every row as the largest one
         if self.moments is None and max(self._bytes, 8.0 * self._numbers * self._rows) > self._most:
             self.moments = np.empty(self._rows), np.empty(self._rows)
         if self.moments is not None:
@@ -195,7 +194,7 @@ class DensityCollector:
 
 
 class _NodeCollector(DensityCollector):
-    """The density of a variable with nodes."""
+    """Keeps the density of a variable with nodes."""
 
     def __init__(self, variable: Continuous, number: int, rows: int, most_bytes: float) -> None:
         super().__init__(rows, most_bytes)
@@ -203,11 +202,13 @@ class _NodeCollector(DensityCollector):
 
     def add(self, part: Solution) -> None:
         grid = node_axis_of(part.axes, self._variable.name)
-        self.take(part.rows, PiecewisePosterior.of(self._variable, grid.low, grid.high, part.tables[self._number]))
+        self.add_density(
+            part.rows, PiecewisePosterior.of(self._variable, grid.low, grid.high, part.tables[self._number])
+        )
 
 
 class _ComponentCollector:
-    """The densities of all targets in one linear Gaussian component."""
+    """Computes the densities of all targets in one linear Gaussian component, and stores them in their collectors."""
 
     def __init__(self, problem: Problem, targets: Mapping[str, tuple[int, DensityCollector]]) -> None:
         self._targets = targets
@@ -221,11 +222,11 @@ class _ComponentCollector:
             weights, mean, variance = (
                 np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]) for array in (table, mean, variance)
             )
-            collector.take(part.rows, GaussianPosterior.of(self._variables[name], weights, mean, variance))
+            collector.add_density(part.rows, GaussianPosterior.of(self._variables[name], weights, mean, variance))
 
 
 class _ComponentDensityCollector(DensityCollector):
-    """A collector that gets its densities from that of a component."""
+    """Keeps the densities that a component's collector computes."""
 
     def add(self, part: Solution) -> None:
         """Do nothing."""
@@ -234,7 +235,7 @@ class _ComponentDensityCollector(DensityCollector):
 def collect_marginals(
     problem: Problem, question: Question, rows: int, *, most_bytes: float | None = None
 ) -> Sequence[Collector]:
-    """Collect what the posteriors of all targets are made of."""
+    """Return the collectors for the posteriors of all targets."""
     most = KEPT_BYTES if most_bytes is None else most_bytes
     collectors: list[Collector] = []
     components: dict[int, dict[str, tuple[int, DensityCollector]]] = {}
@@ -296,19 +297,19 @@ def posterior_of(
 
 
 def _count_expanded_bytes(density: ContinuousPosterior, answer: Answer) -> float:
-    """Return the bytes that the density of all rows takes, where it must be written out for equal rows."""
+    """Return the bytes of the density of all rows if equal rows are repeated; zero where all rows are distinct."""
     return 0.0 if answer.distinct_rows is None else 8.0 * density.numbers * len(answer.distinct_rows)
 
 
 class _DensitySolver:
-    """Solves some distinct rows once more, for a target whose densities were not kept."""
+    """Solves some distinct rows again, for a target whose densities were not kept."""
 
     def __init__(self, answer: Answer, number: int) -> None:
         self._network, self._question, self._options = Snapshot.of(answer.network), answer.question, answer.options
         self._evidence, self._number = answer.distinct, number
 
     def __call__(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
-        # the pattern of all rows decides about the problem, so that rows get what they got before
+        # the problem is that of all rows, so that each row gets the same density as before
         problem = problem_of(self._network, self._question, self._evidence)
         collected = collect_marginals(problem, self._question, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
@@ -335,9 +336,9 @@ def empty_posterior(variable: Variable) -> DiscretePosterior | ContinuousPosteri
 def solve(
     network: AnyNetwork, question: Question, read: Evidence, options: Options, collect: Collect = collect_marginals
 ) -> Answer:
-    """Solve a question; refuse or mark impossible rows and warn of errors.
+    """Solve a question; refuse or mark impossible rows and warn of large errors.
 
-    `collect` says what is kept of the solutions: by default what the posterior of each target needs.
+    `collect` returns the collectors of solutions; by default they keep what the posterior of each target needs.
     """
     problem = problem_of(network, question, read)
     plan = choose_plan(EngineRequest(network, problem, question, read, options))

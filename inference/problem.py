@@ -1,6 +1,9 @@
-"""From a network, targets and the pattern of the evidence to sources of factors and a program; compiled once, cached.
+"""Inference problems: a question to a network, compiled once for a pattern of evidence and cached.
 
-The kind of axis of every variable is decided here, see `hybridbn.inference.axes`.
+A `Question` says what is asked. A `Snapshot` holds the potentials of a network at one time. From both, and from the pattern of
+the evidence (which variables are observed in all rows, in some, or in none), a `Problem` is compiled: the relevant
+potentials, the kind of axis of every variable (see `hybridbn.inference.axes`), the factor sources and the elimination order.
+Its `Executor` computes tables from factor sources by running a `Program`, the compiled steps of an elimination.
 """
 
 from __future__ import annotations
@@ -40,27 +43,29 @@ if TYPE_CHECKING:
 __all__ = ["CACHE", "Problem", "ProblemCache", "Question", "Snapshot", "problem_of", "status_of"]
 
 NODE_SIZE = 384
-"""What a Gauss-Legendre axis is taken to cost when the order is chosen."""
+"""The size that a Gauss-Legendre axis is assumed to have when the elimination order is chosen."""
 
 _FILL_AFTER_CLEANUP = 0.9
-"""What is left of a full cache, so that room need not be made for each new problem."""
+"""A full cache is emptied to this part of its capacity, so that not every new problem makes it full again."""
 _SOURCE_BYTES = 1000
-"""About what a source and what belongs to it take in memory, without tables."""
+"""The approximate memory of a factor source and its factor, without tables."""
 _MOST_GROUPS = 32
-"""Of rows that are observed in the same variables, of one problem."""
+"""A problem keeps compiled at most this many groups of rows that are observed in the same variables."""
 
 
 @dataclass
 class Problem:
-    """A compiled question.
+    """A question compiled for a pattern of evidence; it holds no row of the evidence.
 
     Attributes
     ----------
     potentials : the requisite potentials by child
+    hard : names of the variables that are observed in every row
     axes : axes that are the same for all rows (states and cells)
     nodes : continuous variables that get Gauss-Legendre nodes
-    component_of : the Gaussian component of each closed variable
-    scopes : for each target, the names of the table that its posterior is made from
+    component_of : the Gaussian component of each variable that is integrated out in closed form
+    sources : the sources of the factors, in the order of `factors`
+    scopes : for each target, the names of the table that its posterior is computed from
     batched : whether arrays have a row dimension
     shared : the sources for nodes that all rows share; None if rows differ in which of these variables are observed
     """
@@ -77,18 +82,18 @@ class Problem:
     order: EliminationOrder
     shared: tuple[FactorSource, ...] | None
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
-    """Potentials outside the problem that can make evidence impossible, by the names observed."""
+    """By the observed names: the potentials outside the problem that can make evidence impossible."""
     partly_observed: tuple[str, ...] = ()
-    """Variables with nodes of which some rows have an observed value and others nothing."""
+    """The variables with nodes that are observed in some rows and hidden in others."""
     axis_choice: _AxisChoice | None = field(default=None, repr=False)
     on_growth: Callable[[], None] | None = field(default=None, repr=False)
-    """Called when more tables are kept."""
+    """Called after more tables were stored."""
     _kept: ProblemTables | None = field(default=None, repr=False)
     _used: ReferenceType[ProblemTables] | None = field(default=None, repr=False)
 
     @property
     def tables(self) -> ProblemTables:
-        """What runs computed that does not depend on the evidence; whoever runs the problem keeps a reference meanwhile."""
+        """The stored results that do not depend on the evidence; a caller holds a reference to them while it uses the problem."""
         tables = self._kept
         if tables is None:
             tables = None if self._used is None else self._used()
@@ -98,18 +103,18 @@ class Problem:
         return tables
 
     def release(self) -> None:
-        """Keep no tables but those of runs that are under way."""
+        """Drop the stored tables, except those that a running computation refers to."""
         self._kept = None
 
     def estimate_bytes(self) -> int:
-        """Return about how much memory is held, tables without those of the potentials."""
+        """Return about how many bytes are held, without the potentials' own tables."""
         known = sum(len(risk.known) * (200 + 40 * len(names)) for names, risk in list(self.risks.items()))
         kept = 0 if self._kept is None else self._kept.estimate_bytes()
         return _SOURCE_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
 
     @property
     def executor(self) -> Executor:
-        """The machine that gives the tables over the scopes; compiled when it is known not to be too wide."""
+        """The executor for the tables over the scopes; compiled at first use, when the problem is known not to be too wide."""
         tables = self.tables
         if tables.executor is None:
             sizes = _sizes(self.axes, self.nodes)
@@ -120,7 +125,7 @@ class Problem:
 
     @property
     def placement(self) -> Program:
-        """The program that gives the marginals of all variables with nodes."""
+        """The program that computes the marginals of all variables with nodes."""
         tables = self.tables
         if tables.placement is None:
             scopes = [(name,) for name in self.nodes]
@@ -129,11 +134,11 @@ class Problem:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What is asked for, where rows differ in what is observed."""
+        """The targets of the question, where rows differ in what is observed."""
         return () if self.axis_choice is None else self.axis_choice.question.targets
 
     def restrict_to_observed(self, known: frozenset[str]) -> Problem:
-        """Return the problem for those rows in which these of the partly observed variables are observed and the others are not."""
+        """Return the problem of the rows in which just these of the partly observed variables are observed."""
         groups = self.tables.groups
         group = groups.get(known)
         if group is None:
@@ -150,11 +155,11 @@ class Problem:
 
 @dataclass(eq=False)
 class ProblemTables:
-    """What the runs of a problem computed once and share.
+    """Results of a problem that do not depend on the evidence and are computed once.
 
     Attributes
     ----------
-    grids : shared grids by tolerance; None where there can be none
+    grids : shared grids by tolerance; None where there is none
     groups : problems of rows that are observed in the same variables
     """
 
@@ -164,7 +169,7 @@ class ProblemTables:
     groups: dict[frozenset[str], Problem] = field(default_factory=dict)
 
     def estimate_bytes(self) -> int:
-        """Return about how much memory is held."""
+        """Return about how many bytes are held."""
         executors = [self.executor, *(grid.executor for grid in list(self.grids.values()) if grid is not None)]
         programs = [executor.program for executor in executors if executor is not None]
         if self.placement is not None:
@@ -176,16 +181,16 @@ class ProblemTables:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for.
+    """What is asked of a network, without the evidence.
 
     Attributes
     ----------
-    targets : names
-    joint : one table over all targets, instead of one for each
-    all_of : keep every potential above the evidence and the targets (what the probability of the evidence needs)
-    pointwise : no continuous variable is represented by cells (a density is wanted, not only masses)
+    targets : names of the variables whose posteriors are wanted
+    joint : whether one table over all targets is wanted, instead of one for each
+    all_of : whether every potential above the evidence and the targets is kept, as the probability of the evidence needs it
+    pointwise : whether densities are wanted, not only masses, so that no continuous variable is represented by cells
     dense : continuous variables that must have nodes
-    only : the potentials to look at, if not those that the targets depend on
+    only : the potentials to use, if not those that the targets depend on
     """
 
     targets: tuple[str, ...] = ()
@@ -198,7 +203,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The potentials of a network at one time; what is asked later is answered by these, whatever becomes of the network."""
+    """The potentials of a network at one time; later questions use them even if the network has changed since."""
 
     by_name: Mapping[str, Potential]
 
@@ -243,20 +248,16 @@ class Snapshot:
 
 
 class ProblemCache:
-    """Compiled problems, as many as fit in some bytes; those that were asked last.
+    """The compiled problems that were used last, as many as fit in `most_bytes`.
 
-    What grows too large loses its tables first, and stays in the cache as a plan without them: choosing the order is
-    what takes longest, and the tables are computed again.
-
-    Parameters
-    ----------
-    most_bytes : what all problems together may hold
+    A problem that grows too large loses its tables first and stays in the cache without them: choosing the elimination order
+    takes longest, and the tables can be computed again.
     """
 
     def __init__(self, most_bytes: float = 256 * 2**20) -> None:
         self.most_bytes = most_bytes
         self.total = 0
-        """Bytes held by all problems together, about."""
+        """About how many bytes all problems hold together."""
         self._entries: dict[Any, _CacheEntry] = {}
         self._clock = count()
         self._lock = Lock()
@@ -273,16 +274,16 @@ class ProblemCache:
         return entry.problem
 
     def put(self, key: Any, problem: Problem, potentials: tuple[Potential, ...]) -> Problem:
-        """Return the problem that is kept under a key: this one, unless another thread was faster."""
+        """Return the problem stored under a key: this one, unless another thread stored one before."""
         problem.on_growth = partial(self.measure, key)
         with self._lock:
-            # the potentials are kept with the entry, so that their identities stay theirs
+            # the entry refers to the potentials, so that no other object can get their identities, which are part of the key
             kept = self._entries.setdefault(key, _CacheEntry(key, problem, potentials, next(self._clock)))
         self.measure(key)
         return kept.problem
 
     def measure(self, key: Any) -> None:
-        """Measure a problem that has grown, and make room for it."""
+        """Measure a problem whose tables have grown, and make room for it."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -294,7 +295,7 @@ class ProblemCache:
                 self._make_room()
 
     def _make_room(self) -> None:
-        """Drop tables, and then plans, of what was not asked for the longest, and some more than needed."""
+        """Drop the tables, then the problems, that were used least recently, and some more than needed."""
         oldest = sorted(self._entries.values(), key=lambda entry: entry.used)
         for drop in (self._release, self._remove):
             for entry in oldest:
@@ -346,7 +347,7 @@ def problem_of(network: Network | Snapshot, question: Question, evidence: Eviden
 
 
 def status_of(finding: Finding | None) -> Status:
-    """Return how a variable with this finding counts for relevance."""
+    """Return whether a finding counts as "hidden", "hard" or "soft" for relevance."""
     return "hidden" if finding is None or finding.empty else "hard" if finding.hard else "soft"
 
 
@@ -377,7 +378,7 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
 
 
 def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
-    """Make the problem in which every variable is represented as decided."""
+    """Return the problem in which every variable is represented as decided."""
     question, findings = axis_choice.question, axis_choice.findings
     sources = axis_choice.sources(batched)
     partly_observed = tuple(name for name in axis_choice.nodes if name in findings)
@@ -406,7 +407,7 @@ def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
 
 
 class _AxisChoice:
-    """Decides how every variable is represented."""
+    """The decision how each variable is represented: by states, cells, nodes, in closed form, or masked."""
 
     def __init__(
         self,
@@ -417,7 +418,7 @@ class _AxisChoice:
         hard: frozenset[str],
     ) -> None:
         self.used, self.question, self.hard = used, question, hard
-        # what is kept with a problem knows of no row
+        # a problem must not refer to rows of the evidence
         self.findings = {name: finding.take(slice(0)) for name, finding in findings.items()}
         self.below = {name: [used[child] for child in children[name] if child in used] for name in used}
         variables = {v.name: v for potential in used.values() for v in potential.variables}
@@ -451,7 +452,7 @@ class _AxisChoice:
                 self.nodes.append(name)
 
     def restrict_to_observed(self, known: frozenset[str], free: frozenset[str]) -> _AxisChoice:
-        """Decide alike where some of the variables with nodes are observed and others are free in all rows."""
+        """Return the same decision for rows in which some variables with nodes are observed and others are hidden."""
         other = copy(self)
         other.hard = self.hard | known
         other.nodes = [name for name in self.nodes if name not in known]
@@ -459,14 +460,14 @@ class _AxisChoice:
         return other
 
     def _is_linear_gaussian(self, name: str) -> bool:
-        """Tell whether everything about the variable is linear Gaussian."""
+        """Return whether all potentials and evidence of the variable are linear Gaussian."""
         finding = self.findings.get(name)
         return (finding is None or finding.plain) and all(
             potential.regression() is not None for potential in (self.used[name], *self.below[name])
         )
 
     def _drop_masked_gaussians(self) -> None:
-        """A partly observed leaf belongs to a component if a parent does, and is just masked if none does."""
+        """Assign partly observed leaves: to a Gaussian component if a parent belongs to one, else they are masked."""
         for name in self.masked & self.closed:
             if any(parent.name in self.closed for parent in self.used[name].parents):
                 self.masked.discard(name)
@@ -484,7 +485,7 @@ class _AxisChoice:
         )
 
     def _has_shape_by_cells(self, name: str, question: Question) -> bool:
-        """Tell whether a target's shape in each cell is one of few: its parents have states or cells, observed or not."""
+        """Return whether a target has one of few shapes in each cell: its parents have states or cells, observed or not."""
         own, finding = self.used[name], self.findings.get(name)
         return (finding is None or finding.plain) and all(
             own.cellwise(parent.name)
@@ -503,7 +504,7 @@ class _AxisChoice:
         return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
 
     def sources(self, batched: bool, shared: bool = False) -> list[FactorSource]:
-        """Make the sources; where nodes are shared they do not depend on the row."""
+        """Return the factor sources; with `shared` nodes, axes do not depend on the row."""
         nodes = () if shared else self.nodes
         closed = self._components(batched, nodes)
         inside = {id(potential) for component in closed for potential in component.potentials}
@@ -526,7 +527,7 @@ class _AxisChoice:
         return result
 
     def _components(self, batched: bool, nodes: Sequence[str]) -> list[GaussianComponent]:
-        """Group closed variables that occur in one potential."""
+        """Return the Gaussian components: groups of closed variables that are connected by potentials."""
         leader = {name: name for name in self.closed}
 
         def find(name: str) -> str:
@@ -557,7 +558,7 @@ class _AxisChoice:
         return components
 
     def scopes(self, targets: Sequence[str], sources: Sequence[FactorSource]) -> list[tuple[str, ...]]:
-        """Return the names of the table that each target's posterior is made from."""
+        """Return, for each target, the names of the table that its posterior is computed from."""
         result: list[tuple[str, ...]] = []
         for name in targets:
             if name in self.closed:

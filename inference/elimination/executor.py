@@ -1,9 +1,8 @@
-"""Sources of factors: how a potential, a likelihood or a Gaussian component becomes an array over axes.
+"""Factor sources, which compute factors from the evidence, and the executor that runs a program on these factors.
 
-Every source has `names` (the dimensions of its array, the rows last), `rows` (whether it depends on the row)
-and `static` (whether it is the same in every run), and makes ``(array, log_scale)`` or logarithms on demand.
-
-A program with its sources: from the evidence of some rows to the tables over some scopes.
+A factor source evaluates a potential, a likelihood or a Gaussian component on the axes of its variables. Its array has one
+dimension for each of its `names`, and the rows last if `rows` is true; `static` factors do not depend on the evidence.
+Sources give ``(array, log_scale)`` or logarithms.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["Executor", "FactorSource", "LikelihoodSource", "NormalizedTables", "
 
 
 class FactorSource(Protocol):
-    """What the engine multiplies and sums."""
+    """Computes one factor of a sum of products."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -38,7 +37,7 @@ class FactorSource(Protocol):
 
     @property
     def static(self) -> bool:
-        """Whether the array is the same whatever the evidence is."""
+        """Whether the array does not depend on the evidence."""
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
@@ -56,7 +55,7 @@ def rescale(values: Values, scale: Values | float, rows: bool) -> tuple[Values, 
 
 
 def exponentiate(logs: Values, rows: bool) -> tuple[Values, Values | float]:
-    """Return logarithms as values with the largest (of each row) being one, and the log scale."""
+    """Return values whose largest (of each row) is one, and the log scale, from logarithms."""
     top = logs.max(axis=tuple(range(logs.ndim - rows)), initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0.0)
     return np.exp(logs - top), top if rows else float(top)
@@ -68,9 +67,9 @@ class PotentialSource:
 
     Attributes
     ----------
-    hard : names observed in every row; they take no dimension
-    masked : whether the child is observed in some rows only, and nothing else depends on it: the others get a one
-    rows : whether any axis of it is per row
+    hard : names observed in every row; they have no dimension
+    masked : whether the child is observed in some rows only and nothing else depends on it: the factor is one in the others
+    rows : whether any of its axes differs between rows
     """
 
     potential: Potential
@@ -132,7 +131,7 @@ class PotentialSource:
         return array.reshape([*kept, *array.shape[len(scope) :]])
 
     def _cell_masses(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
-        """Return masses in cells where the child is hidden, and its density in the one cell where it is observed."""
+        """Return the masses of cells where the child is hidden, and its density in the one cell where it is observed."""
         child = self.potential.child.name
         finding = evidence.findings.get(child)
         del points[child]
@@ -149,7 +148,7 @@ class PotentialSource:
         density, density_scale = self.potential.on({**points, child: values[None, :]})
         inside = np.searchsorted(axis.edges[1:-1], values, side="right")
         place = np.arange(axis.size)[:, None] == inside
-        # density and masses differ in scale, so each is brought to the larger of the two scales
+        # density and masses have log scales of their own, and each row has the one of the values that it uses
         both = np.where(known, density_scale, scale)
         shape = self._shape_with_rows(array, known)
         array = np.where(
@@ -165,10 +164,10 @@ class PotentialSource:
 
 
 def _fill_unknown(array: Values, known: NDArray[np.bool_], value: float) -> Values:
-    """Return an array with a value in the rows (last) that are not known, itself changed where it is nobody else's."""
+    """Return an array with a value in the rows (last) that are not known; changed in place if the array is writeable."""
     if array.shape[-1] != len(known) or not array.flags.writeable:
         return np.where(known, array, value)
-    np.copyto(array, value, where=~known)  # several times faster than by an index
+    np.copyto(array, value, where=~known)  # several times faster than indexing
     return array
 
 
@@ -199,7 +198,7 @@ class WeightSource:
 
 @dataclass(frozen=True)
 class LikelihoodSource:
-    """What evidence says about a hidden variable: an indicator, a likelihood or a function of it."""
+    """The likelihood of a hidden variable: an indicator of states, a likelihood of states or a function."""
 
     name: str
     rows: bool
@@ -223,19 +222,19 @@ class LikelihoodSource:
 
 
 LINEAR_SPAN = 600.0
-"""Factors that span more than e^600 are not multiplied in linear arithmetic."""
+"""Rows whose factors span more than e^600 are multiplied in logarithms, because doubles would underflow."""
 SUSPICIOUS = 1e-250
-"""A smaller total may have lost terms to underflow on the way."""
+"""A smaller total may have lost terms to underflow in an intermediate product."""
 
 
 class NormalizedTables(NamedTuple):
-    """What a machine found for some rows.
+    """The result of an executor for some rows: normalized tables.
 
     Attributes
     ----------
     tables : for each scope an array (*scope, rows) that sums to one; NaN where nothing is possible
-    log_norm : (rows,) log of what they summed to
-    doubtful : (rows,) whether linear arithmetic may have lost something
+    log_norm : (rows,) logarithm of their sum before normalization
+    doubtful : (rows,) whether linear arithmetic may have underflowed
     """
 
     tables: list[Values]
@@ -245,11 +244,11 @@ class NormalizedTables(NamedTuple):
 
 @dataclass
 class Executor:
-    """Sources of factors, and the program that multiplies and sums them.
+    """Factor sources, and the program that multiplies their factors and sums variables out.
 
     Attributes
     ----------
-    nodes : variables with Gauss-Legendre nodes, along which potentials may span more than a double holds
+    nodes : variables with Gauss-Legendre nodes, along which potentials may span more than the range of doubles
     """
 
     sources: Sequence[FactorSource]
@@ -262,7 +261,7 @@ class Executor:
         """Run in linear arithmetic."""
         if self.program.warm:
             return self._run(axes, evidence)
-        # what needs no evidence is computed in the first run, and only once
+        # the first run computes what does not depend on the evidence, and only one thread may do so
         with self._lock:
             return self._run(axes, evidence)
 
@@ -303,7 +302,7 @@ class Executor:
         return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound | wide)
 
     def run_in_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
-        """Run in logarithms, which hold any span."""
+        """Run in logarithms, which do not underflow."""
         arrays = {number: source.logs(axes, evidence) for number, source in enumerate(self.sources)}
         tables: list[Values] = []
         log_norm = np.full(evidence.rows, -np.inf)
@@ -332,7 +331,7 @@ class Executor:
 
 
 def _exponentiate_rows(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """Exponentiate logarithms (rows last); tell the rows in which they span too much for that."""
+    """Return exponentials, scaled for each row (last), their log scales, and the rows whose span is too large for doubles."""
     over = tuple(range(logs.ndim - 1))
     top = logs.max(axis=over, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0.0)

@@ -1,7 +1,4 @@
-"""Elimination orders: greedy heuristics on bit sets, the cheapest of several is kept.
-
-Junction trees: which names meet in one table, and which tables exchange messages.
-"""
+"""Elimination orders, by greedy heuristics on bit sets and noisy repetitions of them, and junction trees of cliques."""
 
 from __future__ import annotations
 
@@ -15,13 +12,15 @@ from typing import NamedTuple
 __all__ = ["Clique", "EliminationOrder", "assign_factors", "find_order", "make_junction_tree"]
 
 HOPELESS = 1e13
-"""Cells beyond which other heuristics are not tried."""
+"""An order with more cells is too expensive, and so would be those of other heuristics."""
 MOST_TRIALS = 300
+"""The largest number of noisy repetitions of the greedy search."""
 CELLS_PER_TRIAL = 2e4
-"""Cells, for each vertex, that pay for one more try: about the time it takes to eliminate them."""
+"""One trial for each vertex takes about as long as eliminating this many cells."""
 PATIENCE = 40
-"""So many tries in a row may bring nothing."""
+"""The search stops after this many trials without an improvement."""
 NOISE = 0.3
+"""Scores are multiplied by up to 1 plus this."""
 
 
 class EliminationOrder(NamedTuple):
@@ -44,7 +43,7 @@ def _iterate_bits(mask: int) -> Iterable[int]:
 
 
 def _score_fill(vertex: int, around: list[int], logs: list[float]) -> float:
-    """Count the edges that eliminating the vertex would add."""
+    """Return twice the number of edges that eliminating the vertex would add."""
     clique = around[vertex]
     size = clique.bit_count()
     inside = sum((around[other] & clique).bit_count() for other in _iterate_bits(clique))
@@ -52,12 +51,12 @@ def _score_fill(vertex: int, around: list[int], logs: list[float]) -> float:
 
 
 def _score_weight(vertex: int, around: list[int], logs: list[float]) -> float:
-    """Log size of the table that eliminating the vertex would make."""
+    """Return the log size of the table that eliminating the vertex would create."""
     return logs[vertex] + sum(logs[other] for other in _iterate_bits(around[vertex]))
 
 
 def _score_weighted_fill(vertex: int, around: list[int], logs: list[float]) -> float:
-    """Sum over the edges added of the products of their ends' log sizes."""
+    """Return the sum of the products of the end points' log sizes over the edges that eliminating the vertex would add."""
     clique = around[vertex]
     score = 0.0
     for other in _iterate_bits(clique):
@@ -76,7 +75,7 @@ def find_order(
     scopes : the variables of each factor
     sizes : number of nodes of each variable
     keep : variables that stay (the targets); their clique is counted as the last one
-    enough : stop trying other heuristics when the total cost is below this
+    enough : other heuristics are not tried when the total cost is below this
 
     Examples
     --------
@@ -97,7 +96,7 @@ def find_order(
             neighbors[position[name]] |= mask & ~(1 << position[name])
     best = _eliminate_greedily(_score_weight, list(neighbors), logs, names, kept)
     for score in (_score_fill, _score_weighted_fill):
-        # cheap enough already, or so dear that no order will help
+        # neither cheap enough already, nor so expensive that no order will help
         if enough < best.total < HOPELESS:
             best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=_cost)
     trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1)))) if best.total < HOPELESS else 0
@@ -118,7 +117,7 @@ def _cost(order: EliminationOrder) -> float:
 
 
 def _add_noise(score: Score, generator: random.Random) -> Score:
-    """Return the score with noise, which breaks ties and finds orders that the greedy choice misses."""
+    """Return the score with random noise, which breaks ties and leads to orders that the greedy choice misses."""
 
     def score_with_noise(vertex: int, around: list[int], logs: list[float]) -> float:
         return score(vertex, around, logs) * (1 + NOISE * generator.random())
@@ -167,7 +166,7 @@ def _eliminate_greedily(
 
 @dataclass
 class Clique:
-    """Names that meet in one table, its parent and the names shared with it, and what is multiplied here."""
+    """A set of names in one table, its parent and the names shared with it (the separator), and the factors multiplied here."""
 
     names: tuple[str, ...]
     parent: int | None
@@ -179,7 +178,7 @@ class Clique:
 
 
 def make_junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep: tuple[str, ...]) -> list[Clique]:
-    """Make cliques in elimination order, children before parents; the last one is the only root."""
+    """Return cliques in elimination order, children before parents; the last one is the only root."""
     around: dict[str, set[str]] = {}
     for scope in scopes:
         for name in scope:
@@ -201,7 +200,7 @@ def make_junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], 
     for clique in cliques[:-1]:
         first = next((name for name in clique.separator if name in home), None)
         clique.parent = last if first is None else home[first]
-    # a clique whose parent holds nothing but their separator takes the parent's place
+    # a clique replaces its parent where the parent has no other names than their separator
     into = list(range(len(cliques)))
     for i, clique in enumerate(cliques[:-1]):
         parent = clique.parent
@@ -249,7 +248,7 @@ def _sort_children_first(cliques: dict[int, Clique], root: int) -> list[Clique]:
 def assign_factors(
     cliques: list[Clique], factors: Sequence[tuple[str, ...]], scopes: Sequence[tuple[str, ...]]
 ) -> None:
-    """Put every factor and every scope asked for into a clique that holds its names."""
+    """Assign every factor and every scope to a clique that has its names."""
     holding: dict[str, list[int]] = {}
     for i, clique in enumerate(cliques):
         for name in clique.names:

@@ -1,7 +1,8 @@
 """Sum-product elimination over named axes, the rows of evidence being one more axis that is never eliminated.
 
-A `Program` knows from the scopes of the factors alone in which order to multiply and sum; it runs in linear arithmetic, or
-in logarithms for rows whose numbers span more than a double can hold.
+A `Program` is compiled from the scopes of the factors alone; it holds the steps that multiply factors and sum variables out. It
+runs in linear arithmetic, or in logarithms for rows whose numbers span more than a double can hold. Products of two large
+tables are computed as matrix products where possible.
 
 Products of two tables, summed over the names that they share, as one multiplication of matrices.
 
@@ -31,18 +32,20 @@ from hybridbn.variables import Values
 __all__ = ["ENOUGH", "Factor", "MatrixProduct", "Program", "choose_order", "compile_program", "plan_matrix_product"]
 
 _ROWS = "Z"
+"""The subscript of the rows in einsum."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 _BLAS_CELLS = 20_000
+"""Larger products without rows are left to BLAS, where einsum can."""
 _STEP_BYTES = 2000
-"""About what a compiled step and what belongs to it take in memory, without tables."""
+"""The approximate memory of a compiled step without tables."""
 _MOST_EVIDENCE_FREE = 2**22
-"""Cells of a product that needs no evidence beyond which it is not made early for that alone."""
+"""A larger product is not computed before others only because it does not depend on the evidence."""
 _FEW = 8
-"""Inputs of a step among which the best pair is looked for."""
+"""A product of at most this many inputs is ordered by the smallest results; the search is quadratic in the inputs."""
 
 
 class Factor(NamedTuple):
-    """What a program needs to know of a factor: its names, whether it has rows, whether it is the same in every run."""
+    """The shape of a factor: its names, whether it has rows, whether it is independent of the evidence (static)."""
 
     names: tuple[str, ...]
     rows: bool = False
@@ -68,7 +71,7 @@ class Program:
     order : Order
         The elimination order and its cost in cells.
     outputs : list of int
-        Where the table over each scope asked for ends up.
+        The slot of the table over each scope.
     """
 
     factors: tuple[Factor, ...]
@@ -80,16 +83,16 @@ class Program:
     rows: list[bool] = field(default_factory=list)
     evidence_free: dict[int, Values] = field(default_factory=dict)
     on_growth: Callable[[], None] | None = None
-    """Called after a run that computed tables which are kept."""
+    """Called after a run that stored tables for later runs."""
     _known: frozenset[int] | None = None
     _matrices: dict[int, Values] = field(default_factory=dict)
-    """By step: a folded table as matrices, in the same memory."""
+    """By the step's output: a table that needs no evidence, as matrices in the same memory."""
     _has_grown: bool = False
 
     def run(self, arrays: Mapping[int, Values]) -> list[Values]:
         """Return the table over each scope, in linear arithmetic.
 
-        `arrays` maps the factor's number to its values; after the first run only those not static are read.
+        `arrays` maps the factor's number to its values; after the first run only factors that are not static are read.
         """
         if self._known is None:
             self._fold(arrays)
@@ -124,21 +127,21 @@ class Program:
 
     @property
     def warm(self) -> bool:
-        """Whether static factors were given once; later runs need not repeat them."""
+        """Whether there was a run already: later ones need no static factors."""
         return self._known is not None
 
     def estimate_bytes(self) -> int:
-        """Return about how much memory the steps and the tables that are kept take."""
+        """Return about how many bytes the steps and the stored tables take."""
         buffers = {}
         for table in (*self.evidence_free.values(), *self._matrices.values()):
             while isinstance(table.base, np.ndarray):
                 table = table.base
-            # the tables of potentials are frozen, and not the program's own
+            # read-only tables belong to potentials, not to the program
             buffers[id(table)] = table.nbytes if table.flags.writeable else 0
         return sum(buffers.values()) + _STEP_BYTES * (len(self.steps) + len(self.factors))
 
     def _fold(self, arrays: Mapping[int, Values]) -> None:
-        """Compute once what needs no evidence."""
+        """Compute and store what does not depend on the evidence."""
         static = {slot for slot, factor in enumerate(self.factors) if factor.static}
         for step in self.steps:
             if static.issuperset(step.inputs):
@@ -170,7 +173,7 @@ class Program:
         return product
 
     def _multiply(self, step: _ProgramStep, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
-        """Multiply as matrices; None where that is not possible, or would not pay."""
+        """Return a product of matrices; None where that is not possible or not faster."""
         slot = step.inputs[product.left]
         left, right = slots[slot], slots[step.inputs[1 - product.left]]
         assert left is not None
@@ -185,7 +188,7 @@ class Program:
             if product.turned is not None and not evidence_free and self.warm:
                 return None
             if evidence_free:
-                # the table is held once, in the order that the product needs
+                # the table is stored only once, in the memory order that the product needs
                 left = self.evidence_free[slot] = product.lay_out(left)
             matrix = product.matrix(left)
             if evidence_free:
@@ -195,7 +198,7 @@ class Program:
 
 
 def _align_inputs(step: _ProgramStep, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
-    """Reshape a step's inputs to broadcast, the dimensions of the result first; also return how many those are."""
+    """Return a step's inputs reshaped to broadcast, the dimensions of the result first, and the number of these."""
     parts, out = step.subscripts.split("->")
     letters = [*dict.fromkeys(out + parts.replace(",", ""))]
     operands = []
@@ -222,7 +225,7 @@ def _apply_in_logs(step: _ProgramStep, slots: Sequence[Values | None], combine: 
     if combine == "max":
         return np.asarray(np.squeeze(peak, over))
     peak = np.where(np.isfinite(peak), peak, 0.0)
-    # tables are large here: no more of them than needed, but an input is not overwritten
+    # tables may be large, so a sum is overwritten; an input must not be
     scaled = np.subtract(total, peak, out=total if len(operands) > 1 else None)
     np.exp(scaled, out=scaled)
     with np.errstate(divide="ignore"):
@@ -235,7 +238,7 @@ def _apply_in_logs(step: _ProgramStep, slots: Sequence[Values | None], combine: 
 def choose_order(
     factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
 ) -> EliminationOrder:
-    """Choose the elimination order; it tells what the program will cost before it is compiled."""
+    """Return the elimination order, with the cost that the program will have."""
     keep = scopes[0] if len(scopes) == 1 else ()
     return find_order([*(factor.names for factor in factors), *scopes], sizes, keep)
 
@@ -246,9 +249,9 @@ def compile_program(
     sizes: Mapping[str, int],
     order: EliminationOrder | None = None,
 ) -> Program:
-    """Choose an elimination order and compile the steps.
+    """Return the program for the tables over some scopes, in a given elimination order or the best that is found.
 
-    With one scope its variables are what is left at the end; with more, messages go both ways through a junction tree.
+    With one scope, its variables are eliminated last; with several, messages are sent both ways through a junction tree.
 
     Examples
     --------
@@ -274,6 +277,8 @@ def compile_program(
 
 
 class _Compiler:
+    """Appends the steps of a program."""
+
     def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
         self.program = program
         self.sizes = sizes
@@ -282,7 +287,7 @@ class _Compiler:
         program.rows = [factor.rows for factor in program.factors]
 
     def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
-        """Add the step that multiplies (or divides) and sums out what is not in `out`."""
+        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its result."""
         program = self.program
         with_rows = any(program.rows[i] for i in inputs)
         union = dict.fromkeys(name for i in inputs for name in program.names[i])
@@ -302,7 +307,7 @@ class _Compiler:
         return slot
 
     def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
-        """Multiply pairwise, what needs no evidence first, then small before large; sum as early as can be.
+        """Multiply pairwise, static inputs first, then small before large, and sum out as early as possible.
 
         The result has those names of `out` that the inputs mention.
         """
@@ -321,7 +326,7 @@ class _Compiler:
         return current if names[current] == final else self.emit((current,), final)
 
     def _multiply_best_pairs(self, inputs: list[int], out: tuple[str, ...]) -> list[int]:
-        """Multiply all but two of the inputs, the pair with the smallest result first; what needs no evidence before that."""
+        """Multiply until two inputs are left, static pairs first, then the pair with the smallest result."""
         names = self.program.names
         while len(inputs) > 2:
             best: tuple[Any, ...] = ()
@@ -349,7 +354,7 @@ class _Compiler:
                 clique.message = self.product(clique.inputs, clique.separator)
 
     def distribute(self, cliques: list[Clique]) -> None:
-        """Send messages back from the root and read off the tables asked for."""
+        """Send messages from the root to the leaves and compute the tables over the scopes."""
         names, outputs = self.program.names, dict[int, int]()
         upper = [-1] * len(cliques)
         for i in range(len(cliques) - 1, -1, -1):
@@ -376,7 +381,7 @@ class _Compiler:
     def _distribute_apart(
         self, cliques: list[Clique], clique: Clique, inputs: list[int], upper: list[int], outputs: dict[int, int]
     ) -> None:
-        """Send messages from a wide clique with few neighbors, each from the others: its own table is never made for all rows."""
+        """Send messages from a wide clique with few neighbors, each from the other inputs, without the table of the clique."""
         below: list[tuple[int, int]] = []
         for child in clique.children:
             message = cliques[child].message
@@ -390,7 +395,7 @@ class _Compiler:
             outputs[number] = self.product(near[0] if near else inputs, scope)
 
     def finish(self) -> Program:
-        """Note after which step each array is no longer read, so that memory is given back early."""
+        """Record after which step each array is no longer read, so that its memory can be released."""
         program = self.program
         last: dict[int, int] = {}
         for number, step in enumerate(program.steps):
@@ -406,7 +411,7 @@ class _Compiler:
 
 
 ENOUGH = 4096
-"""Cells of both tables together from which on it pays."""
+"""Two tables with fewer cells together are multiplied by einsum, whose overhead is smaller."""
 
 
 class MatrixProduct(NamedTuple):
@@ -415,10 +420,10 @@ class MatrixProduct(NamedTuple):
     Attributes
     ----------
     left : which of the two inputs is the left one (the other one may have rows, as its last dimension)
-    turned : order of the left table's dimensions, if they have to be turned
+    turned : order of the left table's dimensions, if they must be transposed
     first : whether the names summed out are the left table's first dimensions, not its last ones
-    stacked : how many shared names stay
-    summed : how many shared names are summed out
+    stacked : number of shared names that stay
+    summed : number of shared names that are summed out
     right : order of the right table's dimensions
     out : order of the result's dimensions
     """
@@ -432,14 +437,14 @@ class MatrixProduct(NamedTuple):
     out: tuple[int, ...]
 
     def lay_out(self, table: Values) -> Values:
-        """Return the left table with its numbers in memory as `matrix` wants them, so that this is a view of it."""
+        """Return the left table in the memory order that makes `matrix` a view of it."""
         if self.turned is None:
             return table
         turned = np.ascontiguousarray(table.transpose(self.turned))
         return turned.transpose(sorted(range(table.ndim), key=self.turned.__getitem__))
 
     def matrix(self, table: Values) -> Values:
-        """Return the left table as matrices (..., others, summed); a view if it need not be turned."""
+        """Return the left table as matrices (..., others, summed); a view if it need not be transposed."""
         if self.turned is not None:
             table = np.ascontiguousarray(table.transpose(self.turned))
         if self.first:
@@ -448,7 +453,7 @@ class MatrixProduct(NamedTuple):
         return table.reshape((math.prod(stack), -1, summed) if stack else (-1, summed))
 
     def multiply(self, matrix: Values, others: tuple[int, ...], right: Values) -> Values:
-        """Multiply; `others` are the sizes of the left table's names that are not shared."""
+        """Return the product; `others` are the sizes of the left table's names that are not shared."""
         table = right.transpose((*self.right, *range(len(self.right), right.ndim)))
         stack, more = table.shape[: self.stacked], table.shape[self.stacked + self.summed :]
         shape = (math.prod(stack), matrix.shape[-1], -1) if stack else (matrix.shape[-1], -1)
@@ -464,14 +469,9 @@ class MatrixProduct(NamedTuple):
 def plan_matrix_product(
     inputs: Sequence[Sequence[str]], rows: Sequence[bool], out: Sequence[str], cells: Sequence[float]
 ) -> MatrixProduct | None:
-    """Return how to multiply two tables over these names as matrices; None where that is no product of matrices.
+    """Return how to multiply two tables as matrices; None where their product is not one of matrices, or they are small.
 
-    Parameters
-    ----------
-    inputs : the names of both
-    rows : whether they have rows; at the most one may if the result is to be right for more than one row
-    out : the names of the result
-    cells : the sizes of both
+    At most one of the two may have rows if there is more than one row.
 
     Examples
     --------

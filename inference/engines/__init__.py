@@ -1,7 +1,7 @@
-"""Engines: what can answer a question with some evidence, in what order they are asked, and at what cost.
+"""Engines answer questions with evidence; the first one whose plan fits the memory limit is chosen.
 
-An engine is a subclass of `Engine` in a module of this folder. It says what an answer would cost before anything is
-allocated; the first one in the order of `Engine.rank` whose plan fits answers. `TooWide` is raised when none does.
+An engine is a subclass of `Engine` in a module of this folder. Its plan estimates the cost of an answer before anything is
+allocated. Engines are asked in the order of `Engine.rank`; `TooWide` is raised when no plan fits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EngineRequest:
 
     Attributes
     ----------
-    problem : the compiled question: what matters of the network, and in which order it would be eliminated
+    problem : the compiled question
     """
 
     network: Network | Snapshot
@@ -46,17 +46,17 @@ class EngineRequest:
 
 @dataclass
 class Solution:
-    """What an engine found for some rows.
+    """The solution of a problem for some rows.
 
     Attributes
     ----------
-    problem : the one that was solved: of rows observed in the same variables
+    problem : the problem of these rows, which are observed in the same variables
     rows : numbers of the rows
     evidence : their evidence
     axes : the axes of all hidden variables
     tables : for each scope of the problem an array (*scope, rows) that sums to one; NaN in impossible rows
-    log_norm : (rows,) log of what the tables summed to: the probability of the evidence that the problem contains
-    error : (rows,)
+    log_norm : (rows,) log probability of the evidence that the problem contains
+    error : (rows,) estimated errors of probabilities
     """
 
     problem: Problem
@@ -69,14 +69,14 @@ class Solution:
 
 
 class Plan(ABC):
-    """How an engine would answer a request.
+    """How an engine would answer a request, and at what cost.
 
     Attributes
     ----------
     cells : size of the largest table
     clique : the variables of that table
-    held_bytes : most memory that it takes at a time, about
-    operations : multiplications for all rows, about
+    held_bytes : about the largest number of bytes held at a time
+    operations : about the number of multiplications for all rows
     distinct : whether equal rows should be answered once, which takes a comparison of all rows
     """
 
@@ -88,14 +88,14 @@ class Plan(ABC):
 
     @abstractmethod
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
-        """Yield solutions for some of the rows after others; each is used before the next one is asked for.
+        """Yield the solutions of groups of rows; each is used before the next one is computed.
 
-        `evidence` is the request's, or the distinct rows of it.
+        `evidence` is that of the request, or its distinct rows.
         """
 
 
 class Engine(ABC):
-    """Something that answers questions.
+    """A method that answers questions.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Engine(ABC):
 
     @abstractmethod
     def plan(self, request: EngineRequest) -> Plan | None:
-        """Return how it would answer, or None where it can't."""
+        """Return the plan for a request, or None where the method does not apply."""
 
 
 @cache
@@ -137,7 +137,7 @@ def choose_plan(request: EngineRequest) -> Plan:
 
 
 def too_wide(plans: Sequence[Plan], max_bytes: float) -> TooWide:
-    """Return the error that says what the cheapest of some plans would need."""
+    """Return the error that states the cost of the cheapest of some plans."""
     cheapest = min(plans, key=lambda plan: plan.held_bytes)
     return TooWide(
         f"exact inference needs a table of {cheapest.cells:.3g} cells ({cheapest.held_bytes / 2**30:.3g} GiB to work with) over "

@@ -1,4 +1,7 @@
-"""Running a compiled problem on rows of evidence: tables over the scopes, normalized, with an error for each row."""
+"""The engine of sum-product elimination, with quadrature for hidden continuous variables without a closed form.
+
+Rows are solved in chunks, on a grid of nodes that all rows share where it is fine enough, else on nodes of their own.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,18 @@ from hybridbn.variables import Values
 __all__ = ["Elimination", "EliminationPlan", "solve_in_chunks", "split_rows"]
 
 CHUNK_BYTES = 1 << 20
+"""The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
 MOST_BYTES = 1 << 26
+"""Chunks of 64 rows may take this much where the tables of single rows are large."""
 MOST_ROWS = 1 << 14
+"""The largest number of rows in a chunk."""
 NEARLY = 1e-6
-"""A grid with less of an estimated error tells how probable the evidence is, about."""
+"""A shared grid whose estimated error is smaller approximates the probability of the evidence."""
 _FIRST = freeze(np.arange(1))
 
 
 class Elimination(Engine):
-    """Sum-product elimination, with quadrature for what has no closed form: answers everything that is narrow enough."""
+    """Sum-product elimination: answers every question whose tables are small enough."""
 
     rank = 50
 
@@ -52,7 +58,7 @@ class EliminationPlan(Plan):
 
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options, *, grouped: bool = True) -> Self:
-        """Estimate what the problem costs; with `grouped`, those of its groups of rows, which are solved apart."""
+        """Estimate the cost of a problem; with `grouped`, of the most expensive of its groups of rows, which are solved apart."""
         widest, cells = problem, _table_cells(problem)
         if grouped and problem.partly_observed and evidence.rows:
             patterns = np.unique(_flag_observed(problem, evidence), axis=1)
@@ -60,7 +66,7 @@ class EliminationPlan(Plan):
             widest = max(groups, key=_table_cells)
             cells = _table_cells(widest)
         order = widest.order
-        # while a table is made, what it is made from may be of the same size
+        # the inputs of the largest table may be of the same size as the table
         return cls(problem, options, cells, order.clique, 16 * cells, order.total * evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
@@ -69,7 +75,7 @@ class EliminationPlan(Plan):
 
 
 def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
-    """Yield the rows in chunks whose size depends on the problem alone, with their evidence."""
+    """Yield chunks of row numbers with their evidence; the size depends on the problem alone."""
     if evidence.rows == 1:
         yield _FIRST, evidence
         return
@@ -83,7 +89,7 @@ def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[n
 
 def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk."""
-    kept = problem.tables  # this reference keeps them for all chunks
+    tables = problem.tables  # this reference keeps them for all chunks
     for members, restricted, group_evidence in _split_by_pattern(problem, evidence):
         for rows, chunk in split_rows(restricted, group_evidence):
             if restricted.nodes:
@@ -93,13 +99,13 @@ def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> I
                     yield _add_observed_targets(problem, solution)
             else:
                 yield _add_observed_targets(problem, _solve(restricted, chunk, members[rows], {}, np.zeros(len(rows))))
-    del kept
+    del tables
 
 
 def _split_by_pattern(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
-    """Yield rows in which the same variables with nodes are observed, with a problem of their own.
+    """Yield groups of rows in which the same variables with nodes are observed, with their own problem and evidence.
 
-    In such a problem an observed variable has no nodes, and what is left can share a grid.
+    In such a problem an observed variable has no nodes, and the rows can share a grid.
     """
     if not problem.partly_observed or not evidence.rows:
         yield np.arange(evidence.rows), problem, evidence
@@ -122,7 +128,7 @@ def _split_by_pattern(problem: Problem, evidence: Evidence) -> Iterator[tuple[ND
 
 
 def _flag_observed(problem: Problem, evidence: Evidence) -> NDArray[np.bool_]:
-    """Tell which of the partly observed variables are observed (variables, rows)."""
+    """Return which of the partly observed variables are observed (variables, rows)."""
     return np.array([evidence.findings[name].observed for name in problem.partly_observed])
 
 
@@ -131,7 +137,7 @@ def _list_observed(problem: Problem, pattern: NDArray[np.bool_]) -> frozenset[st
 
 
 def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
-    """Give targets that are observed in these rows, and hidden in others, one node each."""
+    """Add axes of one node for targets that are observed in these rows and hidden in others."""
     if solution.problem is problem:
         return solution
     axes, tables = dict(solution.axes), list(solution.tables)
@@ -146,7 +152,7 @@ def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
 def _solve_with_nodes(
     problem: Problem, evidence: Evidence, rows: NDArray[np.intp], tolerance: float, max_bytes: float
 ) -> Iterator[Solution]:
-    """Try the grid that all rows share; rows that need more get nodes of their own."""
+    """Yield solutions on the grid that all rows share; rows that need a finer one get nodes of their own."""
     if not evidence.rows:
         nothing = node_axis(np.zeros((1, 0)), np.ones((1, 0)))
         yield _solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))
@@ -190,9 +196,9 @@ def _solve_with_nodes(
 
 
 def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Tell the rows whose own nodes hold less than the shared ones do, although those are nearly fine enough.
+    """Return the rows whose own nodes give a smaller probability of the evidence than the shared grid, which is nearly exact.
 
-    Densities are not negative, so nodes that find clearly less of the evidence's probability have missed some of it.
+    Densities are not negative, so nodes that give a clearly smaller probability have missed some mass.
     """
     with np.errstate(invalid="ignore"):
         lost = approximate.log_norm[rows] - solution.log_norm
@@ -202,13 +208,13 @@ def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[n
 def _solve_on_grid(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
 ) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
-    """Solve all rows on a shared grid; tell for which it is good enough, and which cells are too coarse for the others."""
+    """Return the solution on a shared grid, the rows for which it is accurate, and the cells that are too coarse for others."""
     run = grid.executor.run(grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
     settled, error, splits = grid.assess_rows(marginals, evidence, tolerance)
     if not settled.all():
-        # what counts in the end is the error of all variables together
+        # the sum of the errors of all variables decides
         together = tolerance * len(problem.nodes)
         likely, _, splits = grid.assess_rows(marginals, evidence, together)
         settled |= likely & (error <= together)

@@ -1,8 +1,9 @@
-"""Laying Gauss-Legendre nodes where the posterior is, row by row.
+"""Quadrature grids: Gauss-Legendre nodes laid where the posterior of each row has its mass.
 
-The search runs on logarithms, so a posterior that lies far out in the tails of every single factor is found like any other.
-Cells with nothing in them are dropped, cells whose Legendre coefficients have not decayed are split; a row is done when
-its tails sum to less than the tolerance. Each row is laid by itself, so a batch gives what single cases give.
+Marginals are computed in logarithms, so a posterior far out in the tails of every single factor is found like any other.
+In rounds, cells without mass are dropped and cells whose Legendre coefficients have not decayed are split; a row is done when
+the sum of its last coefficients is below the tolerance. Rows are refined independently, so a batch gives the results of single
+cases.
 """
 
 from __future__ import annotations
@@ -30,26 +31,31 @@ from hybridbn.variables import Continuous, Values, shorten
 __all__ = ["CellAssessment", "PlacedNodes", "assess_cells", "place_nodes", "start_cells", "table_size"]
 
 START_CELLS = 24
+"""The number of cells of each variable in the first round."""
 FEWER_CELLS = 10
-"""Where three or more variables with nodes meet in one table, or two and many states."""
+"""The number where three or more variables with nodes are in one table, or two with many states."""
 MOST_AT_FIRST = 1e7
+"""A table of two variables with nodes and more cells than this starts with fewer cells of each."""
 MOST_CELLS = 1024
+"""The largest number of cells of a variable; rows that need more end with the error reached."""
 NEGLIGIBLE = 46.0
-"""Cells whose log density stays that far below the largest are dropped: e^-46 = 1e-20."""
+"""Cells whose log density is farther below the largest are dropped: e^-46 = 1e-20."""
 HOPELESS = 700.0
-"""How far below it stays where another variable's grid is too rough to tell."""
+"""The same where another variable's grid is still rough, so that densities are uncertain."""
 ROUGH = 0.1
+"""Grids with a larger estimated error are rough."""
 ROUNDS = 60
+"""The largest number of rounds of refinement."""
 BEYOND = -30.0
-"""A grid is made longer where the log mass beyond may be more, relative to the whole, and nothing says that there is none."""
+"""A grid is extended where the log of the mass beyond its end, relative to the whole, may be larger."""
 OUTWARD = np.exp2(np.arange(-3.0, 40.0, 2.0))[:, None]
-"""Edges on the way to peaks outside of the range that is expected, in lengths of it."""
+"""Edges between the expected range and modes outside of it, in lengths of the range."""
 LONGER = np.array([1.0, 5.0, 21.0, 85.0])[:, None] / 8
-"""The ends of the cells that are added then, in lengths of the grid."""
+"""The ends of the cells that extend a grid, in lengths of the grid."""
 TOO_WIDE = 4.0
-"""The first nodes may take so many times the budget of those that are refined."""
+"""The tables of the first round may exceed the budget by this factor."""
 STRICTER = 100.0
-"""Grids are refined until the estimated error is that much below the tolerance; it costs one more halving."""
+"""Grids are refined until the estimated error is the tolerance over this; it costs one more halving."""
 
 
 @dataclass
@@ -63,7 +69,7 @@ class PlacedNodes:
 def place_nodes(
     problem: Problem, evidence: Evidence, tolerance: float, budget: float
 ) -> list[tuple[NDArray[np.intp], PlacedNodes]]:
-    """Lay the nodes of all variables that need some; rows with grids of the same size come together.
+    """Return the nodes of all variables that need some, for groups of rows with grids of the same size.
 
     Parameters
     ----------
@@ -112,7 +118,7 @@ def place_nodes(
 
 @dataclass
 class Bounds:
-    """How far the grids of a variable go in each row, and how far they may."""
+    """The ends of a variable's grid in each row (low, high), and the limits to which it may be extended (least, most)."""
 
     low: Values
     high: Values
@@ -122,16 +128,16 @@ class Bounds:
 
 @dataclass
 class CellAssessment:
-    """What one round saw of one variable.
+    """The assessment of one variable's cells in one round.
 
     Attributes
     ----------
     keep, split : ndarray (cells, rows)
     error : ndarray (rows,), estimated
     settled : ndarray (rows,), whether the grid is good enough
-    bound : ndarray (cells, rows), log mass that the cell has at most, relative to the whole
+    bound : ndarray (cells, rows), upper bound of the cell's log mass relative to the whole
     density : ndarray (cells, ORDER, rows), log density relative to the whole mass
-    longer : whether the grid has to be made longer below and above (rows each)
+    longer : whether the grid must be extended below and above (rows each)
     """
 
     keep: NDArray[np.bool_]
@@ -143,7 +149,7 @@ class CellAssessment:
     longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
     def check_ends(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
-        """Tell where mass may lie beyond an end of the grid: the density is not small there, or rises towards it."""
+        """Record where mass may lie beyond an end of the grid: the density is not small there, or increases towards it."""
         low, high = bounds.low[rows], bounds.high[rows]
         used = axis.high > axis.low
         columns = np.arange(len(rows))
@@ -163,7 +169,7 @@ class CellAssessment:
 
 
 def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
-    """Drop hardly any cell in rows where the grid of another variable is rough: a marginal summed over it may be quite wrong."""
+    """Drop hardly any cells in rows where the grid of another variable is rough, since sums over it may be quite wrong."""
     for name, seen in assessments.items():
         others = [other.error for key, other in assessments.items() if key != name]
         if others:
@@ -179,13 +185,13 @@ def _cliques(problem: Problem) -> list[tuple[str, ...]]:
 
 
 def table_size(problem: Problem, names: Iterable[str], cells: Mapping[str, Any]) -> Any:
-    """Return how many cells a table has for one row, from the cells of variables with nodes."""
+    """Return the number of entries of a table for one row, given the numbers of cells of variables with nodes."""
     sizes = [cells[name] * float(ORDER) if name in cells else float(problem.axes[name].size) for name in names]
     return np.prod(np.broadcast_arrays(*sizes), axis=0) if sizes else 1.0
 
 
 def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> int:
-    """Return how many rows are laid together, so that their tables fit; refuse what is too wide for one."""
+    """Return the number of rows whose tables fit into memory together; raise `TooWide` if not even one row's do."""
     clique, size = max(
         ((names, float(table_size(problem, names, cells))) for names in _cliques(problem)), key=itemgetter(1)
     )
@@ -213,7 +219,7 @@ def _compute_log_marginals(problem: Problem, axes: Mapping[str, Axis], evidence:
 
 
 def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> CellAssessment:
-    """Judge every cell from the log marginal at its nodes (weights included)."""
+    """Assess every cell by the log marginal at its nodes (weights included)."""
     cells, rows = axis.low.shape
     width = axis.high - axis.low
     _, _, transform = legendre()
@@ -233,7 +239,7 @@ def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, to
     with np.errstate(invalid="ignore"):
         lowest = np.where(np.isfinite(density), density, np.inf).min(axis=1)
         slope = np.where(np.isfinite(peak), peak - lowest, 0.0)
-        # a cell may hide more than its nodes show: no more than its own variation, as far as smooth densities go
+        # between its nodes, a smooth density exceeds its values at the nodes by no more than their variation
         log_width = np.log(np.where(used, width, 1.0))
         bound = peak + 2 * slope + log_width - top
         values = np.exp(density + log_width[:, None] - top)
@@ -256,10 +262,10 @@ def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, to
 
 
 def _rounding_noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
-    """Return how far rounding alone blurs the density in each cell, relative to its size.
+    """Return the relative error of the density in each cell that is due to rounding alone.
 
-    A node is a double, so the log density is off by its slope times the spacing of doubles; and the logarithm itself is
-    rounded. Splitting cells does not help against either.
+    A node is a double, so the error of the log density is its slope times the spacing of doubles, and the logarithm itself is
+    rounded. Splitting cells reduces neither.
     """
     width = np.where(axis.high > axis.low, axis.high - axis.low, 1.0)
     spacing = np.spacing(np.maximum(np.abs(axis.low), np.abs(axis.high)))
@@ -278,7 +284,7 @@ def _refine_cells(
     axes: Mapping[str, NodeAxis],
     bounds: Mapping[str, Bounds],
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
-    """Split and drop cells; rows that need grids of like size stay together, rows over the budget end here."""
+    """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished ones."""
     needs = {}
     for name in problem.nodes:
         look = assessments[name]
@@ -317,9 +323,9 @@ def _split_cells(
     size: int,
     bounds: Bounds,
 ) -> tuple[Values, Values]:
-    """Return the cells kept, halved where they are to be split, packed into `size` places in ascending order.
+    """Return the cells to keep, halved where they are to be split, in arrays of `size` cells in ascending order.
 
-    Where the grid has to be longer, cells are added, and the bounds moved.
+    Where the grid must be extended, cells are added and the bounds are changed.
     """
     low, high = cells[0][:, chosen], cells[1][:, chosen]
     keep, split = look.keep[:, chosen], look.split[:, chosen]
@@ -345,7 +351,7 @@ def _split_cells(
 def _pack_cells(
     low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values
 ) -> tuple[Values, Values]:
-    """Return the cells in use first, and the places that are left over as cells without width at their end."""
+    """Return the cells in use first, followed by cells of width zero at their end."""
     order = np.argsort(~use, axis=0, kind="stable")[:size]
     lows, highs, used = (np.take_along_axis(part, order, axis=0) for part in (low, high, use))
     end = np.where(used, highs, -np.inf).max(axis=0)
@@ -353,7 +359,7 @@ def _pack_cells(
     return np.where(used, lows, end), np.where(used, highs, end)
 
 
-# -- where to look first ------------------------------------------------------------------------------------------
+# -- the first cells ------------------------------------------------------------------------------------------
 
 
 def start_cells(problem: Problem) -> int:
@@ -367,7 +373,7 @@ def start_cells(problem: Problem) -> int:
 def _lay_first_cells(
     problem: Problem, evidence: Evidence
 ) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
-    """Lay the first cells: what prior and likelihood together may reach, cut at all breaks and around peaks."""
+    """Return the first cells: the range of prior and likelihood, cut at all breaks and around modes, and its bounds."""
     ranges = find_evidence_ranges(problem, evidence)
     cells, bounds = {}, {}
     nowhere = np.full(evidence.rows, -np.inf)
@@ -392,7 +398,7 @@ def _lay_first_cells(
             points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
         edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
         wide = edges[1:] > edges[:-1]
-        # most breaks may lie at the same end
+        # many breaks may coincide at an end
         size = max(int(wide.sum(axis=0).max(initial=0)), 1)
         cells[name] = _pack_cells(edges[:-1], edges[1:], wide, size, edges[-1])
         bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
