@@ -175,7 +175,7 @@ def test_hidden_numbers_are_drawn_from_their_conditional_normal_distribution() -
     assert closed is not None
     values = z[list(closed.numbers)].to_numpy()[:50].copy()
     values[rng.random(values.shape) < 0.5] = np.nan
-    expected = closed._drawn(values, np.zeros(50, dtype=np.intp), np.zeros(values.shape))
+    expected = closed._draw_numbers(values, np.zeros(50, dtype=np.intp), np.zeros(values.shape))
     none = np.zeros(1, dtype=np.intp)
     density = closed._densities(values, np.zeros(50, dtype=np.intp), none, np.ones((50, 1), dtype=bool))[:, 0]
     mean, covariance = closed.means[0], np.linalg.inv(closed.regressions.gram[0])
