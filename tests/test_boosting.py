@@ -76,8 +76,8 @@ def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeyp
     # 1e-8 takes very good networks for many rounds, so it is put higher as well
     monkeypatch.setattr(reference, "FLOOR", floor)
     monkeypatch.setattr(boosting_rounds, "FLOOR", floor)
-    monkeypatch.setattr(boosting_counts.Floats, "floor", floor)
-    monkeypatch.setattr(boosting_counts.Bits, "floor", floor)
+    monkeypatch.setattr(boosting_counts.NumericWeights, "floor", floor)
+    monkeypatch.setattr(boosting_counts.ErrorHistories, "floor", floor)
     table, x, y, sizes = made(200, 2, noise=0.05)
     own = np.random.default_rng(0).uniform(0.5, 2, 200) if weighted else None
     weights: list[NDArray[np.float64]] = []

@@ -34,10 +34,10 @@ def test_weights_of_real_ensembles_are_sums_over_the_members() -> None:
     assert turned.weights == pytest.approx(found.weights, abs=1e-9)
     assert found.log_odds == pytest.approx(ensemble.scores(case) @ [-1, 1])
     assert found.probability == pytest.approx(ensemble.posterior(case).probability(1))
-    prior, weights = weights_of_evidence(ensemble.collapsed(), 1)
+    prior, weights = weights_of_evidence(ensemble.sum_tables(), 1)
     assert prior == pytest.approx(found.prior)
     assert weights["a"][0] == pytest.approx(expected["a"])
-    opposite = weights_of_evidence(ensemble.collapsed(), 0)[1]
+    opposite = weights_of_evidence(ensemble.sum_tables(), 0)[1]
     np.testing.assert_allclose(opposite["a"], -weights["a"])
 
 
@@ -83,7 +83,7 @@ def test_nomogram() -> None:
         axes = ensemble.plot({"a": 1, "b": None}, state=0)
         assert axes.get_yticklabels()[0].get_text() == "without evidence"
         assert "y = 0" in axes.get_xlabel()
-        prior, weights = weights_of_evidence(ensemble.collapsed(), 0)
+        prior, weights = weights_of_evidence(ensemble.sum_tables(), 0)
         told = [text.get_text() for text in axes.texts]
         assert any(text.startswith(f"{prior + weights['a'][1]:+.2f}: probability") for text in told)
         pyplot.close(axes.figure)

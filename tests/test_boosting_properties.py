@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.inference.engines.naive_bayes import mixture_of
 from hybridbn.inference.queries import posteriors
-from hybridbn.learning.boosting.counts import Bits
-from hybridbn.learning.ensemble import Asked, Members
+from hybridbn.learning.boosting.counts import ErrorHistories
+from hybridbn.learning.ensemble import ClassScorer, LazyNetworks
 from hybridbn.structures import naive_bayes, nb_tree
 
 
@@ -133,7 +133,7 @@ def test_trees_are_scored_as_their_networks_answer(
     mixture = mixture_of(network, "y")
     assert mixture is not None
     assert len(mixture.hidden) == len(network.variable("y leaf"))
-    found = np.exp(Asked("y", table).log_joint(network))
+    found = np.exp(ClassScorer("y", table).log_joint(network))
     evidence = table.drop("y")
     np.testing.assert_allclose(found.sum(axis=0), np.exp(network.log_evidence(evidence)), rtol=1e-9)
     # by elimination, which two questions at once are answered by
@@ -156,7 +156,7 @@ def test_impossible_rows_are_impossible_for_mixtures_too() -> None:
             hb.Multinomial(x, (leaf, y), table=[[[1, 0], [1, 0]], [[0, 1], [0, 1]]]),
         ]
     )
-    found = Asked("y", hb.Table({"x": [0, 1, None]}, discrete=["x"])).log_joint(network)
+    found = ClassScorer("y", hb.Table({"x": [0, 1, None]}, discrete=["x"])).log_joint(network)
     np.testing.assert_allclose(np.exp(found[:, [0, 2]]), 0.5)
     assert np.isnan(found[:, 1]).all()
     rows = hb.Table({"x": [0, 1, None]}, discrete=["x"])
@@ -210,7 +210,7 @@ def test_cross_validations_are_the_same_for_any_number_of_jobs() -> None:
 def test_members_are_made_once_and_travel() -> None:
     table, *_ = drawn(3, 100, 3, 2, 0.0, 0.2)
     ensemble = hb.boost(table, "y", rounds=5)
-    assert isinstance(ensemble.networks, Members)
+    assert isinstance(ensemble.networks, LazyNetworks)
     assert ensemble.networks[1] is ensemble.networks[1] is ensemble[1:3].networks[0]
     assert ensemble.networks[-1] is list(ensemble.networks)[4]
     assert ensemble[:2].networks == ensemble.networks[:2] == tuple(ensemble.networks)[:2]
@@ -222,7 +222,7 @@ def test_members_are_made_once_and_travel() -> None:
 
 
 def test_memory_is_bits_of_errors_beside_the_coded_data() -> None:
-    state = Bits(1000, None, 16)
+    state = ErrorHistories(1000, None, 16)
     assert state.nbytes == 2 * 1000
     rng = np.random.default_rng(0)
     peaks = {}

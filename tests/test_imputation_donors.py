@@ -13,7 +13,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.conditional_gaussian import conditional_gaussian
-from hybridbn.learning.imputation.default_network import Regression, conditional_gaussian_arcs
+from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 
@@ -126,7 +126,7 @@ def test_a_regression_without_categories_is_that_of_least_squares() -> None:
     x, z, noise = rng.normal(size=(3, 500))
     table = hb.Table({"x": x, "z": 1e3 * z, "y": 3 * x - 2 * z + noise})
     family = (table.variable("y"), (table.variable("x"), table.variable("z")))
-    mine, exact = Regression().fit(table, *family), GaussianFitter().fit(table, *family)
+    mine, exact = ImputationRegression().fit(table, *family), GaussianFitter().fit(table, *family)
     np.testing.assert_allclose(mine.coefficients, exact.coefficients, rtol=0.01)
     np.testing.assert_allclose(mine.variance, exact.variance * 500 / 497, rtol=0.01)
 
@@ -135,7 +135,7 @@ def test_a_regression_has_slopes_of_its_own_where_the_data_say_so() -> None:
     rng = np.random.default_rng(0)
     c, x, noise = rng.integers(2, size=500), *rng.normal(size=(2, 500))
     table = hb.Table({"c": c, "x": x, "y": np.where(c == 1, 3.0, -3.0) * x + noise}, discrete="c")
-    found = Regression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x")))
+    found = ImputationRegression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x")))
     np.testing.assert_allclose(found.coefficients.ravel(), [-3, 3], atol=0.2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hybridbn.fitting.trees.randomized_trees import grow_forest
-from hybridbn.learning.imputation.predictive_mean_matching import _ridge, expectation
+from hybridbn.learning.imputation.predictive_mean_matching import _fit_ridge, fit_stacked_regression
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:
@@ -14,7 +14,7 @@ def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:
     x, z, noise = rng.normal(size=(3, rows))
     target = {"line": 2 * x - z + noise, "bent": np.abs(x) + 0.3 * noise, "noise": noise}[y]
     features = np.column_stack([x, target, z])
-    rule, without = expectation(features, 1, np.ones(rows), rng)
+    rule, without = fit_stacked_regression(features, 1, np.ones(rows), rng)
     assert not rule.slopes[1]
     assert 1 not in rule.others
     return features, rule.share, without, float(target.var())
@@ -45,7 +45,7 @@ def test_what_a_regression_says_without_a_row_is_what_it_says_when_that_row_is_l
     others = np.delete(features, 2, axis=1)
     target = features[:, 2] - features[:, 2].mean()
     weights = rng.integers(1, 3, size=40).astype(float)
-    center, slopes, fitted, without = _ridge(others, target, weights)
+    center, slopes, fitted, without = _fit_ridge(others, target, weights)
     np.testing.assert_allclose(fitted, (others - center) @ slopes)
     for row in range(5):
         kept = np.arange(40) != row
@@ -58,8 +58,8 @@ def test_a_row_with_weight_two_counts_as_two_rows() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3))
     weights = rng.integers(1, 3, size=60)
-    one, _ = expectation(features, 0, weights.astype(float), rng)
-    other, _ = expectation(np.repeat(features, weights, axis=0), 0, np.ones(weights.sum()), rng)
+    one, _ = fit_stacked_regression(features, 0, weights.astype(float), rng)
+    other, _ = fit_stacked_regression(np.repeat(features, weights, axis=0), 0, np.ones(weights.sum()), rng)
     np.testing.assert_allclose(one.center, other.center)
     np.testing.assert_allclose(one.slopes / other.slopes[1], other.slopes / other.slopes[1], rtol=0.1, atol=0.02)
 

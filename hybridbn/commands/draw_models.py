@@ -17,8 +17,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.estimation.row_uniforms import hash_identifiers, seed_of
 from hybridbn.formats.tables.typed_columns import DeclaredKind
 from hybridbn.learning.imputation.columns import Bounds
-from hybridbn.learning.imputation.data_augmentation import Fitted, Settings, fit_imputation, use_network
-from hybridbn.learning.imputation.model import Model, columns_noted, has_note, rows_of
+from hybridbn.learning.imputation.data_augmentation import FittedImputation, Settings, fit_imputation, use_network
+from hybridbn.learning.imputation.model import Model, has_metadata, read_columns, read_rows
 from hybridbn.network import Network
 from hybridbn.tables import Table
 from hybridbn.tables.frames import open_frame
@@ -61,14 +61,14 @@ class DrawModels:
         with warnings.catch_warnings():
             # what there is to say was said of the whole table
             warnings.simplefilter("ignore")
-            rows = rows_of(open_frame(table.take(open_rows)), model, "missing")
+            rows = read_rows(open_frame(table.take(open_rows)), model, "missing")
             found = model.fill(
                 rows, self.strategy, hash_identifiers(open_rows + start, len(open_rows)), self.seed + draw
             )
         return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in found.items()}
 
 
-def _of(fitted: Fitted, strategy: str, draws: int | None) -> DrawModels:
+def _of(fitted: FittedImputation, strategy: str, draws: int | None) -> DrawModels:
     return DrawModels(list(fitted.models(draws)), strategy, fitted.seed, list(fitted.history))
 
 
@@ -81,15 +81,15 @@ def load_models(
     networks: Sequence[Network], settings: Settings, *, strategy: str, history: list[dict[str, Any]]
 ) -> DrawModels:
     """Return the filling that an earlier run learned and saved."""
-    models = [Model.of_note(network, settings.options) for network in networks]
+    models = [Model.from_metadata(network, settings.options) for network in networks]
     return DrawModels(models, strategy, seed_of(settings.random_state), history)
 
 
 def kinds_of(network: Network) -> dict[str, DeclaredKind]:
     """Return what the columns that a network knows must be read as."""
     known = [network.variable(name) for name in network]
-    if has_note(network):
-        known += [v for n, v in columns_noted(network).variables.items() if n not in network]
+    if has_metadata(network):
+        known += [v for n, v in read_columns(network).variables.items() if n not in network]
     wishes: dict[str, DeclaredKind] = {}
     for variable in known:
         if isinstance(variable, Continuous):
@@ -104,8 +104,8 @@ def apply_network(
     network: Network, table: Table, settings: Settings, *, strategy: str, draws: int | None
 ) -> DrawModels:
     """Return the filling that a user's network makes of a table with these columns."""
-    if has_note(network):
-        absent = [name for name in columns_noted(network).variables if name not in table.names]
+    if has_metadata(network):
+        absent = [name for name in read_columns(network).variables if name not in table.names]
         if absent:
             raise NetworkError(
                 f"the model completes the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(table.names)}"

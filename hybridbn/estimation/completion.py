@@ -67,7 +67,7 @@ class Matcher(Protocol):
     """Replaces drawn numbers by observed ones, as predictive mean matching does."""
 
     def match(
-        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
+        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], uniforms: Callable[[str], Values]
     ) -> Mapping[str, Values]:
         """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
 

@@ -17,7 +17,7 @@ from hybridbn.estimators.inputs import check_features, open_features, read_featu
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
-from hybridbn.learning.imputation.model import Model, rows_of
+from hybridbn.learning.imputation.model import Model, read_rows
 from hybridbn.network import Network
 from hybridbn.options import Options
 
@@ -161,7 +161,7 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, features, reset=False, skip_check_array=True)
         frame = leave_out(open_features(features), self.skip)
         unknown = "error" if self.handle_unknown == "error" else "missing"
-        rows = rows_of(frame, self.model_, unknown)
+        rows = read_rows(frame, self.model_, unknown)
         keys = hash_rows(rows.working) if rows.working.names else hash_identifiers(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)
         nowhere = np.zeros(frame.rows, dtype=bool)

@@ -1,4 +1,7 @@
-"""`Ensemble`: networks with votes, which answer like one network."""
+"""`Ensemble`: networks whose votes or log probabilities are added up, with the posteriors of a single network.
+
+Evidence is read once for all networks that share their variables, and networks may be made when they are first used.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,25 @@ from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.queries import posterior
 from hybridbn.jobs import check_jobs, run_in_threads
-from hybridbn.learning.collapse import collapsed, network_of
+from hybridbn.learning.collapse import network_of_sum, sum_tables
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import freeze
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["Asked", "Ensemble", "Member", "Members", "scores", "softmax"]
+__all__ = ["ClassScorer", "Ensemble", "LazyNetwork", "LazyNetworks", "softmax", "vote_scores"]
+
+LazyNetwork: TypeAlias = "Network | Callable[[], Network]"
+
+_Codes: TypeAlias = dict[str, NDArray[Any]]
+_LEAST_PROBABILITY = 1e-300
+"""Probabilities of zero count as this where logarithms are added up."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble:
-    r"""Networks that vote on the class; what `hybridbn.boost` returns.
+    r"""Networks that vote on the class, as `hybridbn.boost` learns them.
 
     The score of a class is the sum of the votes for it ("m1"), or of the members' votes times their log probabilities of it
     ("real"); the log-odds of two classes are the difference of their scores, so that
@@ -41,7 +50,7 @@ class Ensemble:
     Parameters
     ----------
     networks : sequence of Network
-        Each has the target, with the same states. Those that `hybridbn.boost` learned may be made when they are first asked for.
+        Each has the target, with the same states. Those that `hybridbn.boost` learned may be made when they are first used.
     votes : sequence of float
         One for each network; positive.
     target : str
@@ -50,13 +59,13 @@ class Ensemble:
     errors : sequence of float, optional
         The weighted errors of the networks in their rounds.
     restarts : int
-        How often the weights had to start anew.
+        The number of restarts from a bootstrap sample.
 
     Notes
     -----
     Missing cells are marginalized in each member. A member for which a row is impossible abstains in it. With two classes these
     are the probabilities of additive logistic regression (Friedman, Hastie & Tibshirani, 2000); after many rounds they are
-    nearer to 0 and 1 than the share of errors warrants, as is known of AdaBoost.
+    overconfident: nearer to 0 and 1 than the share of errors warrants, as is known of AdaBoost.
 
     Examples
     --------
@@ -79,8 +88,8 @@ class Ensemble:
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        # those of `boost` are made when they are asked for, and right
-        learned = isinstance(self.networks, Members)
+        # the networks of `boost` need no checks, which would make them all
+        learned = isinstance(self.networks, LazyNetworks)
         if not learned:
             object.__setattr__(self, "networks", tuple(self.networks))
         object.__setattr__(self, "votes", freeze(np.asarray(self.votes, dtype=np.float64)))
@@ -144,7 +153,7 @@ class Ensemble:
     ) -> Values:
         """Return the scores of the classes, (rows, classes), or (classes,) for a mapping: their differences are log-odds."""
         chosen = resolve_options("scores", options, keywords, impossible="raise")
-        last = _last(self._staged(evidence, chosen, n_jobs))
+        last = _last(self._add_scores(evidence, chosen, n_jobs))
         return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
 
     def posterior(
@@ -160,7 +169,7 @@ class Ensemble:
         The members may be asked in `n_jobs` threads at the same time (-1: as many as there are processors), with the same result.
         """
         chosen = resolve_options("posterior", options, keywords)
-        last = _last(self._staged(evidence, chosen, n_jobs))
+        last = _last(self._add_scores(evidence, chosen, n_jobs))
         return self._posterior(last, evidence)
 
     def staged_posterior(
@@ -173,7 +182,7 @@ class Ensemble:
     ) -> Iterator[DiscretePosterior]:
         """Yield the posteriors after one network, after two, and so on."""
         chosen = resolve_options("staged_posterior", options, keywords)
-        for total in self._staged(evidence, chosen, n_jobs):
+        for total in self._add_scores(evidence, chosen, n_jobs):
             yield self._posterior(total.copy(), evidence)
 
     def classify(
@@ -190,16 +199,16 @@ class Ensemble:
 
     predict = classify
 
-    def _staged(self, evidence: Any, options: Options, n_jobs: int | None) -> Iterator[Values]:
-        """Yield the scores (classes, rows) after each network; the same array, growing."""
-        asked, real = Asked(self.target, evidence, options), self.algorithm == "real"
+    def _add_scores(self, evidence: Any, options: Options, n_jobs: int | None) -> Iterator[Values]:
+        """Yield the scores (classes, rows) after each network, always in the same array."""
+        scorer, real = ClassScorer(self.target, evidence, options), self.algorithm == "real"
         total: Values | None = None
         possible: Any = False
-        answers = run_in_threads(asked.log_joint, self.networks, check_jobs(n_jobs))
-        for found, vote in zip(answers, self.votes, strict=True):
-            possible = possible | ~np.isnan(found[0])
-            own = scores(found, float(vote), real)
-            total = own if total is None else np.add(total, own, out=total)
+        answers = run_in_threads(scorer.log_joint, self.networks, check_jobs(n_jobs))
+        for log_joint, vote in zip(answers, self.votes, strict=True):
+            possible = possible | ~np.isnan(log_joint[0])
+            added = vote_scores(log_joint, float(vote), real)
+            total = added if total is None else np.add(total, added, out=total)
             yield total if possible.all() else np.where(possible, total, np.nan)
         if options.impossible != "nan" and not possible.all():
             raise impossible_evidence(np.flatnonzero(~possible).tolist(), self._is_single(evidence))
@@ -215,7 +224,7 @@ class Ensemble:
     # --- one network ------------------------------------------------------------------------------------------------
 
     def collapse(self) -> Network:
-        r"""Return one naive Bayes network in the place of all.
+        r"""Return one naive Bayes network that replaces all.
 
         Exact for "real": in every row without missing cells its log-odds are those of the ensemble, which are
         linear in the members' (eq. 7 of Ting and Zheng):
@@ -224,7 +233,7 @@ class Ensemble:
 
         For "m1", where votes count and not probabilities, it is the nearest of this form by the Taylor approximation of
         Ridgeway et al. (1998): each vote for a class is replaced by the vote times its probability, and that by the
-        linear term in the log probabilities. `disagreement` tells how often it decides otherwise.
+        linear term in the log probabilities. `disagreement` measures how often it decides otherwise.
 
         Raises
         ------
@@ -233,10 +242,10 @@ class Ensemble:
 
         Notes
         -----
-        With missing cells no single network can do the same: the ensemble marginalizes a cell in each of its members, a network
-        only once, and sums don't commute with the product. Also the probability of the evidence is not that of anything: a
-        factor of an attribute that is the same for all classes is free, and is chosen such that the attributes' states are
-        spread as in the members.
+        With missing cells no single network has the same posteriors: the ensemble marginalizes a cell in each of its members,
+        a network only once, and sums don't commute with the product. The probability of the evidence has no meaning: a factor
+        of an attribute that is the same for all classes is free, and is chosen such that the attributes' states are
+        distributed as in the members.
 
         Examples
         --------
@@ -247,35 +256,37 @@ class Ensemble:
         >>> abs(one.posterior("c", case)["a"] - ensemble.posterior(case)["a"]) < 1e-12
         True
         """
-        star = self.collapsed()
-        spread = {}
-        for name, variable in star.variables.items():
-            own = [network.potential(name).table for network in self.networks if name in network]  # type: ignore[attr-defined]
-            sizes_agree = all(table.shape[-1] == len(variable) for table in own)
+        tables = self.sum_tables()
+        distributions = {}
+        for name, variable in tables.variables.items():
+            own_tables = [network.potential(name).table for network in self.networks if name in network]  # type: ignore[attr-defined]
+            sizes_agree = all(table.shape[-1] == len(variable) for table in own_tables)
             means = (
-                np.array([table.reshape(-1, table.shape[-1]).mean(axis=0) for table in own]) if sizes_agree else None
+                np.array([table.reshape(-1, table.shape[-1]).mean(axis=0) for table in own_tables])
+                if sizes_agree
+                else None
             )
-            spread[name] = np.full(len(variable), 1 / len(variable)) if means is None else means.mean(axis=0)
-        return network_of(star, spread)
+            distributions[name] = np.full(len(variable), 1 / len(variable)) if means is None else means.mean(axis=0)
+        return network_of_sum(tables, distributions)
 
-    def collapsed(self) -> NaiveBayesTables:
-        """Return the sum that `collapse` makes a network of: the weight of each state for each class."""
-        stars = []
+    def sum_tables(self) -> NaiveBayesTables:
+        """Return the weighted sum of the members' log tables, from which `collapse` makes a network."""
+        weighted_tables = []
         share = 1.0 if self.algorithm == "real" else 1 / len(self.variable)
         for number, (network, vote) in enumerate(zip(self.networks, self.votes, strict=True)):
-            star = naive_bayes_of(network, self.target)
-            if star is None:
+            tables = naive_bayes_of(network, self.target)
+            if tables is None:
                 raise NetworkError(
                     f"only naive Bayes networks of discrete variables collapse into one, and in network {number} of this "
                     f"ensemble {why_not_naive_bayes(network, self.target)}"
                 )
-            if not all(np.isfinite(table).all() for table in (star.prior, *star.logs.values())):
+            if not all(np.isfinite(table).all() for table in (tables.prior, *tables.logs.values())):
                 raise NetworkError(
                     f"network {number} of the ensemble has a probability of zero, whose logarithm can't be added up; boost with "
                     "an estimate without zeros, such as MEstimate(2)"
                 )
-            stars.append((float(vote) * share, star))
-        return collapsed(stars)
+            weighted_tables.append((float(vote) * share, tables))
+        return sum_tables(weighted_tables)
 
     def disagreement(self, network: Network, data: Any) -> float:
         """Return the weighted share of a table's rows for which a network decides otherwise than the ensemble.
@@ -290,11 +301,14 @@ class Ensemble:
         0.0
         """
         table = data if isinstance(data, Table) else Table(data)
-        own, other = self.posterior(table), network.posterior(self.target, table)
-        if not isinstance(other, DiscretePosterior) or other.states != own.states:
+        ensemble_posterior, network_posterior = self.posterior(table), network.posterior(self.target, table)
+        if (
+            not isinstance(network_posterior, DiscretePosterior)
+            or network_posterior.states != ensemble_posterior.states
+        ):
             raise NetworkError(f"the network does not have {self.target!r} with the states of the ensemble")
-        apart = own.probabilities.argmax(axis=1) != other.probabilities.argmax(axis=1)
-        return float(np.average(apart, weights=table.weights))
+        differs = ensemble_posterior.probabilities.argmax(axis=1) != network_posterior.probabilities.argmax(axis=1)
+        return float(np.average(differs, weights=table.weights))
 
     # --- explaining -------------------------------------------------------------------------------------------------
 
@@ -334,7 +348,7 @@ class Ensemble:
         """
         from hybridbn.learning.collapse import plot_nomogram
 
-        return plot_nomogram(self.collapsed(), evidence, state, ax)
+        return plot_nomogram(self.sum_tables(), evidence, state, ax)
 
     # --- files ------------------------------------------------------------------------------------------------------
 
@@ -349,28 +363,22 @@ class Ensemble:
         """Read an ensemble that `save` wrote."""
         from hybridbn.formats.hbn import load
 
-        found = load(path)
-        if not isinstance(found, cls):
+        loaded = load(path)
+        if not isinstance(loaded, cls):
             raise TableError(f"{os.fspath(path)!r} holds a network, not an ensemble; read it with hybridbn.load")
-        return found
+        return loaded
 
 
-def _last(found: Iterator[Values]) -> Values:
-    """Return the last of several arrays, keeping one at a time."""
-    last = next(found)
-    for array in found:
+def _last(arrays: Iterator[Values]) -> Values:
+    """Return the last of several arrays while keeping one at a time."""
+    last = next(arrays)
+    for array in arrays:
         last = array
     return last
 
 
-_Codes: TypeAlias = dict[str, NDArray[Any]]
-
-_LEAST = 1e-300
-"""What a probability of zero counts as where logarithms are added up."""
-
-
-class Asked:
-    """Evidence about a target, for several networks.
+class ClassScorer:
+    """Evidence from which several networks compute the log probabilities of the target's classes.
 
     Parameters
     ----------
@@ -378,7 +386,7 @@ class Asked:
     evidence : mapping, table or None
         As in `Network.posterior`.
     options : Options, optional
-        Rows that are impossible for a network are no error here.
+        Rows that are impossible for a network never raise an error here.
     """
 
     def __init__(self, target: str, evidence: Any, options: Options | None = None) -> None:
@@ -392,74 +400,74 @@ class Asked:
         self._read: tuple[Mapping[str, Variable], tuple[_Codes, int] | None] | None = None
 
     def log_joint(self, network: Network) -> Values:
-        """Return logarithms of the classes' probabilities (classes, rows) but for a term that is the same for all classes.
+        """Return the log probabilities of the classes (classes, rows) up to a term that is the same for all classes.
 
-        NaN in a row that is impossible for the network.
+        A row that is impossible for the network has NaN.
         """
         tables = tables_of(network, self.target)
         with self._lock:
-            read = None if tables is None else self._evidence(network, tables.variables)
-        if tables is not None and read is not None:
-            found = tables.scores(*read)
-            found[:, (found == -np.inf).all(axis=0)] = np.nan
-            return found
+            codes = None if tables is None else self._read_codes(network, tables.variables)
+        if tables is not None and codes is not None:
+            log_joint = tables.scores(*codes)
+            log_joint[:, (log_joint == -np.inf).all(axis=0)] = np.nan
+            return log_joint
         with self._lock:
-            asked = self.evidence if self.single else self._shared(network)
-        answer = posterior(network, self.target, asked, self.options)
+            evidence = self.evidence if self.single else self._shared_table(network)
+        answer = posterior(network, self.target, evidence, self.options)
         assert isinstance(answer, DiscretePosterior)
         table = answer.probabilities
         with np.errstate(divide="ignore"):
             return np.atleast_2d(np.log(table)).T
 
-    def _shared(self, network: Network) -> Table:
-        """Return the evidence as a table of the network's variables, the same one as long as these are the same."""
+    def _shared_table(self, network: Network) -> Table:
+        """Return the evidence as a table of the network's variables, reusing the last one if these are the same."""
         wanted = {variable.name: variable for variable in network.variables if variable.name != self.target}
         # nodes without a column, such as the leaf of a tree, may differ from network to network
-        asked = {name: variable for name, variable in wanted.items() if name not in self._absent}
-        if self._table is None or any(self._variables.get(name) != variable for name, variable in asked.items()):
-            self._variables = {**self._variables, **asked}
+        columns = {name: variable for name, variable in wanted.items() if name not in self._absent}
+        if self._table is None or any(self._variables.get(name) != variable for name, variable in columns.items()):
+            self._variables = {**self._variables, **columns}
             self._table = Table(self.evidence, variables=self._variables.values())
             self._absent |= set(self._variables) - set(self._table.names)
             self._variables = {name: self._variables[name] for name in self._table.names}
         return self._table
 
-    def _evidence(self, network: Network, attributes: Mapping[str, Variable]) -> tuple[_Codes, int] | None:
-        """Read the evidence for a star as codes, and the number of rows; None where it says more than values of the attributes."""
+    def _read_codes(self, network: Network, attributes: Mapping[str, Variable]) -> tuple[_Codes, int] | None:
+        """Read the evidence as codes, with the number of rows; None for evidence other than values of the attributes."""
         if self._read is None or self._read[0] != attributes:
-            asked = self.evidence if self.single else self._shared(network)
-            findings = EvidenceReader(network, asked, [self.target]).evidence()
-            plain = all(finding.plain and name in attributes for name, finding in findings.findings.items())
+            evidence = self.evidence if self.single else self._shared_table(network)
+            findings = EvidenceReader(network, evidence, [self.target]).evidence()
+            is_plain = all(finding.plain and name in attributes for name, finding in findings.findings.items())
             codes = {name: finding.values for name, finding in findings.findings.items()}
-            self._read = attributes, (codes, findings.rows) if plain else None
+            self._read = attributes, (codes, findings.rows) if is_plain else None
         return self._read[1]
 
 
-def scores(log_joint: Values, vote: float, real: bool) -> Values:
-    r"""Return what a member adds to the scores of the classes (classes, rows).
+def vote_scores(log_joint: Values, vote: float, real: bool) -> Values:
+    r"""Return the scores that a member adds to the classes (classes, rows).
 
-    Its vote for the most probable class (M1), or its vote times the log joint probabilities (Real AdaBoost, eq. 6 of Ting and
-    Zheng). A member for which a row is impossible abstains.
+    For M1 its vote for the most probable class, for Real AdaBoost its vote times the log joint probabilities (eq. 6 of Ting
+    and Zheng). A member for which a row is impossible abstains.
 
     Examples
     --------
-    >>> scores(np.log([[0.2, 0.7], [0.8, 0.3]]), 1.5, real=False)
+    >>> vote_scores(np.log([[0.2, 0.7], [0.8, 0.3]]), 1.5, real=False)
     array([[0. , 1.5],
            [1.5, 0. ]])
     """
     abstains = np.isnan(log_joint[0])
     if real:
         relative = log_joint - log_joint.max(axis=0)
-        relative[relative == -np.inf] = np.log(_LEAST)
+        relative[relative == -np.inf] = np.log(_LEAST_PROBABILITY)
         return np.where(abstains, 0.0, vote * relative)
-    found: Values = np.zeros_like(log_joint)
-    # NaN would win argmax
+    votes: Values = np.zeros_like(log_joint)
+    # argmax would return a NaN
     best = np.where(abstains, 0.0, log_joint).argmax(axis=0)
-    found[best, np.arange(log_joint.shape[-1])] = np.where(abstains, 0.0, vote)
-    return found
+    votes[best, np.arange(log_joint.shape[-1])] = np.where(abstains, 0.0, vote)
+    return votes
 
 
 def softmax(total: Values) -> Values:
-    """Return probabilities (classes, rows) whose log-odds are differences of scores.
+    """Return the probabilities (classes, rows) whose log-odds are differences of scores.
 
     Examples
     --------
@@ -467,46 +475,43 @@ def softmax(total: Values) -> Values:
     array([[0.25],
            [0.75]])
     """
-    grown = np.exp(total - total.max(axis=0))
-    return np.asarray(grown / grown.sum(axis=0))
+    exponentials = np.exp(total - total.max(axis=0))
+    return np.asarray(exponentials / exponentials.sum(axis=0))
 
 
-Member: TypeAlias = "Network | Callable[[], Network]"
+class LazyNetworks(Sequence[Network]):
+    """A sequence of networks, each made when it is first used, as making a hundred takes longer than a round of boosting.
 
-
-class Members(Sequence[Network]):
-    """A sequence of networks, each made when it is first asked for: a hundred of them take longer than a round of boosting does.
-
-    Equal to any sequence of the same networks; pickled with all of them made.
+    It equals any sequence of the same networks, and pickling makes all of them.
 
     Parameters
     ----------
-    given : iterable of Network or function that returns one
+    networks : iterable of Network or function that returns one
 
     Examples
     --------
     >>> import hybridbn as hb
-    >>> members = Members([lambda: hb.Network([hb.Multinomial(hb.Discrete("c", (0, 1)), table=[0.5, 0.5])])])
-    >>> len(members), members[0] is members[0], members[:1] == (members[0],)
+    >>> networks = LazyNetworks([lambda: hb.Network([hb.Multinomial(hb.Discrete("c", (0, 1)), table=[0.5, 0.5])])])
+    >>> len(networks), networks[0] is networks[0], networks[:1] == (networks[0],)
     (1, True, True)
     """
 
-    def __init__(self, given: Iterable[Member]) -> None:
-        self._cells = [own if isinstance(own, _Cell) else _Cell(own) for own in given]
+    def __init__(self, networks: Iterable[LazyNetwork]) -> None:
+        self._networks = [network if isinstance(network, _LazyCell) else _LazyCell(network) for network in networks]
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return len(self._networks)
 
     @overload
     def __getitem__(self, key: int) -> Network: ...
     @overload
     def __getitem__(self, key: slice) -> Self: ...
     def __getitem__(self, key: int | slice) -> Network | Self:
-        # a slice shares what is made of it later
-        return type(self)(self._cells[key]) if isinstance(key, slice) else self._cells[key].network()
+        # a slice shares the networks that are made later
+        return type(self)(self._networks[key]) if isinstance(key, slice) else self._networks[key].network()
 
     def __eq__(self, other: Any) -> bool:
-        if not isinstance(other, Members | tuple | list):
+        if not isinstance(other, LazyNetworks | tuple | list):
             return NotImplemented
         return len(self) == len(other) and all(mine is yours for mine, yours in zip(self, other, strict=True))
 
@@ -519,16 +524,16 @@ class Members(Sequence[Network]):
         return type(self), (list(self),)
 
 
-class _Cell:
-    """One network, made or not."""
+class _LazyCell:
+    """One network, or the function that makes it."""
 
-    def __init__(self, given: Member) -> None:
-        self._given = given
+    def __init__(self, source: LazyNetwork) -> None:
+        self._source = source
 
     def __call__(self) -> Network:
         return self.network()
 
     def network(self) -> Network:
-        if not isinstance(self._given, Network):
-            self._given = self._given()
-        return self._given
+        if not isinstance(self._source, Network):
+            self._source = self._source()
+        return self._source

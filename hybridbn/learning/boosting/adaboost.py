@@ -1,4 +1,4 @@
-"""`boost`: an ensemble of networks, each learned with more weight on the rows that those before it got wrong."""
+"""`boost`: AdaBoost over Bayesian networks, each learned with more weight on rows that the ones before misclassified."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
 from hybridbn.jobs import check_jobs
-from hybridbn.learning.boosting.counts import Columns, boost_counts
+from hybridbn.learning.boosting.counts import CountedColumns, boost_counts
 from hybridbn.learning.boosting.rounds import (
     HALF,
-    Record,
+    BoostingRun,
+    EarlyStopping,
     Round,
-    Stopping,
-    bootstrapped,
+    draw_bootstrap_weights,
     line_search,
-    reweighted,
-    reweighted_by_margin,
+    reweight,
+    reweight_by_margin,
     show_bar,
     vote_of,
 )
-from hybridbn.learning.ensemble import Asked, Ensemble, scores
+from hybridbn.learning.ensemble import ClassScorer, Ensemble, vote_scores
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import Build, Learner
@@ -37,8 +37,8 @@ from hybridbn.variables import Codes, Discrete, Values, shorten
 
 __all__ = ["boost"]
 
-_STEEPEST = 690.0
-"""Greatest log-odds that count, those of a probability of 1e-300."""
+_MOST_LOG_ODDS = 690.0
+"""Log-odds are clipped to this, which is that of a probability of 1e-300."""
 
 
 def boost(
@@ -142,11 +142,11 @@ def boost(
     rng = np.random.default_rng(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     jobs = check_jobs(n_jobs)
-    asked = Build.of(build)
-    table = asked.read(data, weights)
-    variable = _target_of(table, target, algorithm)
-    table = _counting(table, target)
-    held_out = None if validation is None else _held_out(table, target, validation, rng)
+    builder = Build.of(build)
+    table = builder.read(data, weights)
+    variable = _check_target(table, target, algorithm)
+    table = _drop_unusable_rows(table, target)
+    held_out = None if validation is None else _hold_out(table, target, validation, rng)
     if held_out is not None and held_out.kept is not None:
         table = table.take(held_out.kept)
     occurring = np.flatnonzero(np.bincount(table.column(target)))
@@ -154,129 +154,145 @@ def boost(
         raise TableError(
             f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting needs two classes"
         )
-    base = _with_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
-    asking = resolve_options("boost", options, keywords, impossible="nan")
-    record = Record(
+    base = (
+        _weights_of_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
+    )
+    precision = resolve_options("boost", options, keywords, impossible="nan")
+    run = BoostingRun(
         int(rounds),
         2 * int(rounds) + 20 if max_restarts is None else int(max_restarts),
         show_bar if progress is True else progress or None,
         None
         if held_out is None
-        else Stopping(
-            _Scorer(target, held_out.table, asking, algorithm == "real"),
+        else EarlyStopping(
+            _HeldOutScorer(target, held_out.table, precision, algorithm == "real"),
             held_out.table.column(target),
             held_out.table.weights,
             patience,
         ),
     )
-    chosen = asked.potentials if potentials is None else potentials
-    if chosen is None and not asked.keeps_families:
-        chosen = "multinomial"
-    found = None if chosen is None else roles(table.with_weights(base), target, chosen)
-    if found is not None and not refit_cuts:
-        table = Table(table, variables=[role.variable for role in found.values()])
-        if algorithm == "m1" and asked.is_naive_bayes(target, list(found)):
-            fitters = _counters(found, target)
+    families = builder.potentials if potentials is None else potentials
+    if families is None and not builder.keeps_families:
+        families = "multinomial"
+    roles_of_columns = None if families is None else roles(table.with_weights(base), target, families)
+    if roles_of_columns is not None and not refit_cuts:
+        table = Table(table, variables=[role.variable for role in roles_of_columns.values()])
+        if algorithm == "m1" and builder.is_naive_bayes(target, list(roles_of_columns)):
+            fitters = _fitters_of_counts(roles_of_columns, target)
             if fitters is not None:
-                variables = {name: _discrete(found[name]) for name in found if name != target}
+                variables = {
+                    name: _discrete_variable(roles_of_columns[name]) for name in roles_of_columns if name != target
+                }
                 counter = counter_of(table, (*variables.values(), variable), jobs)
-                boost_counts(Columns(counter, variables, variable), len(table), fitters, base, record, rng)
-                return _ensemble(record, target, algorithm)
-    # what a structure leaves open follows from the columns, which are cut by now
-    learn = asked.make_learner(target, chosen if asked.structure is None else potentials)
-    if refit_cuts and chosen is not None:
-        learn = partial(_cut_and_learn, learn=learn, target=target, potentials=chosen)
+                boost_counts(CountedColumns(counter, variables, variable), len(table), fitters, base, run, rng)
+                return _ensemble(run, target, algorithm)
+    # families that a structure leaves open follow from the columns, which are cut by now
+    learn = builder.make_learner(target, families if builder.structure is None else potentials)
+    if refit_cuts and families is not None:
+        learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
     base = np.ones(len(table)) if base is None else base
-    (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, record, rng, asking)
-    return _ensemble(record, target, algorithm)
+    (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, run, rng, precision)
+    return _ensemble(run, target, algorithm)
 
 
-def _ensemble(record: Record, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:
-    networks, votes, errors = record.finished()
-    return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), record.restarts)
+def _ensemble(run: BoostingRun, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:
+    networks, votes, errors = run.finish()
+    return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), run.restarts)
 
 
 # --- the two algorithms over any builder ----------------------------------------------------------------------------
 
 
 def _boost_m1(
-    table: Table, target: str, learn: Learner, base: Values, record: Record, rng: np.random.Generator, options: Options
+    table: Table,
+    target: str,
+    learn: Learner,
+    base: Values,
+    run: BoostingRun,
+    rng: np.random.Generator,
+    options: Options,
 ) -> None:
-    asked, truth, total = Asked(target, table, options), table.column(target), float(base.sum())
+    scorer, truth, total = ClassScorer(target, table, options), table.column(target), float(base.sum())
     weights = base
-    while record.more:
+    while run.has_more:
         network = learn(table.with_weights(weights))
-        wrong = _decided(asked.log_joint(network)) != truth
+        wrong = _classify(scorer.log_joint(network)) != truth
         error = float(weights[wrong].sum()) / total
         if error >= HALF:
-            record.reject(network, error)
-            weights = bootstrapped(rng, len(base), base)
+            run.reject(network, error)
+            weights = draw_bootstrap_weights(rng, len(base), base)
             continue
         if error == 0:
-            record.restart()
-            weights = bootstrapped(rng, len(base), base)
+            run.restart()
+            weights = draw_bootstrap_weights(rng, len(base), base)
         else:
-            weights = reweighted(weights, base, wrong, error)
-        record.add(network, error, vote_of(error), partial(np.array, weights))
+            weights = reweight(weights, base, wrong, error)
+        run.add(network, error, vote_of(error), partial(np.array, weights))
 
 
 def _boost_real(
-    table: Table, target: str, learn: Learner, base: Values, record: Record, rng: np.random.Generator, options: Options
+    table: Table,
+    target: str,
+    learn: Learner,
+    base: Values,
+    run: BoostingRun,
+    rng: np.random.Generator,
+    options: Options,
 ) -> None:
-    asked, truth, total = Asked(target, table, options), table.column(target), float(base.sum())
+    scorer, truth, total = ClassScorer(target, table, options), table.column(target), float(base.sum())
     weights = base
-    while record.more:
+    while run.has_more:
         network = learn(table.with_weights(weights))
-        found = asked.log_joint(network)
-        odds = np.clip(np.nan_to_num(found[1] - found[0], nan=0.0), -_STEEPEST, _STEEPEST)
+        log_joint = scorer.log_joint(network)
+        odds = np.clip(np.nan_to_num(log_joint[1] - log_joint[0], nan=0.0), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
         margins = np.where(truth == 1, odds, -odds)
-        wrong = _decided(found) != truth
+        wrong = _classify(log_joint) != truth
         error = float(weights[wrong].sum()) / total
         vote = line_search(weights, margins)
         if vote <= 0:
-            record.reject(network, error)
-            weights = bootstrapped(rng, len(base), base)
+            run.reject(network, error)
+            weights = draw_bootstrap_weights(rng, len(base), base)
             continue
         if margins[weights > 0].min() >= 0:
-            record.restart()
-            weights = bootstrapped(rng, len(base), base)
+            run.restart()
+            weights = draw_bootstrap_weights(rng, len(base), base)
         else:
-            weights = reweighted_by_margin(weights, base, margins, vote)
-        record.add(network, error, vote, partial(np.array, weights))
+            weights = reweight_by_margin(weights, base, margins, vote)
+        run.add(network, error, vote, partial(np.array, weights))
 
 
-def _decided(log_joint: Values) -> Codes:
+def _classify(log_joint: Values) -> Codes:
     """Return the most probable class of each row, -1 where the row is impossible."""
     impossible = np.isnan(log_joint[0])
     return np.where(impossible, -1, np.where(impossible, 0.0, log_joint).argmax(axis=0))
 
 
-class _Scorer:
-    """What a network adds to the scores of some rows."""
+class _HeldOutScorer:
+    """Computes what a network adds to the scores of held-out rows."""
 
     def __init__(self, target: str, table: Table, options: Options, real: bool) -> None:
-        self.asked, self.real = Asked(target, table, options), real
+        self.scorer, self.real = ClassScorer(target, table, options), real
 
     def __call__(self, network: Network, vote: float) -> Values:
-        return scores(self.asked.log_joint(network), vote, self.real)
+        return vote_scores(self.scorer.log_joint(network), vote, self.real)
 
 
 def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Potentials) -> Network:
-    """Cut number columns by the weights of the round, and learn."""
+    """Learn from number columns cut by the weights of the round."""
     columns = roles(table, target, potentials).values()
     return learn(Table(table, variables=[role.variable for role in columns]))
 
 
-# --- what is asked for ----------------------------------------------------------------------------------------------
+# --- checks and preparations ----------------------------------------------------------------------------------------------
 
 
-def _counters(found: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:
+def _fitters_of_counts(roles_of_columns: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:
     """Return the fitters of naive Bayes where they need nothing but counts of discrete columns, else None."""
-    if len(found) < 2 or not all(isinstance(role.variable, Discrete) for role in found.values()):
+    if len(roles_of_columns) < 2 or not all(isinstance(role.variable, Discrete) for role in roles_of_columns.values()):
         return None
     fitters = {}
-    for name, role in found.items():
-        parents = () if name == target else (found[target].variable,)
+    for name, role in roles_of_columns.items():
+        parents = () if name == target else (roles_of_columns[target].variable,)
         fitter = fitter_of(role.fitter, role.variable, parents)
         if not counts_suffice(fitter):
             return None
@@ -284,53 +300,53 @@ def _counters(found: Mapping[str, Role], target: str) -> dict[str, MultinomialFi
     return fitters
 
 
-def _discrete(role: Role) -> Discrete:
+def _discrete_variable(role: Role) -> Discrete:
     assert isinstance(role.variable, Discrete)
     return role.variable
 
 
-def _counting(table: Table, target: str) -> Table:
-    """Leave out rows without a class or of weight zero."""
-    kept = table.column(target) >= 0
+def _drop_unusable_rows(table: Table, target: str) -> Table:
+    """Return the table without rows of weight zero or without a class."""
+    counts = table.column(target) >= 0
     if table.weighted:
-        kept &= table.weights > 0
-    if not kept.any():
+        counts &= table.weights > 0
+    if not counts.any():
         raise TableError(f"no row of positive weight has a value of {target!r}")
-    return table if kept.all() else table.take(kept)
+    return table if counts.all() else table.take(counts)
 
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Rows for early stopping, and which rows are left; None where all are."""
+    """Rows for early stopping, and the indices of the other rows; None for all rows."""
 
     table: Table
     kept: NDArray[np.intp] | None
 
 
-def _held_out(table: Table, target: str, validation: Any, rng: np.random.Generator) -> _HeldOut:
+def _hold_out(table: Table, target: str, validation: Any, rng: np.random.Generator) -> _HeldOut:
     if isinstance(validation, bool) or not isinstance(validation, float | int | np.number):
         variables = [table.variable(name) for name in table.names]
-        read = Table(validation, variables=variables)
-        if target not in read:
+        validation_table = Table(validation, variables=variables)
+        if target not in validation_table:
             raise TableError(
-                f"validation: the held-out rows have no column {target!r}; its columns are {shorten(read.names)}"
+                f"validation: the held-out rows have no column {target!r}; its columns are {shorten(validation_table.names)}"
             )
-        return _HeldOut(_counting(read, target), None)
+        return _HeldOut(_drop_unusable_rows(validation_table, target), None)
     if not 0 < validation < 1:
         raise TableError(f"validation must be a table, or a share of the rows between 0 and 1, not {validation!r}")
     codes = table.column(target)
     order = rng.permutation(len(table))
     order = order[np.argsort(codes[order], kind="stable")]
-    # of each class every so many rows, so that classes keep their shares
-    places = np.arange(1, len(table) + 1) * float(validation)
-    held = np.floor(places) > np.floor(places - float(validation))
-    if not held.any() or held.all():
+    # rows are taken at equal distances from each class, so that classes keep their shares
+    positions = np.arange(1, len(table) + 1) * float(validation)
+    is_held_out = np.floor(positions) > np.floor(positions - float(validation))
+    if not is_held_out.any() or is_held_out.all():
         raise TableError(f"validation={validation!r} of {len(table)} rows leaves no row on one side")
-    return _HeldOut(table.take(np.sort(order[held])), np.sort(order[~held]))
+    return _HeldOut(table.take(np.sort(order[is_held_out])), np.sort(order[~is_held_out]))
 
 
-def _with_priors(table: Table, variable: Discrete, priors: Mapping[Any, float]) -> Values:
-    """Return weights with which the classes have the shares that the priors say."""
+def _weights_of_priors(table: Table, variable: Discrete, priors: Mapping[Any, float]) -> Values:
+    """Return weights with which the classes have the given shares."""
     if not isinstance(priors, Mapping) or set(priors) != set(variable.states):
         raise TableError(
             f"priors must give one probability for each of {shorten(variable.states)}, not {priors!r:.200}"
@@ -339,14 +355,14 @@ def _with_priors(table: Table, variable: Discrete, priors: Mapping[Any, float]) 
     if not (shares >= 0).all() or not abs(shares.sum() - 1) <= 1e-6:
         raise TableError(f"priors must be non-negative and add up to 1, not {priors!r:.200}")
     codes, weights = table.column(variable.name), table.weights
-    own = np.bincount(codes, weights, len(variable))
-    if ((own == 0) & (shares > 0)).any() or ((own > 0) & (shares == 0)).any():
+    sums = np.bincount(codes, weights, len(variable))
+    if ((sums == 0) & (shares > 0)).any() or ((sums > 0) & (shares == 0)).any():
         raise TableError(f"priors must be positive for the classes that occur, and zero for others: {priors!r:.200}")
-    factors = np.divide(shares * own.sum(), own, out=np.zeros(len(own)), where=own > 0)
+    factors = np.divide(shares * sums.sum(), sums, out=np.zeros(len(sums)), where=sums > 0)
     return np.asarray(weights * factors[codes])
 
 
-def _target_of(table: Table, target: Any, algorithm: str) -> Discrete:
+def _check_target(table: Table, target: Any, algorithm: str) -> Discrete:
     if not isinstance(target, str):
         raise TableError(f"the target must be the name of a column, not {target!r}")
     variable = table.variable(target)

@@ -1,11 +1,15 @@
-"""AdaBoost.M1 over naive Bayes of discrete columns with a single pass over the data in each round.
+"""AdaBoost.M1 over naive Bayes of discrete columns, with a single pass over the data in each round.
 
-A round's pass decides with the present network which rows are wrong and counts, in the present weights, the rows by (value, class,
-wrong). As eqs. 2 and 3 of Ting and Zheng multiply the weights of the wrong rows by one number and those of the others by another, the
-next round's counts are those two halves times these numbers. The error itself is a margin of the counts.
+A round's pass classifies the rows with the present network and counts them, with the present weights, by (value, class, wrong).
+Eqs. 2 and 3 of Ting and Zheng multiply the weights of all wrong rows by one number and those of the others by another. So the
+next round's counts are the two halves of the present ones times these numbers, and the error is a margin of the counts.
 
-Columns are put together in groups whose joint codes are made once, in two bytes a row; a network becomes one table of log-odds for each
-group, so that both deciding and counting take one look-up in a row and group.
+Columns are put together in groups whose joint codes are made once, in two bytes a row. A network becomes one table of log-odds
+for each group, so that both classifying and counting take one look-up in a row and group.
+
+A row's weight is its initial weight times one of two factors for each round. So it is stored as the history of the row's
+errors, one bit a round: sixteen rounds make a word, and a word is looked up in a table of factors. Where that no longer holds,
+because a weight falls below its floor or all start anew, and for histories longer than a number, weights are stored as numbers.
 """
 
 from __future__ import annotations
@@ -21,39 +25,46 @@ from numpy.typing import NDArray
 from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.counting import Counter, Groups
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
-from hybridbn.learning.boosting.rounds import FLOOR, HALF, Record, bootstrapped, vote_of
+from hybridbn.learning.boosting.rounds import FLOOR, HALF, BoostingRun, draw_bootstrap_weights, vote_of
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["Bits", "Columns", "Floats", "Raised", "State", "boost_counts"]
+__all__ = ["CountedColumns", "ErrorHistories", "FloorReport", "NumericWeights", "RowWeights", "boost_counts"]
 
-_CELLS = 2**15
-"""Most counts of a group: they stay in the second-level cache."""
+_MOST_CELLS = 2**15
+"""A group has at most this many counts, so that they stay in the second-level cache."""
 _LONGEST_HISTORY = 64
-"""Bits a row up to which the history of errors takes less room than the weight itself."""
+"""Histories of up to this many bits take less memory than weights as numbers."""
+_WORD_BITS = 16
+"""The rounds in a word: the table of its factors stays in the first levels of the cache."""
+_BLOCK_ROWS = 32768
+"""Weights are updated in blocks of this many rows, to save memory."""
+
+FloorReport: TypeAlias = Callable[[NDArray[np.intp], Values], None]
+"""Receives some rows and what the floor adds to their weights."""
 
 
-class Columns:
+class CountedColumns:
     """Discrete columns and a target without holes, counted in every round.
 
     Parameters
     ----------
     counter : Counter
-        Of the columns and the target.
+        The counter of the columns and the target.
     variables : mapping from column to its variable
     target : Discrete
 
     Attributes
     ----------
     groups : list of tuple of str
-        Columns that are counted by their joint configurations, of which there are few.
+        The groups of columns, which are counted by their joint configurations.
     """
 
     def __init__(self, counter: Counter, variables: Mapping[str, Discrete], target: Discrete) -> None:
         self.variables, self.target, self.counter = variables, target, counter.persist()
         self.groups: list[tuple[str, ...]] = []
-        most = max(_CELLS // (2 * len(target)), 1)
+        most = max(_MOST_CELLS // (2 * len(target)), 1)
         group: list[str] = []
         cells = 1
         for name, variable in variables.items():
@@ -68,21 +79,21 @@ class Columns:
     def _shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         return self.counter.shape(names, holes=True)
 
-    def count(self, state: State, tables: Sequence[Values] | None) -> list[Values]:
-        """Pass over the data: decide which rows are wrong, tell the state, and count.
+    def count(self, row_weights: RowWeights, tables: Sequence[Values] | None) -> list[Values]:
+        """Classify the rows, record the errors and count, in a single pass over the data.
 
         Returns
         -------
         list of ndarray (classes, 2, cells)
-            For each group the weight by class, whether the network is wrong, and joint code; never wrong without tables.
+            For each group the weight by class, error of the network, and joint code; without tables there are no errors.
         """
 
-        def assign(part: Any, codes: Sequence[Codes], read: Sequence[Codes]) -> tuple[Codes, Values]:
-            y, weights = read[0], state.weights(part)
+        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
+            y, weights = observed[0], row_weights.weights(block)
             key = 2 * y
             if tables is not None:
-                wrong = _decided(tables, codes) != y
-                state.note(part, wrong)
+                wrong = _classify(tables, codes) != y
+                row_weights.record_errors(block, wrong)
                 key += wrong
             return key, weights
 
@@ -93,50 +104,52 @@ class Columns:
     def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:
         """Add some rows with weights of their own to counts (classes, cells), in place."""
 
-        def assign(part: Any, codes: Sequence[Codes], read: Sequence[Codes]) -> tuple[Codes, Values]:
-            return read[0], weights[part]
+        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
+            return observed[0], weights[block]
 
         groups = Groups(len(self.target), assign, (self.target.name,), rows)
         for total, added in zip(counts, self.counter.by_group(groups, self.groups), strict=True):
             total += added
 
-    def learned(
+    def learn(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
-    ) -> tuple[Learned, list[Values]]:
-        """Return the tables of probabilities of counts (classes, cells) by group, and for each group its tables of log probabilities.
+    ) -> tuple[NaiveBayesProbabilities, list[Values]]:
+        """Return the probabilities, and for each group a table of log probabilities, given counts (classes, cells) by group.
 
-        The latter are (classes, cells), or (1, cells) with the log-odds of the second of two classes.
+        The tables have the shape (classes, cells), or for two classes (1, cells) with the log-odds of the second.
         """
         classes, target = len(self.target), self.target.name
         prior = fitters[target].tables(counts[0].sum(axis=1)[None])[0]
-        found, tables = {target: prior}, []
+        probabilities, tables = {target: prior}, []
         with np.errstate(divide="ignore"):
-            start = np.log(prior)[:, None]
+            prior_logs = np.log(prior)[:, None]
             for group, shape, table in zip(self.groups, self._shapes, counts, strict=True):
-                logs = start
-                for name, margin in zip(group, _margins(table, shape), strict=True):
+                logs = prior_logs
+                for name, margin in zip(group, _margins_of(table, shape), strict=True):
                     states, size = len(self.variables[name]), margin.shape[1]
-                    own = margin[:, :states]
-                    if not own.any():
-                        refuse_empty(_statistics(self.variables[name], self.target, own))
-                    found[name] = fitters[name].tables(own[None])[0]
-                    terms = np.log(found[name])
+                    counts_of_states = margin[:, :states]
+                    if not counts_of_states.any():
+                        refuse_empty(_statistics_of(self.variables[name], self.target, counts_of_states))
+                    probabilities[name] = fitters[name].tables(counts_of_states[None])[0]
+                    terms = np.log(probabilities[name])
                     if states < size:
-                        # the state of a missing cell, which comes last, adds nothing
+                        # the last state stands for missing cells and adds nothing
                         terms = np.hstack([terms, np.zeros((classes, 1))])
                     logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
                 tables.append(logs)
-                start = np.zeros((classes, 1))
-        return Learned(self.target, self.variables, found), _odds(tables) if classes == 2 else tables
+                prior_logs = np.zeros((classes, 1))
+        return NaiveBayesProbabilities(self.target, self.variables, probabilities), _log_odds(
+            tables
+        ) if classes == 2 else tables
 
 
-def _statistics(child: Discrete, parent: Discrete, counts: Values) -> MultinomialStatistics:
+def _statistics_of(child: Discrete, parent: Discrete, counts: Values) -> MultinomialStatistics:
     return MultinomialStatistics(child=child, parents=(parent,), total=float(counts.sum()), counts=counts)
 
 
 @dataclass(frozen=True)
-class Learned:
-    """Naive Bayes as tables, and as a network when it is called."""
+class NaiveBayesProbabilities:
+    """The probabilities of naive Bayes, which become a network when they are called."""
 
     target: Discrete
     variables: Mapping[str, Discrete]
@@ -151,39 +164,39 @@ class Learned:
         )
 
 
-def _margins(counts: Values, sizes: Sequence[int]) -> list[Values]:
+def _margins_of(counts: Values, sizes: Sequence[int]) -> list[Values]:
     """Return the counts (classes, size) of each column of a group from those of its joint codes (classes, cells).
 
     Examples
     --------
-    >>> [margin.tolist() for margin in _margins(np.array([[1.0, 2.0, 3.0, 4.0]]), (2, 2))]
+    >>> [margin.tolist() for margin in _margins_of(np.array([[1.0, 2.0, 3.0, 4.0]]), (2, 2))]
     [[[3.0, 7.0]], [[4.0, 6.0]]]
     """
-    found = []
+    margins = []
     if len(sizes) == 1:
         return [counts]
     for size in reversed(sizes):
         # products with ones are the fastest sums over short axes
         cube = counts.reshape(len(counts), -1, size)
-        found.append(np.ones(cube.shape[1]) @ cube)
+        margins.append(np.ones(cube.shape[1]) @ cube)
         counts = cube @ np.ones(size)
-    return found[::-1]
+    return margins[::-1]
 
 
-def _odds(tables: list[Values]) -> list[Values]:
-    """Return log-odds of two classes, unless a probability of zero makes them meaningless."""
+def _log_odds(tables: list[Values]) -> list[Values]:
+    """Return the log-odds of two classes, or the tables as they are if a probability of zero makes log-odds meaningless."""
     if not all(np.isfinite(table).all() for table in tables):
         return tables
     return [table[1:] - table[:1] for table in tables]
 
 
-def _decided(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
-    """Return the class of the highest score of each row, the first of several; -1 where all are impossible."""
+def _classify(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
+    """Return the class with the highest score for each row, the first of several; -1 where all are impossible."""
     totals = []
-    for places in range(len(tables[0])):
-        total = tables[0][places].take(codes[0])
+    for class_ in range(len(tables[0])):
+        total = tables[0][class_].take(codes[0])
         for table, code in zip(tables[1:], codes[1:], strict=True):
-            total += table[places].take(code)
+            total += table[class_].take(code)
         totals.append(total)
     if len(totals) == 1:
         return np.asarray(totals[0] > 0, dtype=np.intp)
@@ -192,14 +205,14 @@ def _decided(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
 
 
 def boost_counts(
-    columns: Columns,
+    columns: CountedColumns,
     rows: int,
     fitters: Mapping[str, MultinomialFitter],
     base: Values | None,
-    record: Record,
+    run: BoostingRun,
     rng: np.random.Generator,
 ) -> None:
-    """Run AdaBoost.M1; `record` gets the networks.
+    """Run AdaBoost.M1; `run` gets the networks.
 
     Parameters
     ----------
@@ -207,90 +220,83 @@ def boost_counts(
     rows : int
     fitters : mapping from the target and each column to its fitter
     base : ndarray (rows,), optional
-        What the rows count by themselves; one each without it.
-    record : Record
+        The initial weights of the rows; by default one each.
+    run : BoostingRun
     rng : Generator
     """
     total = float(rows) if base is None else float(base.sum())
-    state: State = (
-        Bits(rows, base, record.rounds)
-        if record.rounds <= _LONGEST_HISTORY
-        else Floats(np.ones(rows) if base is None else base.copy(), base)
+    row_weights: RowWeights = (
+        ErrorHistories(rows, base, run.rounds)
+        if run.rounds <= _LONGEST_HISTORY
+        else NumericWeights(np.ones(rows) if base is None else base.copy(), base)
     )
-    counts = [table.sum(axis=1) for table in columns.count(state, None)]
-    while record.more:
-        network, tables = columns.learned(counts, fitters)
-        split = columns.count(state, tables)
+    counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
+    while run.has_more:
+        network, tables = columns.learn(counts, fitters)
+        split = columns.count(row_weights, tables)
         error = float(split[0][:, 1].sum()) / total
         if HALF > error > 0:
             up, down = 1 / (2 * error), 1 / (2 * (1 - error))
             counts = [table[:, 1] * up + table[:, 0] * down for table in split]
-            if state.least * down < state.floor:
-                # a floor makes some weights larger than the two numbers say
-                state = state.as_floats()
-                state.advance(up, down, partial(columns.add, counts))
+            if row_weights.least * down < row_weights.floor:
+                # the floor raises some weights
+                row_weights = row_weights.to_numeric()
+                row_weights.advance(up, down, partial(columns.add, counts))
                 share = total / float(counts[0].sum())
                 counts = [table * share for table in counts]
-                state.scale(share)
+                row_weights.scale(share)
             else:
-                state.advance(up, down)
-            record.add(network, error, vote_of(error), state.all)
+                row_weights.advance(up, down)
+            run.add(network, error, vote_of(error), row_weights.all)
             continue
         if error:
-            record.reject(network, error)
+            run.reject(network, error)
         else:
-            record.restart()
-        del state  # before there is another one, so that memory holds one at a time
-        state = Floats(bootstrapped(rng, rows, base), base)
+            run.restart()
+        del row_weights  # before there is another one, so that memory holds one at a time
+        row_weights = NumericWeights(draw_bootstrap_weights(rng, rows, base), base)
         if not error:
-            record.add(network, error, vote_of(error), state.all)
-        if record.more:
-            counts = [table.sum(axis=1) for table in columns.count(state, None)]
+            run.add(network, error, vote_of(error), row_weights.all)
+        if run.has_more:
+            counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
 
 
-_WORD = 16
-_ROWS = 32768
-
-Raised: TypeAlias = Callable[[NDArray[np.intp], Values], None]
-"""Is told some rows and what the floor adds to their weights."""
-
-
-class State(Protocol):
-    """What a pass over the data needs to know of the rows, and tells about them."""
+class RowWeights(Protocol):
+    """The weights of the rows while they are boosted."""
 
     least: float
-    """No row weighs less than this, in units of what it counts by itself."""
+    """A lower bound of all weights, relative to the initial ones."""
     floor: float
-    """Weights below it are raised to it, in the same units."""
+    """The relative weight to which smaller ones are raised."""
 
-    def weights(self, part: slice) -> Values:
-        """Return the weights of a block of rows; not to be written to."""
+    def weights(self, block: slice) -> Values:
+        """Return the weights of a block of rows; they must not be changed."""
 
-    def note(self, part: slice, wrong: NDArray[np.bool_]) -> None:
-        """Keep in mind which rows of a block are wrong."""
+    def record_errors(self, block: slice, wrong: NDArray[np.bool_]) -> None:
+        """Record which rows of a block are wrong."""
 
-    def advance(self, up: float, down: float, raised: Raised | None = None) -> None:
-        """Multiply the weights of wrong rows by one number and the others by another; tell what the floor adds to which rows."""
+    def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
+        """Multiply the weights of wrong rows by `up` and the others by `down`; report what the floor adds to which rows."""
 
     def scale(self, share: float) -> None:
         """Multiply all weights."""
 
-    def as_floats(self) -> Floats:
-        """Return the state with weights as numbers."""
+    def to_numeric(self) -> NumericWeights:
+        """Return the weights as numbers."""
 
     def all(self) -> Values:
         """Return all weights."""
 
 
-class Floats:
-    """Weights as numbers; the sign of a number tells whether its row is wrong.
+class NumericWeights:
+    """Weights as numbers; a negative sign marks a wrong row.
 
     Examples
     --------
-    >>> state = Floats(np.ones(3), None)
-    >>> state.note(slice(0, 3), np.array([True, False, False]))
-    >>> state.advance(1.5, 0.75)
-    >>> state.all()
+    >>> weights = NumericWeights(np.ones(3), None)
+    >>> weights.record_errors(slice(0, 3), np.array([True, False, False]))
+    >>> weights.advance(1.5, 0.75)
+    >>> weights.all()
     array([1.5 , 0.75, 0.75])
     """
 
@@ -298,30 +304,30 @@ class Floats:
 
     def __init__(self, numbers: Values, base: Values | None) -> None:
         self._numbers, self._base = numbers, base
-        own = numbers if base is None else numbers / base
-        self.least = float(own.min())
+        relative = numbers if base is None else numbers / base
+        self.least = float(relative.min())
 
-    def weights(self, part: slice) -> Values:
+    def weights(self, block: slice) -> Values:
         """Return the weights of a block of rows."""
-        return np.abs(self._numbers[part])
+        return np.abs(self._numbers[block])
 
-    def note(self, part: slice, wrong: NDArray[np.bool_]) -> None:
-        """Keep in mind which rows of a block are wrong."""
-        np.copysign(self._numbers[part], np.where(wrong, -1.0, 1.0), out=self._numbers[part])
+    def record_errors(self, block: slice, wrong: NDArray[np.bool_]) -> None:
+        """Record which rows of a block are wrong."""
+        np.copysign(self._numbers[block], np.where(wrong, -1.0, 1.0), out=self._numbers[block])
 
-    def advance(self, up: float, down: float, raised: Raised | None = None) -> None:
-        """Multiply the weights; tell what the floor adds to which rows, block by block."""
+    def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
+        """Multiply the weights; report what the floor adds to which rows, block by block."""
         least = np.inf
         floored = self.least * down < self.floor
-        for start in range(0, len(self._numbers), _ROWS):
-            block = self._numbers[start : start + _ROWS]
+        for start in range(0, len(self._numbers), _BLOCK_ROWS):
+            block = self._numbers[start : start + _BLOCK_ROWS]
             block *= np.where(np.signbit(block), -up, down)
-            base = 1.0 if self._base is None else self._base[start : start + _ROWS]
+            base = 1.0 if self._base is None else self._base[start : start + _BLOCK_ROWS]
             if floored:
                 lowest = np.broadcast_to(self.floor * base, block.shape)
                 low = np.flatnonzero(block < lowest)
-                if raised is not None and low.size:
-                    raised(low + start, lowest[low] - block[low])
+                if report is not None and low.size:
+                    report(low + start, lowest[low] - block[low])
                 block[low] = lowest[low]
             least = min(least, float((block / base).min()))
         self.least = least
@@ -331,8 +337,8 @@ class Floats:
         self._numbers *= share
         self.least *= share
 
-    def as_floats(self) -> Floats:
-        """Return the state itself."""
+    def to_numeric(self) -> NumericWeights:
+        """Return itself."""
         return self
 
     def all(self) -> Values:
@@ -340,23 +346,23 @@ class Floats:
         return np.abs(self._numbers)
 
 
-class Bits:
+class ErrorHistories:
     """Weights as histories of errors.
 
     Parameters
     ----------
     rows : int
     base : ndarray (rows,), optional
-        What the rows count by themselves.
+        The initial weights of the rows.
     rounds : int
-        Most rounds that there will be.
+        The greatest number of rounds.
 
     Examples
     --------
-    >>> state = Bits(3, None, 10)
-    >>> state.note(slice(0, 3), np.array([True, False, False]))
-    >>> state.advance(1.5, 0.75)
-    >>> state.all(), state.nbytes
+    >>> weights = ErrorHistories(3, None, 10)
+    >>> weights.record_errors(slice(0, 3), np.array([True, False, False]))
+    >>> weights.advance(1.5, 0.75)
+    >>> weights.all(), weights.nbytes
     (array([1.5 , 0.75, 0.75]), 6)
     """
 
@@ -365,37 +371,37 @@ class Bits:
     def __init__(self, rows: int, base: Values | None, rounds: int) -> None:
         self._rows, self._base = rows, base
         self.least = 1.0
-        sizes = [min(_WORD, rounds - start) for start in range(0, rounds, _WORD)]
+        sizes = [min(_WORD_BITS, rounds - start) for start in range(0, rounds, _WORD_BITS)]
         self._words: list[NDArray[Any]] = [np.zeros(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
         self._factors: list[Values] = [np.ones(1)]
         self._bit = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the histories."""
+        """The size of the histories in bytes."""
         return sum(word.nbytes for word in self._words)
 
-    def weights(self, part: slice) -> Values:
+    def weights(self, block: slice) -> Values:
         """Return the weights of a block of rows."""
-        start, stop, _ = part.indices(self._rows)
-        found = np.ones(stop - start) if self._base is None else self._base[part].copy()
+        start, stop, _ = block.indices(self._rows)
+        weights = np.ones(stop - start) if self._base is None else self._base[block].copy()
         for word, factors in zip(self._words, self._factors, strict=False):
-            # the bits of the round under way are not in the table yet
-            found *= factors.take(word[part], mode="wrap")
-        return found
+            # the bits of the present round are not in the table yet
+            weights *= factors.take(word[block], mode="wrap")
+        return weights
 
-    def note(self, part: slice, wrong: NDArray[np.bool_]) -> None:
-        """Keep in mind which rows of a block are wrong."""
+    def record_errors(self, block: slice, wrong: NDArray[np.bool_]) -> None:
+        """Record which rows of a block are wrong."""
         word = self._words[len(self._factors) - 1]
-        word[part] |= wrong.astype(word.dtype) << self._bit
+        word[block] |= wrong.astype(word.dtype) << self._bit
 
-    def advance(self, up: float, down: float, raised: Raised | None = None) -> None:
+    def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
         """Multiply the weights; there is no floor here."""
         last = self._factors[-1]
         self._factors[-1] = np.concatenate([last * down, last * up])
         self.least *= down
         self._bit += 1
-        if self._bit == _WORD and len(self._factors) < len(self._words):
+        if self._bit == _WORD_BITS and len(self._factors) < len(self._words):
             self._factors.append(np.ones(1))
             self._bit = 0
 
@@ -404,16 +410,16 @@ class Bits:
         self._factors[0] = self._factors[0] * share
         self.least *= share
 
-    def as_floats(self) -> Floats:
-        """Return the state with weights as numbers, the rows noted as wrong included."""
+    def to_numeric(self) -> NumericWeights:
+        """Return the weights as numbers; recorded errors of the present round are kept."""
         numbers = np.empty(self._rows)
         word, bit = self._words[len(self._factors) - 1], self._bit
-        for start in range(0, self._rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            wrong = (word[part] >> bit) & 1
-            numbers[part] = np.where(wrong, -self.weights(part), self.weights(part))
-        state = Floats(np.abs(numbers), self._base)
-        state.note(slice(None), np.signbit(numbers))
+        for start in range(0, self._rows, _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            wrong = (word[block] >> bit) & 1
+            numbers[block] = np.where(wrong, -self.weights(block), self.weights(block))
+        state = NumericWeights(np.abs(numbers), self._base)
+        state.record_errors(slice(None), np.signbit(numbers))
         return state
 
     def all(self) -> Values:

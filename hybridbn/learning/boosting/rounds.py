@@ -1,4 +1,4 @@
-"""The steps of AdaBoost on plain arrays, and the record of its rounds."""
+"""The steps of AdaBoost on plain arrays, and the state of a run."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.ensemble import Member, Members
+from hybridbn.learning.ensemble import LazyNetwork, LazyNetworks
 from hybridbn.network import Network
 from hybridbn.variables import Codes, Values
 
 __all__ = [
     "FLOOR",
     "PERFECT",
-    "Record",
+    "BoostingRun",
+    "EarlyStopping",
     "Round",
-    "Stopping",
-    "bootstrapped",
+    "draw_bootstrap_weights",
     "line_search",
-    "reweighted",
-    "reweighted_by_margin",
+    "reweight",
+    "reweight_by_margin",
     "show_bar",
     "vote_of",
 ]
 
 FLOOR = 1e-8
-"""Least weight of a row, in units of what it counts by itself (Ting and Zheng, section 2)."""
+"""The least weight of a row, as a multiple of its initial weight (Ting and Zheng, section 2)."""
 PERFECT = math.log(1e10)
-"""The vote of a network without errors (ibid.)."""
+"""The vote of a network without errors (Ting and Zheng, section 2)."""
 HALF = 0.5 - 1e-12
-"""An error of one half, but for rounding: what a network has on the weights that its own errors led to."""
-NOTHING = 1e-9
-"""Log-odds of this size are what rounding leaves when there is nothing left to learn."""
-_DRAWS = 2**16
-"""Of a bootstrap sample at a time."""
+"""Errors from here on count as one half, which a network has on the weights that its own errors led to."""
+NO_LOG_ODDS = 1e-9
+"""Mean log-odds below this are rounding errors, as they remain when there is nothing left to learn."""
+_BLOCK = 2**16
+"""A bootstrap sample is drawn in blocks of this many rows, to save memory."""
 
 
 def vote_of(error: float) -> float:
@@ -53,7 +53,7 @@ def vote_of(error: float) -> float:
     return PERFECT if error == 0 else math.log1p(-error) - math.log(error)
 
 
-def reweighted(weights: Values, base: Values, wrong: NDArray[np.bool_], error: float) -> Values:
+def reweight(weights: Values, base: Values, wrong: NDArray[np.bool_], error: float) -> Values:
     r"""Return the weights for the next round: eqs. 2 and 3 of Ting and Zheng (2003), with their floor.
 
     .. math:: w_{t+1} = w_t / (2 \epsilon) \text{ where wrong, else } w_t / (2 (1 - \epsilon))
@@ -61,58 +61,60 @@ def reweighted(weights: Values, base: Values, wrong: NDArray[np.bool_], error: f
     Parameters
     ----------
     weights, base : ndarray (rows,)
-        The present weights, and what the rows count by themselves. The result has the sum of the latter.
+        The present and the initial weights. The result has the sum of the latter.
     wrong : ndarray of bool (rows,)
     error : float
 
     Examples
     --------
-    >>> reweighted(np.ones(4), np.ones(4), np.array([True, False, False, False]), 0.25)
+    >>> reweight(np.ones(4), np.ones(4), np.array([True, False, False, False]), 0.25)
     array([2.        , 0.66666667, 0.66666667, 0.66666667])
     """
-    return _normalized(weights * np.where(wrong, 1 / (2 * error), 1 / (2 * (1 - error))), base)
+    return _normalize(weights * np.where(wrong, 1 / (2 * error), 1 / (2 * (1 - error))), base)
 
 
-def reweighted_by_margin(weights: Values, base: Values, margins: Values, vote: float) -> Values:
+def reweight_by_margin(weights: Values, base: Values, margins: Values, vote: float) -> Values:
     r"""Return the weights for the next round of Real AdaBoost: :math:`w_{t+1} \propto w_t e^{-\alpha_t y h_t / 2}`.
 
     Examples
     --------
-    >>> reweighted_by_margin(np.ones(2), np.ones(2), np.array([-1.0, 1.0]), np.log(3)).round(3)
+    >>> reweight_by_margin(np.ones(2), np.ones(2), np.array([-1.0, 1.0]), np.log(3)).round(3)
     array([1.5, 0.5])
     """
     exponents = -vote / 2 * margins
-    grown = weights * np.exp(exponents - exponents.max())
-    # the floor is one of weights that sum to what the rows count
-    return _normalized(grown * (base.sum() / grown.sum()), base)
+    scaled = weights * np.exp(exponents - exponents.max())
+    # the floor is defined for weights with the sum of the initial ones
+    return _normalize(scaled * (base.sum() / scaled.sum()), base)
 
 
-def _normalized(weights: Values, base: Values) -> Values:
+def _normalize(weights: Values, base: Values) -> Values:
     floored = np.maximum(weights, FLOOR * base)
     return np.asarray(floored * (base.sum() / floored.sum()))
 
 
-def bootstrapped(rng: np.random.Generator, rows: int, base: Values | None) -> Values:
-    """Return how often each row is drawn, in as many draws as there are rows, times what makes it sum to the base's.
+def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values | None) -> Values:
+    """Return the weights of a bootstrap sample: how often each row is drawn, scaled to the sum of the initial weights.
 
     Examples
     --------
-    >>> bootstrapped(np.random.default_rng(0), 5, None)
+    >>> draw_bootstrap_weights(np.random.default_rng(0), 5, None)
     array([0., 2., 1., 1., 1.])
     """
     counts = np.zeros(rows)
     if base is not None and (base == base[0]).all():
-        counts = bootstrapped(rng, rows, None)
+        counts = draw_bootstrap_weights(rng, rows, None)
         counts *= base[0]
         return counts
     cumulative = None if base is None else np.cumsum(base)
-    for start in range(0, rows, _DRAWS):
-        many = min(_DRAWS, rows - start)
+    for start in range(0, rows, _BLOCK):
+        size = min(_BLOCK, rows - start)
         if cumulative is None:
-            drawn = rng.integers(0, rows, many)
+            rows_drawn = rng.integers(0, rows, size)
         else:
-            drawn = np.minimum(np.searchsorted(cumulative, rng.random(many) * cumulative[-1], side="right"), rows - 1)
-        np.add.at(counts, drawn, 1.0)
+            rows_drawn = np.minimum(
+                np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right"), rows - 1
+            )
+        np.add.at(counts, rows_drawn, 1.0)
     if cumulative is not None:
         counts *= cumulative[-1] / rows
     return counts
@@ -121,9 +123,8 @@ def bootstrapped(rng: np.random.Generator, rows: int, base: Values | None) -> Va
 def line_search(weights: Values, margins: Values) -> float:
     r"""Return the vote that minimizes :math:`Z(\alpha) = \sum w e^{-\alpha m / 2}`, m being the margins :math:`y h`.
 
-    Zero where no positive one is better than none, or where margins are hardly more than rounding errors, which a vote would only
-    make large; the vote whose mean half margin is that of a perfect network's vote where
-    no margin is negative, as Z then falls for ever.
+    Zero where no positive vote lowers Z, or where margins are mere rounding errors, which a vote would only enlarge. Where no
+    margin is negative, Z has no minimum; then the mean weighted margin becomes the vote of a perfect network.
 
     Examples
     --------
@@ -132,10 +133,10 @@ def line_search(weights: Values, margins: Values) -> float:
     >>> line_search(np.ones(2), np.array([1.0, -3.0]))
     0.0
     """
-    kept = weights > 0
-    weights, margins = weights[kept] / weights.sum(), margins[kept]
+    is_positive = weights > 0
+    weights, margins = weights[is_positive] / weights.sum(), margins[is_positive]
     size = float(weights @ np.abs(margins))
-    if not weights @ margins > 1e-12 * size or size < NOTHING:
+    if not weights @ margins > 1e-12 * size or size < NO_LOG_ODDS:
         return 0.0
     limit = PERFECT / size
     if margins.min() >= 0:
@@ -157,18 +158,18 @@ def line_search(weights: Values, margins: Values) -> float:
 
 @dataclass(frozen=True)
 class Round:
-    """What a progress callback is told after each round.
+    """The state of boosting after a round, for progress callbacks.
 
     Attributes
     ----------
     number, rounds : int
-        Which round this was, from 1, and how many there are to be.
+        The number of the round, from 1, and the number of rounds in all.
     network : Network
     error : float
-        Weighted share of the rows that the network gets wrong.
+        The weighted share of rows that the network classifies wrongly.
     vote : float
     restarts : int
-        Up to here.
+        The number of restarts so far.
     held_out : float or None
         The ensemble's error on the held-out rows, where there are any.
     """
@@ -184,13 +185,13 @@ class Round:
 
     @property
     def weights(self) -> Values:
-        """The rows' weights that the next network is learned with; rows that don't count have none."""
+        """The weights with which the next network is learned; rows that don't count have none."""
         return self._weights()
 
 
 @dataclass
-class Stopping:
-    """Early stopping: the ensemble's error on held-out rows, network by network."""
+class EarlyStopping:
+    """The ensemble's error on held-out rows after each network, for early stopping."""
 
     score: Callable[[Network, float], Values]
     target: Codes
@@ -201,45 +202,45 @@ class Stopping:
 
     def add(self, network: Network, vote: float) -> float:
         """Add a network's scores and return the error."""
-        own = self.score(network, vote)
-        self.total = own if self.total is None else self.total + own
+        scores = self.score(network, vote)
+        self.total = scores if self.total is None else self.total + scores
         self.errors.append(float(np.average(self.total.argmax(axis=0) != self.target, weights=self.weights)))
         return self.errors[-1]
 
     @property
     def best(self) -> int:
-        """How many networks make the least error."""
+        """The number of networks with the least error."""
         return int(np.argmin(self.errors)) + 1
 
     @property
-    def enough(self) -> bool:
-        """Whether the error did not fall for too long."""
+    def is_over(self) -> bool:
+        """Whether the error has not fallen for as many rounds as `patience` allows."""
         return bool(self.errors) and len(self.errors) - self.best >= self.patience
 
 
 @dataclass
-class Record:
-    """The networks of a run so far; `add`, `restart` and `reject` are what happens to a network."""
+class BoostingRun:
+    """The networks, votes and errors of a run so far."""
 
     rounds: int
     max_restarts: int
     progress: Callable[[Round], Any] | None = None
-    stopping: Stopping | None = None
-    networks: list[Member] = field(default_factory=list)
+    stopping: EarlyStopping | None = None
+    networks: list[LazyNetwork] = field(default_factory=list)
     votes: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     restarts: int = 0
-    spare: tuple[Member, float] | None = None
-    capped: bool = False
+    first_rejected: tuple[LazyNetwork, float] | None = None
+    ran_out_of_restarts: bool = False
 
     @property
-    def more(self) -> bool:
-        """Whether there is to be another round."""
-        full = len(self.networks) >= self.rounds or (self.stopping is not None and self.stopping.enough)
-        return not full and not self.capped
+    def has_more(self) -> bool:
+        """Whether another round follows."""
+        full = len(self.networks) >= self.rounds or (self.stopping is not None and self.stopping.is_over)
+        return not full and not self.ran_out_of_restarts
 
-    def add(self, network: Member, error: float, vote: float, weights: Callable[[], Values]) -> None:
-        """Keep a network, made or not."""
+    def add(self, network: LazyNetwork, error: float, vote: float, weights: Callable[[], Values]) -> None:
+        """Add a network, or a function that makes it."""
         if not isinstance(network, Network) and (self.stopping or self.progress):
             network = network()
         self.networks.append(network)
@@ -251,22 +252,22 @@ class Record:
                 number = len(self.networks)
                 self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
 
-    def reject(self, network: Member, error: float) -> None:
-        """Note a network that is thrown away; the very first is kept in case that there is no other."""
-        if self.spare is None:
-            self.spare = (network, error)
+    def reject(self, network: LazyNetwork, error: float) -> None:
+        """Discard a network and restart; the very first one is kept in case that no other follows."""
+        if self.first_rejected is None:
+            self.first_rejected = (network, error)
         self.restart()
 
     def restart(self) -> None:
-        """Note that the weights start anew from a bootstrap sample, or that there were too many such starts."""
+        """Count a restart from a bootstrap sample; too many of them end the run."""
         if self.restarts >= self.max_restarts:
-            self.capped = True
+            self.ran_out_of_restarts = True
         else:
             self.restarts += 1
 
-    def finished(self) -> tuple[Members, list[float], list[float]]:
-        """Return networks, votes and errors, warning where the restarts came to an end."""
-        if self.capped:
+    def finish(self) -> tuple[LazyNetworks, list[float], list[float]]:
+        """Return networks, votes and errors; warn if the restarts were not enough."""
+        if self.ran_out_of_restarts:
             warnings.warn(
                 f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as max_restarts={self.max_restarts} restarts "
                 "were not enough: networks err on half of the weight or more, or never"
@@ -274,18 +275,18 @@ class Record:
                 UserWarning,
                 stacklevel=5,
             )
-        if not self.networks and self.spare is not None:
-            network, error = self.spare
-            return Members([network]), [1.0], [error]
-        kept = len(self.networks) if self.stopping is None else self.stopping.best
-        return Members(self.networks[:kept]), self.votes[:kept], self.errors[:kept]
+        if not self.networks and self.first_rejected is not None:
+            network, error = self.first_rejected
+            return LazyNetworks([network]), [1.0], [error]
+        count = len(self.networks) if self.stopping is None else self.stopping.best
+        return LazyNetworks(self.networks[:count]), self.votes[:count], self.errors[:count]
 
 
 def show_bar(done: Round) -> None:
     """Draw a bar on the standard error, as a progress callback."""
     filled = 30 * done.number // done.rounds
     end = "\n" if done.number == done.rounds else ""
-    told = "" if done.held_out is None else f", held out {done.held_out:.4f}"
+    held_out = "" if done.held_out is None else f", held out {done.held_out:.4f}"
     bar = f"{'#' * filled:<30}"
-    sys.stderr.write(f"\rboosting [{bar}] {done.number}/{done.rounds}, error {done.error:.4f}{told} {end}")
+    sys.stderr.write(f"\rboosting [{bar}] {done.number}/{done.rounds}, error {done.error:.4f}{held_out} {end}")
     sys.stderr.flush()

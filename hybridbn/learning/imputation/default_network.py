@@ -1,11 +1,15 @@
-"""The structure that imputation uses by default: discrete columns first, numbers after, each number a regression.
+"""The default network of imputation: discrete columns first, numbers after, each number a linear regression.
 
-A number's parents are the discrete columns and the numbers before it that Akaike's information criterion (AIC) allows, each
-discrete column with one effect for each state; discrete columns depend on each other and never on numbers, so that all
-missing cells of a row can be drawn together in closed form. What a number tells about a discrete column is not lost by that:
-the arc is the other way round, and Bayes' rule turns it. AIC, because a dependence that is left out biases whatever is
-computed from the completed table, while a needless one costs some noise: with BIC, slopes near the threshold came out too
-small.
+A number's parents are the discrete columns and the numbers before it that Akaike's information criterion (AIC) prefers, each
+discrete column with one effect for each state. Discrete columns depend on each other and never on numbers, so that all
+missing cells of a row can be drawn together in closed form. A dependence of a discrete column on a number is not lost:
+the arc points the other way, and Bayes' rule inverts it. AIC, because a missing dependence biases whatever is computed from
+the completed table, while a superfluous one costs some noise: with BIC, slopes near the threshold came out too small.
+
+With discrete parents a regression has one of several forms, again by AIC: its own coefficients for each configuration, or
+common slopes and an effect for each state of each parent; with a variance for each configuration or for all. All forms come
+from the same moments. Common slopes and effects are shrunk by the ridge of the greatest marginal likelihood (MacKay 1992),
+as many weak ones would otherwise add noise.
 """
 
 from __future__ import annotations
@@ -25,37 +29,43 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["Regression", "best_target", "conditional_gaussian_arcs"]
+__all__ = ["ImputationRegression", "best_target", "conditional_gaussian_arcs"]
 
 Arc = tuple[str, str]
 
 _MOST_CONFIGURATIONS = 512
-"""Of the discrete columns that are parents of numbers together: a row may have to weigh all of them."""
-_MOST_GIVEN = 6
-"""Of these columns: each combination of them that is missing somewhere takes a pass."""
-_ROWS_A_STATE = 8
-"""A discrete column with fewer rows for each state is no parent of numbers."""
-_MOST_DISCRETE = 3
-"""Parents of a discrete column, at most."""
-_PRICE = 1.0
-"""Of one more parameter, in log-likelihood: AIC."""
-_SAME = 1e-9
-"""A column of which others leave less than this share is a combination of them."""
+"""Numbers depend on at most this many configurations of discrete columns, as a row may have to weigh all of them."""
+_MOST_DISCRETE_COLUMNS = 6
+"""Numbers depend on at most this many discrete columns, as each combination of missing ones takes a pass."""
+_ROWS_PER_STATE = 8
+"""A discrete column with fewer rows per state is never a parent of numbers."""
+_MOST_DISCRETE_PARENTS = 3
+"""A discrete column has at most this many parents, as its tables grow exponentially with them."""
+_PARAMETER_PRICE = 1.0
+"""The gain in log-likelihood that AIC wants for one more parameter."""
+_COLLINEAR = 1e-9
+"""A column whose residual has less than this share of its variance counts as a combination of the others."""
+_RIDGE = 0.01
+"""The ridge penalty, in rows, with which configurations are drawn to the regression of all rows."""
+_RIDGES = np.geomspace(0.01, 1e4, 25)
+"""Candidates for the ridge penalty of effects and slopes, in rows; the one with the greatest marginal likelihood is taken."""
+_ROWS_OF_OWN_VARIANCE = 8
+"""A configuration of fewer rows gets the variance of all rows."""
 
 
 def conditional_gaussian_arcs(
     table: Table, observed: Mapping[str, float] | None = None, most_parents: int = 20
 ) -> list[Arc]:
-    """Return the arcs for a complete table.
+    """Find the arcs of the default network for a complete table.
 
     Parameters
     ----------
     table : Table
         Without missing cells.
     observed : mapping from column to float, optional
-        How many cells of a column count as evidence, where some have been filled in.
+        The number of observed cells in each column, which count as evidence, where others were filled in.
     most_parents : int
-        The most parents of a number; 1 makes a tree.
+        The greatest number of parents; 1 makes a tree.
 
     Examples
     --------
@@ -68,15 +78,15 @@ def conditional_gaussian_arcs(
     discrete = [name for name in table.names if table.is_discrete(name)]
     numbers = [name for name in table.names if not table.is_discrete(name)]
     design = _Design.of(table, numbers, discrete, observed or {})
-    ties = dict.fromkeys(discrete, 0.0)
-    for name in set(discrete) & set(design.places):
-        ties[name] = sum(max(float(_Search(design, child, [name]).gains()[0]), 0.0) for child in numbers)
-    arcs = _discrete_arcs(table, discrete, ties, min(most_parents, _MOST_DISCRETE))
-    return arcs + _number_arcs(design, numbers, discrete, ties, most_parents)
+    influence = dict.fromkeys(discrete, 0.0)
+    for name in set(discrete) & set(design.columns_of):
+        influence[name] = sum(max(float(_ParentSelection(design, child, [name]).gains()[0]), 0.0) for child in numbers)
+    arcs = _find_discrete_arcs(table, discrete, influence, min(most_parents, _MOST_DISCRETE_PARENTS))
+    return arcs + _find_number_arcs(design, numbers, discrete, influence, most_parents)
 
 
 def best_target(table: Table, candidates: Sequence[str] | None = None) -> str:
-    """Return the column of a complete table that tells most about all the others together, of equals the first.
+    """Return the column of a complete table with the most information about the others; the first of several.
 
     Parameters
     ----------
@@ -91,81 +101,85 @@ def best_target(table: Table, candidates: Sequence[str] | None = None) -> str:
     'x'
     """
     names = list(table.names)
-    columns = [_indicators(table, name) for name in names]
-    told = np.zeros(len(names))
+    columns = [_orthonormal_columns(table, name) for name in names]
+    information = np.zeros(len(names))
     for i, j in itertools.combinations(range(len(names)), 2):
-        told[[i, j]] += _association(columns[i], columns[j])
+        information[[i, j]] += _mutual_information(columns[i], columns[j])
     allowed = np.array([candidates is None or name in candidates for name in names])
     if not allowed.any():
         raise TableError("no column is of the kind that the structure's target must be of; choose another structure")
-    return names[int(np.argmax(np.where(allowed, told, -np.inf)))]
+    return names[int(np.argmax(np.where(allowed, information, -np.inf)))]
 
 
-def _indicators(table: Table, name: str) -> Values:
-    """Return a column as an orthonormal basis: of its ranks, or of its states."""
+def _orthonormal_columns(table: Table, name: str) -> Values:
+    """Return an orthonormal basis of a column's centered ranks or indicators of states."""
     variable, cells = table.variable(name), table.column(name)
     if isinstance(variable, Discrete):
-        found = np.eye(len(variable))[cells]
+        columns = np.eye(len(variable))[cells]
     else:
-        found = np.argsort(np.argsort(cells, kind="stable"), kind="stable").astype(np.float64)[:, None]
-    u, s, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
+        columns = np.argsort(np.argsort(cells, kind="stable"), kind="stable").astype(np.float64)[:, None]
+    u, s, _ = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
     return np.asarray(u[:, s > 1e-9 * max(float(s.max(initial=0.0)), 1.0)])
 
 
-def _association(a: Values, b: Values) -> float:
-    """Return the mutual information of the canonical variables, were they normal, less what chance makes of it."""
+def _mutual_information(a: Values, b: Values) -> float:
+    """Return the mutual information of the canonical variables as if they were normal, less its expectation by chance."""
     correlations = np.linalg.svd(a.T @ b, compute_uv=False)
-    told = -0.5 * np.log1p(-(np.minimum(correlations, 0.9999) ** 2)).sum()
-    return float(max(told - 0.5 * a.shape[1] * b.shape[1] / len(a), 0.0))
+    information = -0.5 * np.log1p(-(np.minimum(correlations, 0.9999) ** 2)).sum()
+    return float(max(information - 0.5 * a.shape[1] * b.shape[1] / len(a), 0.0))
 
 
 # -- discrete columns -----------------------------------------------------------------------------------------------
 
 
-def _discrete_arcs(table: Table, names: Sequence[str], ties: Mapping[str, float], most: int) -> list[Arc]:
-    """Return the parents of the discrete columns, those that tell most about others being first in line."""
-    counter = NumpyCounter({name: table.column(name) for name in names}, {name: _states(table, name) for name in names})
+def _find_discrete_arcs(
+    table: Table, names: Sequence[str], influence: Mapping[str, float], most_parents: int
+) -> list[Arc]:
+    """Find the arcs between discrete columns, ordered by their information about the others."""
+    counter = NumpyCounter(
+        {name: table.column(name) for name in names}, {name: _count_states(table, name) for name in names}
+    )
     scores = {name: _family_score((name,), counter, len(table)) for name in names}
-    told = dict(ties)
+    information = dict(influence)
     for first, second in itertools.combinations(names, 2):
         gain = _family_score((first, second), counter, len(table)) - scores[second]
-        told[first] += max(gain, 0.0)
-        told[second] += max(gain, 0.0)
-    order = sorted(names, key=lambda name: (-told[name], names.index(name)))
+        information[first] += max(gain, 0.0)
+        information[second] += max(gain, 0.0)
+    order = sorted(names, key=lambda name: (-information[name], names.index(name)))
     arcs: list[Arc] = []
     for position, child in enumerate(order):
         parents: list[str] = []
         best = scores[child]
-        while len(parents) < most:
+        while len(parents) < most_parents:
             rivals = [name for name in order[:position] if name not in parents]
-            found = {rival: _family_score((*parents, rival, child), counter, len(table)) for rival in rivals}
-            rival = max(found, key=lambda name: found[name], default="")
-            if not found or found[rival] <= best:
+            scores_of_rivals = {rival: _family_score((*parents, rival, child), counter, len(table)) for rival in rivals}
+            rival = max(scores_of_rivals, key=lambda name: scores_of_rivals[name], default="")
+            if not scores_of_rivals or scores_of_rivals[rival] <= best:
                 break
             parents.append(rival)
-            best = found[rival]
+            best = scores_of_rivals[rival]
         arcs += [(parent, child) for parent in parents]
     return arcs
 
 
 def _family_score(names: tuple[str, ...], counter: NumpyCounter, rows: int) -> float:
-    """Return the greatest log-likelihood of the last column given the others, less the price of its parameters."""
+    """Return the AIC score of the last column given the others: its log-likelihood less the number of parameters."""
     if float(np.prod(counter.shape(names))) > max(rows, 64):
         return -np.inf
     counts = counter.joint(names)
     counts = counts.reshape(-1, counts.shape[-1])
     free = np.count_nonzero(counts.sum(axis=1)) * (counts.shape[1] - 1)
-    return _multinomial_log_likelihood(counts) - free * _PRICE
+    return _multinomial_log_likelihood(counts) - free * _PARAMETER_PRICE
 
 
 def _multinomial_log_likelihood(counts: Values) -> float:
-    """Return the greatest log-likelihood of a table of counts, the child last."""
+    """Return the maximum log-likelihood of a table of counts whose last axis is the child."""
     total = counts.sum(axis=-1, keepdims=True)
     ratio = np.divide(counts, total, out=np.ones_like(counts, dtype=np.float64), where=counts > 0)
     return float((counts * np.log(ratio)).sum())
 
 
-def _states(table: Table, name: str) -> int:
+def _count_states(table: Table, name: str) -> int:
     variable = table.variable(name)
     return len(variable.states) if isinstance(variable, Discrete) else 0
 
@@ -181,13 +195,13 @@ class _Design:
     ----------
     products : ndarray (columns, columns)
     places : mapping from name to ndarray
-        The columns of a number (one) or of the states of a discrete column (all of them, so one too many).
+        The column of a number, or the columns of all states of a discrete one, which are collinear.
     observed : mapping from name to float
-        How many observed cells speak for a number's parents.
+        The number of observed cells of each number.
     """
 
     products: Values
-    places: Mapping[str, Codes]
+    columns_of: Mapping[str, Codes]
     observed: Mapping[str, float]
 
     @classmethod
@@ -200,93 +214,105 @@ class _Design:
             deviation = float(np.sqrt(np.square(values).mean()))
             columns.append(values / (deviation or 1.0))
         stacked, rows = np.array(columns).reshape(len(columns), len(table)), len(table)
-        places = {name: np.array([i]) for i, name in enumerate(numbers)}
+        columns_of = {name: np.array([i]) for i, name in enumerate(numbers)}
         codes, sizes, total = {}, {}, len(numbers)
         for name in discrete:
-            size = _states(table, name)
-            # a state of few rows would get whatever effect these have
-            if numbers and size * _ROWS_A_STATE <= rows:
+            size = _count_states(table, name)
+            # the effect of a state with few rows would be noise
+            if numbers and size * _ROWS_PER_STATE <= rows:
                 codes[name], sizes[name] = table.column(name), size
-                places[name] = np.arange(total, total + size)
+                columns_of[name] = np.arange(total, total + size)
                 total += size
         counter = NumpyCounter(codes, sizes)
         products = np.zeros((total, total))
         products[: len(numbers), : len(numbers)] = stacked @ stacked.T
-        # indicators are counted, as arrays of them would be large
+        # counts replace products of indicators, whose arrays would be large
         counts = {name: np.bincount(codes[name], minlength=size) for name, size in sizes.items()}
         for position, name in enumerate(sizes):
             for number in range(len(numbers)):
                 sums = np.bincount(codes[name], stacked[number], sizes[name])
-                products[number, places[name]] = products[places[name], number] = sums
-            products[places[name], places[name]] = counts[name]
-            products[np.ix_(places[name], places[name])] -= np.outer(counts[name], counts[name]) / rows
+                products[number, columns_of[name]] = products[columns_of[name], number] = sums
+            products[columns_of[name], columns_of[name]] = counts[name]
+            products[np.ix_(columns_of[name], columns_of[name])] -= np.outer(counts[name], counts[name]) / rows
             for other in list(sizes)[:position]:
                 both = counter.joint((name, other)) - np.outer(counts[name], counts[other]) / rows
-                products[np.ix_(places[name], places[other])] = both
-                products[np.ix_(places[other], places[name])] = both.T
-        return cls(products, places, {name: observed.get(name, float(rows)) for name in numbers})
+                products[np.ix_(columns_of[name], columns_of[other])] = both
+                products[np.ix_(columns_of[other], columns_of[name])] = both.T
+        return cls(products, columns_of, {name: observed.get(name, float(rows)) for name in numbers})
 
 
-class _Search:
-    """The parents of one number, added one by one.
+class _ParentSelection:
+    """Forward selection of the parents of one number.
 
-    What they leave unexplained of the products is ``products - told @ told.T``; only the parts that are needed are computed.
+    The products of residuals given the parents are ``products - basis @ basis.T``; only those needed are computed.
     """
 
     def __init__(self, design: _Design, child: str, rivals: Sequence[str]) -> None:
         self.design = design
-        self.child = int(design.places[child][0])
+        self.child = int(design.columns_of[child][0])
         self.rows = design.observed[child]
-        self.groups = [design.places[rival] for rival in rivals]
+        self.groups = [design.columns_of[rival] for rival in rivals]
         sizes = np.array([len(group) for group in self.groups], dtype=np.intp)
-        self.prices = np.maximum(sizes - 1, 1) * _PRICE
-        self.several = np.flatnonzero(sizes > 1).tolist()
+        self.prices = np.maximum(sizes - 1, 1) * _PARAMETER_PRICE
+        self.wide_groups = np.flatnonzero(sizes > 1).tolist()
         self.columns = np.array([group[0] for group in self.groups], dtype=np.intp)
-        # of the first column of each rival, and the child: what is left of it, and of its product with the child
-        self.total = np.diag(design.products)[self.columns]
-        self.own, self.across = self.total.copy(), design.products[self.columns, self.child]
-        self.rest = float(design.products[self.child, self.child])
-        self.told = np.zeros((len(design.products), 0))
-        self.open = np.ones(len(self.groups), dtype=bool)
+        # squares of the residual of each rival's first column, and its product with that of the child
+        self.squares = np.diag(design.products)[self.columns]
+        self.residual_squares, self.residual_with_child = self.squares.copy(), design.products[self.columns, self.child]
+        self.residual_of_child = float(design.products[self.child, self.child])
+        self.basis = np.zeros((len(design.products), 0))
+        self.is_candidate = np.ones(len(self.groups), dtype=bool)
 
     def gains(self) -> Values:
-        """Return how much each rival raises the score of the number; -inf for those that are parents already."""
-        usable = self.own > _SAME * self.total
-        explained = np.divide(self.across**2, self.own, out=np.zeros_like(self.own), where=usable)
-        for i in self.several:
+        """Return the gain in score by each rival; -inf for those that are parents already."""
+        usable = self.residual_squares > _COLLINEAR * self.squares
+        explained = np.divide(
+            self.residual_with_child**2, self.residual_squares, out=np.zeros_like(self.residual_squares), where=usable
+        )
+        for i in self.wide_groups:
             group = self.groups[i]
-            across = self._left(group, np.array([self.child]))[:, 0]
-            explained[i] = across @ np.linalg.pinv(self._left(group, group), rcond=_SAME, hermitian=True) @ across
-        rest = max(self.rest, _SAME * float(self.design.products[self.child, self.child]))
-        gains = -0.5 * self.rows * np.log1p(-np.clip(explained / rest, 0.0, 1 - _SAME)) - self.prices
-        return np.where(self.open, gains, -np.inf)
+            with_child = self._residual_products(group, np.array([self.child]))[:, 0]
+            explained[i] = (
+                with_child
+                @ np.linalg.pinv(self._residual_products(group, group), rcond=_COLLINEAR, hermitian=True)
+                @ with_child
+            )
+        residual_of_child = max(
+            self.residual_of_child, _COLLINEAR * float(self.design.products[self.child, self.child])
+        )
+        gains = -0.5 * self.rows * np.log1p(-np.clip(explained / residual_of_child, 0.0, 1 - _COLLINEAR)) - self.prices
+        return np.where(self.is_candidate, gains, -np.inf)
 
     def add(self, number: int) -> None:
-        """Take a rival as a parent."""
+        """Add a rival to the parents."""
         group = self.groups[number]
-        values, vectors = np.linalg.eigh(self._left(group, group))
-        kept = values > _SAME * values.max()
-        left = self._left(np.arange(len(self.told)), group)
-        fresh = left @ (vectors[:, kept] / np.sqrt(values[kept]))
-        self.told = np.concatenate([self.told, fresh], axis=1)
-        self.own = self.own - (fresh[self.columns] ** 2).sum(axis=1)
-        self.across = self.across - fresh[self.columns] @ fresh[self.child]
-        self.rest -= float((fresh[self.child] ** 2).sum())
-        self.open[number] = False
+        values, vectors = np.linalg.eigh(self._residual_products(group, group))
+        is_kept = values > _COLLINEAR * values.max()
+        residual = self._residual_products(np.arange(len(self.basis)), group)
+        basis = residual @ (vectors[:, is_kept] / np.sqrt(values[is_kept]))
+        self.basis = np.concatenate([self.basis, basis], axis=1)
+        self.residual_squares = self.residual_squares - (basis[self.columns] ** 2).sum(axis=1)
+        self.residual_with_child = self.residual_with_child - basis[self.columns] @ basis[self.child]
+        self.residual_of_child -= float((basis[self.child] ** 2).sum())
+        self.is_candidate[number] = False
 
-    def _left(self, rows: Codes, columns: Codes) -> Values:
-        return np.asarray(self.design.products[np.ix_(rows, columns)] - self.told[rows] @ self.told[columns].T)
+    def _residual_products(self, rows: Codes, columns: Codes) -> Values:
+        return np.asarray(self.design.products[np.ix_(rows, columns)] - self.basis[rows] @ self.basis[columns].T)
 
 
-def _number_arcs(
-    design: _Design, numbers: Sequence[str], discrete: Sequence[str], ties: Mapping[str, float], most: int
+def _find_number_arcs(
+    design: _Design, numbers: Sequence[str], discrete: Sequence[str], influence: Mapping[str, float], most_parents: int
 ) -> list[Arc]:
-    """Return the parents of the numbers, those with most correlation being first in line."""
+    """Find the arcs to numbers, ordered by the sum of their correlations."""
     candidates: list[str] = []
     configurations = 1
-    for name in sorted(discrete, key=lambda name: (-ties[name], discrete.index(name))):
-        states = len(design.places.get(name, ()))
-        if ties[name] > 0 and configurations * states <= _MOST_CONFIGURATIONS and len(candidates) < _MOST_GIVEN:
+    for name in sorted(discrete, key=lambda name: (-influence[name], discrete.index(name))):
+        states = len(design.columns_of.get(name, ()))
+        if (
+            influence[name] > 0
+            and configurations * states <= _MOST_CONFIGURATIONS
+            and len(candidates) < _MOST_DISCRETE_COLUMNS
+        ):
             candidates.append(name)
             configurations *= states
     size = len(numbers)
@@ -295,14 +321,14 @@ def _number_arcs(
     return [
         (parent, child)
         for position, child in enumerate(order)
-        for parent in _selected(design, child, [*candidates, *order[:position]], most)
+        for parent in _select_parents(design, child, [*candidates, *order[:position]], most_parents)
     ]
 
 
-def _selected(design: _Design, child: str, rivals: Sequence[str], most: int) -> list[str]:
-    """Add the column that raises the score most, as long as one does."""
-    search, parents = _Search(design, child, rivals), list[str]()
-    while len(parents) < min(most, len(rivals)):
+def _select_parents(design: _Design, child: str, rivals: Sequence[str], most_parents: int) -> list[str]:
+    """Select parents greedily: add the column with the greatest gain as long as one has any."""
+    search, parents = _ParentSelection(design, child, rivals), list[str]()
+    while len(parents) < min(most_parents, len(rivals)):
         gains = search.gains()
         best = int(np.argmax(gains))
         if not gains[best] > 0:
@@ -312,19 +338,11 @@ def _selected(design: _Design, child: str, rivals: Sequence[str], most: int) -> 
     return parents
 
 
-_RIDGE = 0.01
-"""Rows that speak for the regression of all rows where each configuration has its own."""
-_RIDGES = np.geomspace(0.01, 1e4, 25)
-"""How many rows speak for effects and slopes of zero: the one that makes the data most likely is taken."""
-_ROWS = 8
-"""A configuration of fewer rows has the variance of all."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Regression(GaussianFitter):
+class ImputationRegression(GaussianFitter):
     """Learns a linear Gaussian conditional of the form that Akaike's criterion prefers.
 
-    Variances are residuals over rows less coefficients, so that they are not too small on average.
+    Variances are unbiased: sums of squared residuals over rows less coefficients.
 
     Examples
     --------
@@ -332,7 +350,7 @@ class Regression(GaussianFitter):
     >>> rng = np.random.default_rng(0)
     >>> c, x, noise = rng.integers(2, size=200), *rng.normal(size=(2, 200))
     >>> table = hb.Table({"c": c, "x": x, "y": c + 2 * x + noise}, discrete="c")
-    >>> Regression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x"))).coefficients.round(2)
+    >>> ImputationRegression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x"))).coefficients.round(2)
     array([[1.96],
            [1.96]])
     """
@@ -341,21 +359,25 @@ class Regression(GaussianFitter):
 
     def potential(self, statistics: Any) -> LinearGaussian:
         """Return the regression."""
-        found = super().potential(statistics)
-        shape, size = found.intercept.shape, statistics.weights.size
-        forms = _additive(statistics, found)
+        fitted = super().potential(statistics)
+        shape, size = fitted.intercept.shape, statistics.weights.size
+        forms = _fit_additive(statistics, fitted)
         if size > 1:
-            coefficients = 1 + found.coefficients.shape[-1]
-            enough = statistics.weights >= 1 + coefficients
-            rows = np.where(enough, statistics.weights, statistics.total)
-            variance = found.variance.reshape(size) * _inflation(rows, coefficients)
+            coefficients = 1 + fitted.coefficients.shape[-1]
+            has_enough = statistics.weights >= 1 + coefficients
+            rows = np.where(has_enough, statistics.weights, statistics.total)
+            variance = fitted.variance.reshape(size) * _inflation(rows, coefficients)
             # configurations of few rows share a regression
-            numbers = (1 + coefficients) * float(enough.sum() + bool((statistics.weights[~enough] > 0).any()))
-            forms.append(_Form(found.intercept.reshape(size), found.coefficients.reshape(size, -1), variance, numbers))
+            parameters = (1 + coefficients) * float(
+                has_enough.sum() + bool((statistics.weights[~has_enough] > 0).any())
+            )
+            forms.append(
+                _Form(fitted.intercept.reshape(size), fitted.coefficients.reshape(size, -1), variance, parameters)
+            )
         best = min(forms, key=lambda form: form.parameters - _gaussian_log_likelihood(statistics, form))
         return LinearGaussian(
-            found.child,
-            found.parents,
+            fitted.child,
+            fitted.parents,
             intercept=best.intercept.reshape(shape),
             coefficients=best.slopes.reshape(*shape, -1),
             variance=best.variance.reshape(shape),
@@ -363,7 +385,7 @@ class Regression(GaussianFitter):
 
 
 class _Form(NamedTuple):
-    """A regression for each configuration, and how many numbers it took to say so."""
+    """A regression for each configuration, and its number of parameters."""
 
     intercept: Values
     slopes: Values
@@ -371,9 +393,9 @@ class _Form(NamedTuple):
     parameters: float
 
 
-def _additive(statistics: GaussianStatistics, found: LinearGaussian) -> list[_Form]:
-    """Return the regressions with common slopes, and effects of each state that add up."""
-    sizes, n, total = found.intercept.shape, statistics.weights, statistics.total
+def _fit_additive(statistics: GaussianStatistics, fitted: LinearGaussian) -> list[_Form]:
+    """Fit the regressions with common slopes and additive effects of states."""
+    sizes, n, total = fitted.intercept.shape, statistics.weights, statistics.total
     codes = np.unravel_index(np.arange(n.size), sizes) if sizes else ()
     effects = np.concatenate([np.zeros((n.size, 0)), *(np.eye(k)[c] for k, c in zip(sizes, codes, strict=True))], 1)
     shares = n @ effects / total
@@ -386,23 +408,23 @@ def _additive(statistics: GaussianStatistics, found: LinearGaussian) -> list[_Fo
     across = weighted.T @ ((statistics.means - center) / scales)
     gram = np.block([[effects.T @ weighted, across[:, 1:]], [across[:, 1:].T, products[1:, 1:]]])
     target = np.concatenate([across[:, 0], products[1:, 0]])
-    spectrum, own = Spectrum.of(gram, target), float(products[0, 0])
-    ridge = spectrum.best_penalty(own, _RIDGES, MarginalLikelihood(total))
+    spectrum, square = Spectrum.of(gram, target), float(products[0, 0])
+    ridge = spectrum.best_penalty(square, _RIDGES, MarginalLikelihood(total))
     solution = spectrum.slopes(ridge)
-    # effects of the states of each parent add up to nothing
+    # the effects of each parent's states sum to zero
     free = min(spectrum.coefficients(ridge), len(target) - len(sizes))
-    many = effects.shape[1]
-    slopes = solution[many:] * scales[0] / scales[1:]
-    intercept = center[0] + effects @ solution[:many] * scales[0] - center[1:] @ slopes
+    n_effects = effects.shape[1]
+    slopes = solution[n_effects:] * scales[0] / scales[1:]
+    intercept = center[0] + effects @ solution[:n_effects] * scales[0] - center[1:] @ slopes
     slopes = np.broadcast_to(slopes, (n.size, len(slopes)))
-    squares = _squares(statistics, intercept, slopes) * _inflation(np.array(total), 1 + free)
+    squares = _sum_squares(statistics, intercept, slopes) * _inflation(np.array(total), 1 + free)
     pooled = max(squares.sum() / total, LEAST_RESIDUAL * scales[0] ** 2)
     forms = [_Form(intercept, slopes, np.full(n.size, pooled), free + 2.0)]
     if sizes:
-        enough = n >= _ROWS
-        # as if one more row of each configuration had the variance of all
-        apart = np.where(enough, (squares + pooled) / (n + 1), pooled)
-        forms.append(_Form(intercept, slopes, apart, free + 1.0 + float(enough.sum() + (~enough).any())))
+        has_enough = n >= _ROWS_OF_OWN_VARIANCE
+        # one more row with the variance of all is added to each configuration
+        variances = np.where(has_enough, (squares + pooled) / (n + 1), pooled)
+        forms.append(_Form(intercept, slopes, variances, free + 1.0 + float(has_enough.sum() + (~has_enough).any())))
     return forms
 
 
@@ -410,7 +432,7 @@ def _inflation(rows: Values, coefficients: float) -> Values:
     return np.asarray(rows / np.maximum(rows - coefficients, 1.0))
 
 
-def _squares(statistics: GaussianStatistics, intercept: Values, slopes: Values) -> Values:
+def _sum_squares(statistics: GaussianStatistics, intercept: Values, slopes: Values) -> Values:
     """Return the sum of squared residuals in each configuration."""
     contrast = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
     mean = np.einsum("dj,dj->d", contrast, statistics.means) - intercept
@@ -419,5 +441,5 @@ def _squares(statistics: GaussianStatistics, intercept: Values, slopes: Values) 
 
 
 def _gaussian_log_likelihood(statistics: GaussianStatistics, form: _Form) -> float:
-    squares = _squares(statistics, form.intercept, form.slopes)
+    squares = _sum_squares(statistics, form.intercept, form.slopes)
     return float(-0.5 * (statistics.weights * np.log(form.variance) + squares / form.variance).sum())

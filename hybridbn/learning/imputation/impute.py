@@ -1,11 +1,11 @@
-"""`impute`: a table with holes in, completed tables out."""
+"""`impute`: fill the missing cells of a table by draws from a Bayesian network of its columns."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,14 @@ from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, hash_rows
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
-from hybridbn.learning.imputation.data_augmentation import DRAW_OPTIONS, Fitted, Settings, fit_imputation, use_network
-from hybridbn.learning.imputation.model import Rows, rows_of
+from hybridbn.learning.imputation.data_augmentation import (
+    DRAW_OPTIONS,
+    FittedImputation,
+    Settings,
+    fit_imputation,
+    use_network,
+)
+from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Table
@@ -26,6 +32,70 @@ from hybridbn.variables import shorten
 __all__ = ["Imputation", "impute"]
 
 _STRATEGIES = ("draw", "mean", "most_probable")
+
+_Frame = TypeVar("_Frame")
+
+
+class ImputeKeywords(PrecisionKeywords, total=False):
+    """The keywords of `impute` that don't change the type of its result."""
+
+    potentials: Potentials
+    discrete: str | Iterable[str]
+    continuous: str | Iterable[str]
+    skip: str | Iterable[str]
+    include: str | Iterable[str]
+    bounds: Mapping[str, Any] | str | None
+    integers: str | Iterable[str] | None
+    full_precision: bool
+    donors: bool
+    indicators: bool
+    keys: Any
+    unknown: str
+    rounds: int | None
+    random_state: Any
+    options: Options | None
+
+
+@overload
+def impute(
+    data: _Frame,
+    draws: None = None,
+    strategy: str = "draw",
+    network: Network | None = None,
+    structure: Any = "auto",
+    target: str | None = None,
+    *,
+    details: Literal[False] = False,
+    **keywords: Unpack[ImputeKeywords],
+) -> _Frame: ...
+
+
+@overload
+def impute(
+    data: _Frame,
+    draws: int,
+    strategy: str = "draw",
+    network: Network | None = None,
+    structure: Any = "auto",
+    target: str | None = None,
+    *,
+    details: Literal[False] = False,
+    **keywords: Unpack[ImputeKeywords],
+) -> list[_Frame]: ...
+
+
+@overload
+def impute(
+    data: Any,
+    draws: int | None = None,
+    strategy: str = "draw",
+    network: Network | None = None,
+    structure: Any = "auto",
+    target: str | None = None,
+    *,
+    details: Literal[True],
+    **keywords: Unpack[ImputeKeywords],
+) -> Imputation: ...
 
 
 def impute(
@@ -65,61 +135,62 @@ def impute(
     data : DataFrame, pyarrow table, mapping of arrays, list of records, structured array or Table
         Whatever `Table` takes. None, NaN and NA are missing; text such as "NA" is an ordinary state.
     draws : int, optional
-        Return a list of so many completed tables, which differ as much as is unknown, the network's parameters
-        included (proper multiple imputation): analyze each and `pool` the results. Without it, one table.
+        Return a list of this many completed tables. They differ by the uncertainty about the cells and about the
+        network's parameters (proper multiple imputation): analyze each and `pool` the results. Without it, one table.
     strategy : {"draw", "mean", "most_probable"}
-        "draw": a draw from the joint posterior of a row's missing cells, the only choice that keeps variances and correlations.
-        "mean": the expected number, and the most probable state. That has the least error cell by cell, but
+        "draw": a draw from the joint posterior of a row's missing cells, the only choice that keeps variances and
+        correlations. "mean": the expected number, and the most probable state. That has the least error cell by cell, but
         variances shrink, correlations grow and every interval computed from the result is too short; it warns.
         "most_probable": the most probable combination of a row's cells, with the same disadvantage.
     network : Network, optional
-        Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped. One that imputation
-        learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings its bounds, decimals, donors and
-        constants along.
+        Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped. A network
+        that imputation learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings its
+        bounds, decimals, donors and constants along.
     structure : "auto", name or builder of `hybridbn.structures`, list of arcs, or Network whose arcs are used
         "auto": discrete columns depend on each other, numbers on discrete columns and on other numbers, by linear
-        regressions with normal errors (and see `donors`). "tan", "chow_liu", "naive_bayes", ... are mixed networks of mixtures of truncated
-        exponentials, which follow shapes that are not normal but fewer dependences.
+        regressions with normal errors (and see `donors`). "tan", "chow_liu", "naive_bayes", ... are mixed networks of
+        mixtures of truncated exponentials, which follow shapes that are not normal but fewer dependences.
     target : str, optional
-        For a structure that has one; by default the column that tells most about the others.
+        The target of a structure that has one; by default the column with the most information about the others.
     potentials : as in `hybridbn.fit`
         Anything but "auto" makes "auto" structures trees ("chow_liu").
     discrete, continuous : str or iterable of str
-        Columns whose type does not say what they are, as in `Table`.
+        Columns to read differently than by their types, as in `Table`.
     skip : str or iterable of str
         Columns to leave as they are; they are not even read.
     include : str or iterable of str
-        Columns to complete although all their values differ, as those of identifiers do: from their own values.
+        Columns to complete from their own values, although all of these differ, as those of identifiers do.
     bounds : mapping from column to (low, high), or "observed"
-        Draws lie between these (None: no bound), exactly as the posterior says given that. "observed", for one column or
-        for all: between the least and the greatest observed value. Observed cells are not checked.
+        Draws come from the posterior given that the number lies between these (None: no bound). "observed", for one
+        column or for all: between the least and the greatest observed value. Observed cells are not checked.
     integers : str or iterable of str, optional
-        Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type always.
-        With `network`, where a few rows must not decide that, only these last and those named.
+        Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type
+        always. With `network` only columns of an integer type and those named here, as a few rows must not decide it.
     full_precision : bool
-        Leave imputed numbers unrounded. By default they get as many decimals as the observed ones of their column have, where that
-        are six at most and at least 20 are observed; whole numbers are a matter of `integers`.
+        Leave imputed numbers unrounded. By default they get as many decimals as the observed numbers of their column,
+        if these have six at most and there are at least 20 of them; for whole numbers see `integers`.
     donors : bool
-        With a learned network of linear regressions without hidden nodes, numbers that these describe badly (skewed, with spikes, along curves) are
-        drawn again given all other cells of their rows: the observed number of a row in which a regression and a forest
-        expect the same, instead of one from a normal distribution.
+        Predictive mean matching: with a learned network of linear regressions without hidden nodes, numbers that these
+        describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows. They become
+        the observed number of a row for which a regression and a forest predict the same.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes.
     details : bool
         Return an `Imputation`, which has the tables, the network, and the posterior of each cell.
     keys : str or sequence, optional
-        A column's name, or an identifier for each row. A row's random numbers depend on its key and `random_state` alone. By
-        default the key is made of the row's observed cells (and a count, where several rows have the same), so a given
-        network fills a row alike whichever other rows are there, and in whatever order. ``range(len(data))`` gives what
-        the command gives.
+        A column's name, or an identifier for each row. A row's random numbers depend on its key and `random_state` alone.
+        By default the key is made of the row's observed cells (and a count, where several rows are equal), so a given
+        network fills a row alike whatever the other rows and their order are. ``range(len(data))`` gives the same draws
+        as the command.
     unknown : {"error", "missing"}
-        With `network`: refuse states that it doesn't know; or leave them as they are, and let them tell nothing about other cells, with a
-        warning.
+        With `network`: refuse states that it doesn't know; or leave them as they are and ignore them as evidence about
+        other cells, with a warning.
     rounds : int, optional
-        How often draws and learning alternate before the network is taken; by default as the share of missing cells asks.
+        How often draws and learning alternate; the default depends on the share of missing cells.
     random_state : int, Generator or None
     options : Options, optional
-        Of posteriors, ``Options(tolerance=1e-6)`` by default; or its attributes as keywords, `tolerance` and `max_bytes`.
+        The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance` and
+        `max_bytes`.
 
     Returns
     -------
@@ -129,8 +200,8 @@ def impute(
     -----
     The network is learned by data augmentation: from the available cases first, then from tables completed by its own
     draws, so that it is right where cells are missing depending on observed ones (MAR). Each of several `draws` has
-    parameters of its own, from a chain of the same kind in which the rows get the weights of a Bayesian bootstrap.
-    Cells that are missing depending on their own values (MNAR) can't be told from others by any method without assumptions.
+    parameters of its own, learned in the same way with the weights of a Bayesian bootstrap. No method without further
+    assumptions can detect cells that are missing depending on their own values (MNAR).
 
     Columns in which all observed cells are equal are filled with that value. A row without any observed cell is
     drawn from the distribution of all. A discrete hole only gets states that were observed.
@@ -173,27 +244,27 @@ def impute(
     if network is not None:
         _refuse_learning(structure, target, rounds)
         fitted = use_network(network, frame, settings)
-        rows = rows_of(frame, fitted.model, unknown)
+        rows = read_rows(frame, fitted.model, unknown)
     else:
         table = Table(frame, discrete, continuous)
         fitted = fit_imputation(table, settings, integer_ranges(frame))
-        rows = rows_of(frame, fitted.model, "error", declared=table)
-    row = _keys(rows, whole, keys, key_column)
+        rows = read_rows(frame, fitted.model, "error", declared=table)
+    keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
     if strategy == "mean" and rows.holes:
         warnings.warn(
             "imputing expected values makes variances too small and correlations too large: fine to predict single cells, "
             "wrong for any estimate computed from the completed table; strategy='draw' with draws=20 and hb.pool are right",
             stacklevel=2,
         )
-    added = _indicators(rows, whole) if indicators else {}
+    indicator_columns = _indicator_columns(rows, whole) if indicators else {}
     tables = []
     for number, model in enumerate(fitted.models(draws)):
-        fills = model.fill(rows, strategy, row, fitted.seed + number)
-        tables.append(model.complete(rows, fills, added))
-    found = Imputation(fitted, rows, tables)
+        fills = model.fill(rows, strategy, keys_of_rows, fitted.seed + number)
+        tables.append(model.complete(rows, fills, indicator_columns))
+    imputation = Imputation(fitted, rows, tables)
     if details:
-        return found
-    return found.table if draws is None else found.tables
+        return imputation
+    return imputation.table if draws is None else imputation.tables
 
 
 def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
@@ -217,7 +288,7 @@ def _refuse_learning(structure: Any, target: Any, rounds: Any) -> None:
         )
 
 
-def _keys(rows: Rows, whole: Frame, keys: Any, column: str | None) -> Keys:
+def _keys_of_rows(rows: IncompleteRows, whole: Frame, keys: Any, column: str | None) -> Keys:
     if keys is None:
         return hash_rows(rows.working) if rows.working.names else hash_identifiers(range(whole.rows), whole.rows)
     if column is not None:
@@ -227,33 +298,32 @@ def _keys(rows: Rows, whole: Frame, keys: Any, column: str | None) -> Keys:
     return hash_identifiers(keys, whole.rows)
 
 
-def _indicators(rows: Rows, whole: Frame) -> dict[str, NDArray[np.bool_]]:
-    named = {f"{name}_imputed": holes for name, holes in rows.holes.items()}
-    taken = [name for name in named if name in whole.columns]
-    if taken:
-        raise TableError(f"indicators: the table already has columns {shorten(taken)}; rename them")
-    return named
+def _indicator_columns(rows: IncompleteRows, whole: Frame) -> dict[str, NDArray[np.bool_]]:
+    indicators = {f"{name}_imputed": holes for name, holes in rows.holes.items()}
+    clashes = [name for name in indicators if name in whole.columns]
+    if clashes:
+        raise TableError(f"indicators: the table already has columns {shorten(clashes)}; rename them")
+    return indicators
 
 
 @dataclass(eq=False)
 class Imputation:
-    """Completed tables and how they came about: what `impute` returns with ``details=True``.
+    """The result of `impute` with ``details=True``: completed tables, their network and the posteriors of missing cells.
 
     Attributes
     ----------
     tables : list of frames
     """
 
-    _fitted: Fitted = field(repr=False)
-    _rows: Rows = field(repr=False)
+    _fitted: FittedImputation = field(repr=False)
+    _rows: IncompleteRows = field(repr=False)
     tables: list[Any] = field(repr=False)
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What was drawn in each round of learning.
+        """A summary of the draws in each round of learning, which should look stable.
 
-        For each column with holes, mean and standard deviation of the drawn numbers, or the share of the state that was
-        drawn most: what should look stable.
+        For each column with holes: mean and standard deviation of the drawn numbers, or the share of the most drawn state.
         """
         return self._fitted.history
 
@@ -266,14 +336,14 @@ class Imputation:
     def network(self) -> Network | None:
         """The network that the cells were drawn from; None where nothing depends on anything.
 
-        It has a note on constants, bounds and the like, so that ``impute(rows, network=...)`` completes rows as here.
+        Its metadata hold constants, bounds and the like, so that ``impute(rows, network=...)`` completes rows as here.
         """
         model = self._fitted.model
         return None if model.completion is None else model.network
 
     @property
     def imputed(self) -> dict[str, NDArray[np.bool_]]:
-        """Where each column had holes, of those that had any."""
+        """The mask of missing cells of each column that had any."""
         return {name: holes.copy() for name, holes in self._rows.holes.items()}
 
     def cells(self, level: float = 0.9) -> Any:
@@ -296,31 +366,31 @@ class Imputation:
         if not 0 < level < 1:
             raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
         completion = self._fitted.model.completion
-        found = {} if completion is None else completion.posteriors(self._rows.working)
-        parts = []
+        posteriors = {} if completion is None else completion.posteriors(self._rows.working)
+        listings = []
         for name, holes in self._rows.holes.items():
-            places = np.flatnonzero(holes)
-            part: dict[str, Any] = {"row": places, "column": name}
+            rows = np.flatnonzero(holes)
+            listed: dict[str, Any] = {"row": rows, "column": name}
             constants = self._fitted.model.columns.constants
-            if name in found:
-                part |= _described(found[name][places], level)
+            if name in posteriors:
+                listed |= _describe_posterior(posteriors[name][rows], level)
             elif name in constants:
-                part |= (
+                listed |= (
                     {"probability": 1.0, "state": constants[name]}
                     if isinstance(constants[name], str)
                     else {"mean": constants[name]}
                 )
-            parts.append(pandas.DataFrame(part))
+            listings.append(pandas.DataFrame(listed))
         columns = ["row", "column", "mean", "sd", "low", "high", "state", "probability"]
         empty = pandas.DataFrame({name: [] for name in columns})
-        return pandas.concat(parts, ignore_index=True).reindex(columns=columns) if parts else empty
+        return pandas.concat(listings, ignore_index=True).reindex(columns=columns) if listings else empty
 
     def __repr__(self) -> str:
         cells = sum(int(holes.sum()) for holes in self._rows.holes.values())
         return f"<Imputation: {len(self.tables)} tables of {self._rows.frame.rows} rows, {cells} cells imputed>"
 
 
-def _described(posterior: Any, level: float) -> dict[str, Any]:
+def _describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
     if isinstance(posterior, DiscretePosterior):
         return {"state": posterior.mode(), "probability": posterior.probabilities.max(axis=1)}
     low, high = posterior.interval(level).T

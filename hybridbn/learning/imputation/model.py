@@ -1,4 +1,8 @@
-"""All that is needed to complete rows, those that were learned from and new ones."""
+"""The model of an imputation: the columns, and the network that completes rows, those of the learned table and new ones.
+
+What a model knows besides its network is metadata in the network's ``graph["imputation"]``. So a model is saved and loaded
+like any network.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +21,18 @@ from hybridbn.estimation.completion import Cells, Completion
 from hybridbn.estimation.row_uniforms import Keys, draw_uniforms, levels_of
 from hybridbn.learning.imputation.columns import (
     Bounds,
-    Columns,
-    checked_bounds,
-    draw_bounds,
+    ModelColumns,
+    bounds_of_draws,
+    check_bounds,
     grid_ends,
+    has_integer_type,
     integer_ranges,
-    integer_type,
     looks_like_identifier,
-    read_in_own_terms,
+    read_by_own_types,
     refuse_empty_bounds,
-    rounded,
+    round_to_decimals,
 )
-from hybridbn.learning.imputation.predictive_mean_matching import Matching
+from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -38,34 +42,38 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
     "Fills",
+    "IncompleteRows",
     "Model",
-    "Rows",
-    "columns_noted",
-    "has_note",
-    "model_of_network",
-    "noted",
-    "read_note",
-    "refuse_strays",
-    "rows_of",
+    "build_model",
+    "check_unmodeled_columns",
+    "has_metadata",
+    "read_columns",
+    "read_rows",
 ]
 
+_Result = TypeVar("_Result")
 Fills: TypeAlias = dict[str, NDArray[Any]]
-"""For each column with holes, what fills them."""
+"""The values that fill the holes of each column."""
+
+_METADATA = "imputation"
+"""The key of the metadata in the attributes of the network's graph."""
+_VERSION = 3
+"""The version of the metadata's format; files of other versions are refused."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows to complete, as they came in and as the model reads them.
+class IncompleteRows:
+    """Rows to complete, as they were given and as the model reads them.
 
     Attributes
     ----------
     frame : Frame
     readings : Table
-        Each column in its own terms.
+        The model's columns, read by their own types.
     working : Table
-        The model's columns in the model's terms.
+        The columns of the network, coded by its variables.
     holes : mapping from column to ndarray of bool
-        Of all columns that the model completes and that have any.
+        The missing cells of each column that the model completes and that has any.
     """
 
     frame: Frame
@@ -76,39 +84,39 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What is known of the columns, and what fills the cells of those that depend on each other.
+    """The columns, and the network that fills the cells of those that depend on each other.
 
     Attributes
     ----------
-    columns : Columns
+    columns : ModelColumns
     completion : Completion or None
-        None where there is nothing but constants and identifiers.
+        None where all columns are constants or identifiers.
     """
 
-    columns: Columns
+    columns: ModelColumns
     completion: Completion | None
 
     @classmethod
-    def of_note(
+    def from_metadata(
         cls, network: Network, options: Options, ranges: Bounds | None = None, whole: Iterable[str] = ()
     ) -> Self:
-        """Return the model that a network with a note is of."""
-        return cls(*read_note(network, options, ranges or {}, whole))
+        """Return the model whose network with metadata is given."""
+        return cls(*read_metadata(network, options, ranges or {}, whole))
 
     @cached_property
     def network(self) -> Network:
-        """The network with a note on all else, so that it can be saved and used again; empty where there is none."""
-        return noted(self.columns, self.completion)
+        """The network with metadata, so that it can be saved and used again; without nodes where there is none."""
+        return attach_metadata(self.columns, self.completion)
 
-    def fill(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> Fills:
-        """Return what fills the holes of each column, in their order: numbers, or states of the model."""
-        cells = self._complete(rows, strategy, keys, seed)
-        found = {}
+    def fill(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int) -> Fills:
+        """Return the values that fill the holes of each column, in their order: numbers, or states of the model."""
+        cells = self._fill_modeled(rows, strategy, keys, seed)
+        fills = {}
         for name, holes in rows.holes.items():
             variable = self.columns.variables[name]
             states = getattr(variable, "states", ())
             if name in self.columns.constants:
-                # the only state there is has the code 0
+                # the only state has the code 0
                 numeric = isinstance(variable, Continuous)
                 values: NDArray[Any] = np.full(holes.sum(), self.columns.constants[name] if numeric else 0)
             elif name in self.columns.alone:
@@ -120,13 +128,13 @@ class Model:
             if isinstance(variable, Discrete):
                 listed = np.empty(len(states), dtype=object)
                 listed[:] = states
-                found[name] = listed[values]
+                fills[name] = listed[values]
             else:
-                found[name] = self._rounded(name, np.asarray(values, dtype=np.float64))
-        return found
+                fills[name] = self._round(name, np.asarray(values, dtype=np.float64))
+        return fills
 
-    def complete(self, rows: Rows, fills: Fills, added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        """Return the frame with its holes filled, and columns of truth values added; all else stays as it came in."""
+    def complete(self, rows: IncompleteRows, fills: Fills, added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        """Return the frame with its holes filled and columns of truth values added."""
         for name in fills:
             variable = self.columns.variables[name]
             if isinstance(variable, Discrete) and not rows.readings.is_discrete(name):
@@ -136,8 +144,8 @@ class Model:
         filled = rows.readings.select(fills).fill({name: (rows.holes[name], values) for name, values in fills.items()})
         return rows.frame.replace(filled, added)
 
-    def _complete(self, rows: Rows, strategy: str, keys: Keys, seed: int) -> Cells:
-        """Return the columns that depend on each other, without holes."""
+    def _fill_modeled(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int) -> Cells:
+        """Return the completed columns of the network."""
         completion = self.completion
         if completion is None or not any(name in completion.network for name in rows.holes):
             return {}
@@ -145,26 +153,25 @@ class Model:
             return completion.draw(rows.working, levels_of(keys, list(completion.network), seed))
         return (completion.expect if strategy == "mean" else completion.find_most_probable)(rows.working)
 
-    def _rounded(self, name: str, values: Values) -> Values:
+    def _round(self, name: str, values: Values) -> Values:
         low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
         decimals = self.columns.decimals.get(name)
         if decimals is not None:
             low, high = grid_ends(low, high, decimals)
-            values = rounded(values, decimals)
+            values = round_to_decimals(values, decimals)
         least, most = self.columns.ranges.get(name, (low, high))
         return np.clip(values, max(low, least), min(high, most))
 
 
-def rows_of(frame: Frame, model: Model, unknown: str = "error", declared: Table | None = None) -> Rows:
-    """Read rows for a model, refusing what doesn't fit it.
+def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Table | None = None) -> IncompleteRows:
+    """Read rows for a model; refuse rows that don't fit it.
 
     Parameters
     ----------
     unknown : {"error", "missing"}
-        What to do with a state that the model doesn't know: refuse it, or leave it where it stands and take it for
-        unknown otherwise.
+        Refuse states that the model doesn't know; or leave them as they are, and ignore them as evidence.
     declared : Table, optional
-        The columns as they are declared to be; otherwise each is read by its own type.
+        The columns with declared types; otherwise each is read by its own type.
     """
     known = model.columns.variables
     absent = [name for name in known if name not in frame.columns]
@@ -172,8 +179,8 @@ def rows_of(frame: Frame, model: Model, unknown: str = "error", declared: Table 
         raise TableError(
             f"the model has the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(frame.columns)}"
         )
-    readings = read_in_own_terms(frame, known) if declared is None else declared.select(known)
-    strange: dict[str, int] = {}
+    readings = read_by_own_types(frame, known) if declared is None else declared.select(known)
+    unseen: dict[str, int] = {}
     modeled = [variable for name, variable in known.items() if name in model.columns.modeled]
     if declared is None:
         working = Table(frame, variables=modeled, unknown="missing")
@@ -186,23 +193,23 @@ def rows_of(frame: Frame, model: Model, unknown: str = "error", declared: Table 
             holes[name] = mask
         if name not in working:
             continue
-        lost = working.cells(name).missing & ~mask
-        if lost.any():
-            if unknown == "error" or not _same_kinds(readings.variable(name), known[name]):
-                readings.coded(known[name])  # which names column, row, value and states
-            strange[name] = int(lost.sum())
-    if strange:
+        unreadable = working.cells(name).missing & ~mask
+        if unreadable.any():
+            if unknown == "error" or not _has_same_kinds(readings.variable(name), known[name]):
+                readings.coded(known[name])  # raises an error that names column, row, value and states
+            unseen[name] = int(unreadable.sum())
+    if unseen:
         warnings.warn(
-            f"columns {shorten(strange)} hold {sum(strange.values())} values that the model has never seen; they stay as they "
+            f"columns {shorten(unseen)} hold {sum(unseen.values())} values that the model has never seen; they stay as they "
             "are, and count as unknown for the other cells of their rows",
             stacklevel=3,
         )
     _warn_of_blanks(holes, frame.rows, len(readings.names))
-    return Rows(frame, readings, working, holes)
+    return IncompleteRows(frame, readings, working, holes)
 
 
 def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: int) -> None:
-    """Tell of rows without any observed cell; in a table of one column every hole is one."""
+    """Warn of rows without any observed cell, except in tables of one column, where each hole is one."""
     if 1 < len(holes) == columns:
         blank = np.flatnonzero(np.all([*holes.values()], axis=0))
         if len(blank):
@@ -213,17 +220,17 @@ def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: 
             )
 
 
-def _same_kinds(found: Variable, known: Variable) -> bool:
-    """Tell whether states that were found are of a type that known ones are of."""
-    if not isinstance(found, Discrete) or not isinstance(known, Discrete):
+def _has_same_kinds(variable: Variable, known: Variable) -> bool:
+    """Return whether the types of a column's states occur among those of the known states."""
+    if not isinstance(variable, Discrete) or not isinstance(known, Discrete):
         return False
-    return {state_kind(state) for state in found.states} <= {state_kind(state) for state in known.states}
+    return {state_kind(state) for state in variable.states} <= {state_kind(state) for state in known.states}
 
 
-def model_of_network(
+def build_model(
     network: Network, frame: Frame, bounds: Any, integers: str | Iterable[str] | None, options: Options
 ) -> Model:
-    """Return a model for a network that the user gives, refusing one that doesn't fit the table."""
+    """Return the model of a network without metadata; refuse networks that don't fit the table."""
     if not isinstance(network, Network):
         raise NetworkError(f"network must be a Network, such as hb.load(...) returns, not {network!r:.80}")
     network.check()
@@ -232,7 +239,7 @@ def model_of_network(
         raise NetworkError(
             f"the network and the table have no name in common: {shorten(network)} against {shorten(frame.columns)}"
         )
-    readings = read_in_own_terms(frame, {name: network.variable(name) for name in shared})
+    readings = read_by_own_types(frame, {name: network.variable(name) for name in shared})
     variables: dict[str, Variable] = {}
     whole = {integers} if isinstance(integers, str) else set(integers or ())
     donors = {}
@@ -242,22 +249,22 @@ def model_of_network(
         if isinstance(variable, Discrete) and variable.cuts is not None and numeric:
             variable = Continuous(name)
             donors[name] = np.sort(readings.column(name)[~readings.cells(name).missing])
-        if isinstance(variable, Continuous) and numeric and integer_type(readings, name):
+        if isinstance(variable, Continuous) and numeric and has_integer_type(readings, name):
             whole.add(name)
         variables[name] = variable
-    limits: Bounds = checked_bounds(bounds)
+    limits: Bounds = check_bounds(bounds)
     for name in {*whole, *limits}:
         if not isinstance(variables.get(name), Continuous):
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
     decimals = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 0))
-    columns = Columns(variables, tuple(shared), {}, (), decimals, limits, integer_ranges(frame))
-    return Model(columns, Completion(network, options, donors, draw_bounds(columns)))
+    columns = ModelColumns(variables, tuple(shared), {}, (), decimals, limits, integer_ranges(frame))
+    return Model(columns, Completion(network, options, donors, bounds_of_draws(columns)))
 
 
-def refuse_strays(frame: Frame, known: Container[str]) -> None:
-    """Refuse columns with holes that the network doesn't know; identifiers, dates and the like are left alone."""
-    strays: list[str] = []
-    left: list[str] = []
+def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
+    """Refuse columns with holes that the network doesn't have; ignore identifiers, dates and the like with a warning."""
+    unmodeled: list[str] = []
+    ignored: list[str] = []
     for name in frame.columns:
         if name in known:
             continue
@@ -266,39 +273,33 @@ def refuse_strays(frame: Frame, known: Container[str]) -> None:
             holes = bool(table.cells(name).missing.any())
             identifier = looks_like_identifier(table, name)
         except TableError:
-            left.append(name)
+            ignored.append(name)
             continue
         if holes:
-            (left if identifier else strays).append(name)
-    if strays:
+            (ignored if identifier else unmodeled).append(name)
+    if unmodeled:
         raise NetworkError(
-            f"columns {shorten(strays)} have missing cells, but the network has no such nodes; name them in skip to leave "
+            f"columns {shorten(unmodeled)} have missing cells, but the network has no such nodes; name them in skip to leave "
             "them as they are, or use a network that has them"
         )
-    if left:
+    if ignored:
         warnings.warn(
-            f"columns {shorten(left)} are left alone, with whatever is missing there: the network doesn't have them, and they "
+            f"columns {shorten(ignored)} are left alone, with whatever is missing there: the network doesn't have them, and they "
             "look like identifiers or are of no type that can be imputed; name them in skip to say so",
             stacklevel=4,
         )
 
 
-_Found = TypeVar("_Found")
-
-_NOTE = "imputation"
-_VERSION = 3
-
-
-def has_note(network: Network) -> bool:
-    """Tell whether a network was learned by imputation."""
-    return _NOTE in network.graph
+def has_metadata(network: Network) -> bool:
+    """Return whether a network was learned by imputation."""
+    return _METADATA in network.graph
 
 
-def noted(columns: Columns, completion: Completion | None) -> Network:
-    """Return the network of a completion, with a note on the columns; an empty one where there is none."""
+def attach_metadata(columns: ModelColumns, completion: Completion | None) -> Network:
+    """Return the network of a completion (without one, an empty network) with metadata on the columns."""
     network = Network() if completion is None else completion.network
-    found = Network(network, **network.graph)
-    found.graph[_NOTE] = {
+    described = Network(network, **network.graph)
+    described.graph[_METADATA] = {
         "version": _VERSION,
         "columns": [
             [name, list(v.states) if isinstance(v, Discrete) and v.cuts is None else None]
@@ -317,76 +318,77 @@ def noted(columns: Columns, completion: Completion | None) -> Network:
             if name in network and isinstance(network.variable(name), Discrete)
         },
         "matching": completion.matcher.to_dict()
-        if completion is not None and isinstance(completion.matcher, Matching)
+        if completion is not None and isinstance(completion.matcher, PredictiveMeanMatching)
         else {},
     }
-    return found
+    return described
 
 
-def columns_noted(network: Network) -> Columns:
-    """Return what a note says of the columns."""
-    return _read(network, lambda note: _columns(note, network))
+def read_columns(network: Network) -> ModelColumns:
+    """Return the columns that a network's metadata describe."""
+    return _read_metadata(network, lambda metadata: _columns_from(metadata, network))
 
 
-def read_note(
+def read_metadata(
     network: Network, options: Options, ranges: Bounds, integers: Iterable[str]
-) -> tuple[Columns, Completion | None]:
-    """Return what a network with a note was made of, and what a table's own types add to that.
+) -> tuple[ModelColumns, Completion | None]:
+    """Return the columns and the completion that a network's metadata describe.
 
     Parameters
     ----------
     ranges : mapping from column to (low, high)
-        What integer types of the table can hold.
+        The ranges of the table's integer types.
     integers : iterable of str
         Columns that hold whole numbers in the table, whatever they held where the network was learned.
     """
 
-    def found(note: Mapping[str, Any]) -> tuple[Columns, Completion | None]:
-        columns = _columns(note, network)
+    def read_content(metadata: Mapping[str, Any]) -> tuple[ModelColumns, Completion | None]:
+        columns = _columns_from(metadata, network)
         whole = {name: 0 for name in integers if isinstance(columns.variables.get(name), Continuous)}
         columns = replace(columns, ranges=ranges, decimals={**columns.decimals, **whole})
         if not len(network):
             return columns, None
-        completion = Completion(network, options, dict(note["donors"]), draw_bounds(columns))
-        if note["matching"]:
-            completion = replace(completion, matcher=Matching.from_dict(note["matching"]))
+        completion = Completion(network, options, dict(metadata["donors"]), bounds_of_draws(columns))
+        if metadata["matching"]:
+            completion = replace(completion, matcher=PredictiveMeanMatching.from_dict(metadata["matching"]))
         return columns, completion
 
-    return _read(network, found)
+    return _read_metadata(network, read_content)
 
 
-def _read(network: Network, read: Callable[[Mapping[str, Any]], _Found]) -> _Found:
-    note = network.graph[_NOTE]
+def _read_metadata(network: Network, read_content: Callable[[Mapping[str, Any]], _Result]) -> _Result:
+    metadata = network.graph[_METADATA]
     try:
-        if note["version"] != _VERSION:
+        if metadata["version"] != _VERSION:
             raise FormatError("the model's note on imputation is of another version of hybridbn; learn the model again")
-        return read(note)
+        return read_content(metadata)
     except (FormatError, NetworkError, TableError):
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"the model's note on imputation is damaged: {error!r}") from None
 
 
-def _columns(note: Mapping[str, Any], network: Network) -> Columns:
+def _columns_from(metadata: Mapping[str, Any], network: Network) -> ModelColumns:
     variables: dict[str, Variable] = {
         name: Continuous(name) if states is None else Discrete(name, states=tuple(states))
-        for name, states in note["columns"]
+        for name, states in metadata["columns"]
     }
-    strange = [name for name in note["modeled"] if name not in network]
-    if strange:
+    unknown = [name for name in metadata["modeled"] if name not in network]
+    if unknown:
         raise NetworkError(
-            f"the network has a note on imputation that names {shorten(strange)}, and no such nodes; where it was changed since, "
+            f"the network has a note on imputation that names {shorten(unknown)}, and no such nodes; where it was changed since, "
             "forget the note: del network.graph['imputation']"
         )
     bounds = {
-        name: (-np.inf if low is None else low, np.inf if high is None else high) for name, low, high in note["bounds"]
+        name: (-np.inf if low is None else low, np.inf if high is None else high)
+        for name, low, high in metadata["bounds"]
     }
-    return Columns(
+    return ModelColumns(
         variables,
-        tuple(note["modeled"]),
-        dict(note["constants"]),
-        tuple(note["alone"]),
-        dict(note["decimals"]),
+        tuple(metadata["modeled"]),
+        dict(metadata["constants"]),
+        tuple(metadata["alone"]),
+        dict(metadata["decimals"]),
         bounds,
-        {},  # what types hold is a matter of the table that is filled
+        {},  # the ranges of integer types come from the table that is filled
     )

@@ -1,13 +1,18 @@
-"""Numbers that a normal regression describes badly: filled with the observed number of a row that leads one to expect the same.
+"""Predictive mean matching (Little 1988): numbers that a normal regression describes badly get observed numbers.
 
-A normal distribution around the right expectation keeps means, variances and regressions, whatever the true shape; but it
-puts values where none can be: below zero, between spikes; and a regression that is a straight line misses what is none.
-So after the joint draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells:
-each becomes the number of one of the observed rows of which a regression and a forest expect nearly the same (predictive mean
-matching, Little 1988). One pass is enough, as it starts from joint draws; in many small tables a longer chain would talk itself into
-dependences that few cells speak for. Where observed rows are sparse, the difference of the expectations is
-added, within the observed range, as slopes would come out too small otherwise; and each of several draws learns from
-and borrows of a bootstrap sample of the observed rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short.
+A normal distribution around the right expectation keeps means, variances and regressions, whatever the true shape. But it
+puts values where none can be, below zero or between spikes, and a straight line misses curves. So after the joint draw of
+a row's missing cells such numbers are drawn again, one column after the other, given all other cells: each becomes the
+number of an observed row with nearly the same prediction. One pass is enough, as it starts from joint draws; in small
+tables a longer chain would strengthen dependences for which few cells give evidence. Where observed rows are sparse, the
+difference of the predictions is added, within the observed range, as slopes would come out too small otherwise. Each of
+several draws learns and takes its numbers from a bootstrap sample of the observed rows (Rubin's approximate Bayesian
+bootstrap), as intervals would be too short otherwise.
+
+Predictions are a mixture of a ridge regression, for straight lines, and of a forest, for all else. The shares come from
+non-negative least squares on both models' predictions of each row without it (stacking, Breiman 1996). Training rows are
+then matched by the forest's out-of-bag prediction, as in-bag trees overfit, and by the ridge regression's in-sample
+prediction, as leave-one-out predictions of a line are highest where the row itself is low, which flattens slopes.
 """
 
 from __future__ import annotations
@@ -25,198 +30,207 @@ from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Donors", "Expectation", "Matching", "expectation", "matching"]
+__all__ = ["ColumnMatcher", "PredictiveMeanMatching", "StackedRegression", "fit_matching", "fit_stacked_regression"]
 
-_NEAREST, _SHARE = 5, 0.05
-"""Rows that a number is taken from, by chance: so many, or this share of all."""
+_NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
+"""A number is taken from one of this many rows, or of this share of all rows if that is more."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
-_APART = 0.1
-"""Difference of expectations, in standard deviations of the residuals, that is overlooked."""
-_FEWEST = 25
-"""With fewer observed numbers the nearest are too far away."""
+"""The two sides on which `numpy.searchsorted` inserts a number."""
+_DISTANT = 0.1
+"""Differences of predictions below this many standard deviations of the residuals are neglected."""
+_FEWEST_OBSERVED = 25
+"""With fewer observed numbers the nearest predictions are too far away, so the column is not matched."""
 _SKEWNESS, _KURTOSIS = 0.5, 1.0
-"""Of the residuals, beyond which they are far from normal, if chance doesn't explain it."""
-_CHANCE = 4.0
-"""Standard errors that chance explains."""
-_SPIKE = 0.1
-"""Share of the most frequent number beyond which a column isn't continuous."""
-_STATES = 20
-"""Of a discrete column that get an indicator: the most frequent ones."""
+"""Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
+_STANDARD_ERRORS = 4.0
+"""Deviations of fewer standard errors are put down to chance."""
+_SPIKE_SHARE = 0.1
+"""A column in which one number has a larger share has a spike, so it isn't continuous."""
+_MOST_INDICATORS = 20
+"""At most this many states of a discrete column, the most frequent ones, become indicators."""
+_RIDGES = np.geomspace(0.1, 1e4, 16)
+"""Candidates for the ridge penalty, in rows; the one with the least generalized cross-validation error is taken."""
+_FOREST_PRICE = 5.0
+"""The gain in log-likelihood that a forest needs: where lines are straight, it flattens their ends."""
+_MOST_LEVERAGE = 0.95
+"""The leverage of a row is limited to this, as its leave-one-out prediction would be arbitrary otherwise."""
 
 Cells = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Donors:
-    """Expectations and numbers of the rows in which a number is observed, sorted by the former.
+class ColumnMatcher:
+    """The matching of one column: the rows in which it is observed, sorted by their predictions.
 
     Attributes
     ----------
-    expectation : Expectation
-    expected, values : ndarray (rows,)
+    regression : StackedRegression
+    predictions, values : ndarray (rows,)
     tolerance : float
-        The difference of expectations that is overlooked; infinite for columns with spikes.
+        Differences of predictions up to this are neglected; infinite for columns with spikes.
     low, high : float
-        Of all observed numbers; nothing lies outside.
+        The range of all observed numbers; no drawn number lies outside.
     """
 
-    expectation: Expectation
-    expected: Values
+    regression: StackedRegression
+    predictions: Values
     values: Values
     tolerance: float
     low: float
     high: float
 
-    def drawn(self, features: Values, level: Values) -> Values:
-        """Return a number for each row of the features, given uniform ones."""
-        own = self.expectation.expected(features)
-        near = max(_NEAREST, int(_SHARE * len(self.values)))
-        low, high = (np.searchsorted(self.expected, own, side) for side in _SIDES)
-        first = np.clip((low + high - near) // 2, 0, len(self.values) - near)
-        # all rows of which the same is expected are as near
-        first, last = np.minimum(first, low), np.maximum(first + near, high)
-        chosen = first + np.floor(level * (last - first)).astype(np.intp)
-        taken = self.values[chosen]
-        # where no row leads one to expect the same, its residual is taken instead
-        moved = taken + (own - self.expected[chosen])
-        apart = np.abs(moved - taken) > self.tolerance
-        return np.asarray(np.where(apart & (moved >= self.low) & (moved <= self.high), moved, taken))
+    def draw(self, features: Values, uniforms: Values) -> Values:
+        """Draw a number for each row of the features, given uniform numbers."""
+        predicted = self.regression.predict(features)
+        count = max(_NEAREST_ROWS, int(_NEAREST_SHARE * len(self.values)))
+        left, right = (np.searchsorted(self.predictions, predicted, side) for side in _SIDES)
+        first = np.clip((left + right - count) // 2, 0, len(self.values) - count)
+        # all rows with the same prediction are equally near
+        first, last = np.minimum(first, left), np.maximum(first + count, right)
+        chosen = first + np.floor(uniforms * (last - first)).astype(np.intp)
+        observed = self.values[chosen]
+        # where no row has nearly the same prediction, a row's residual is taken instead of its number
+        shifted = observed + (predicted - self.predictions[chosen])
+        is_distant = np.abs(shifted - observed) > self.tolerance
+        return np.asarray(np.where(is_distant & (shifted >= self.low) & (shifted <= self.high), shifted, observed))
 
 
 @dataclass(frozen=True, eq=False)
-class Matching:
-    """What fills numbers anew, given all other cells of their rows.
+class PredictiveMeanMatching:
+    """The predictive mean matching of several columns, each given all other cells of its row.
 
     Attributes
     ----------
     columns : sequence of (str, int)
-        What the features are: numbers as they are (with -1), and indicators of a discrete column's code.
-    donors : mapping from column to Donors
-        In the order of a sweep.
+        The features: numbers as they are (with -1), and indicators of a discrete column's code.
+    matchers : mapping from column to ColumnMatcher
+        In the order in which columns are drawn.
     """
 
     columns: Sequence[tuple[str, int]]
-    donors: Mapping[str, Donors]
+    matchers: Mapping[str, ColumnMatcher]
 
     def match(
-        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], level: Callable[[str], Values]
+        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], uniforms: Callable[[str], Values]
     ) -> dict[str, Values]:
-        """Return the columns of these numbers with the holes of complete rows filled anew.
+        """Return the matched columns, with new numbers in what were holes.
 
         Parameters
         ----------
         cells : mapping from column to ndarray
-            Complete rows: codes and numbers.
+            Completed rows: codes and numbers.
         holes : mapping from column to ndarray of bool
-        level : callable
-            From a name to a uniform number for each row.
+        uniforms : callable
+            Returns a uniform number for each row, given a column's name.
         """
-        features = _features(self.columns, cells)
-        found = {}
-        for name, donors in self.donors.items():
+        features = _build_features(self.columns, cells)
+        completed = {}
+        for name, matcher in self.matchers.items():
             rows = np.flatnonzero(holes[name])
             if len(rows):
-                # later numbers are matched given what this one has become
-                place = self.columns.index((name, -1))
-                features[rows, place] = donors.drawn(features[rows], level(name)[rows])
-                found[name] = np.array(features[:, place])
-        return found
+                # later columns are matched given the new numbers of this one
+                feature = self.columns.index((name, -1))
+                features[rows, feature] = matcher.draw(features[rows], uniforms(name)[rows])
+                completed[name] = np.array(features[:, feature])
+        return completed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as lists, numbers and arrays."""
+        """Return the content for a file: lists, numbers and arrays."""
         return {
             "columns": [[name, code] for name, code in self.columns],
             "donors": {
                 name: {
-                    "expectation": one.expectation.to_dict(),
-                    "expected": one.expected,
-                    "values": one.values,
-                    "tolerance": one.tolerance if np.isfinite(one.tolerance) else None,
-                    "range": [one.low, one.high],
+                    "expectation": matcher.regression.to_dict(),
+                    "expected": matcher.predictions,
+                    "values": matcher.values,
+                    "tolerance": matcher.tolerance if np.isfinite(matcher.tolerance) else None,
+                    "range": [matcher.low, matcher.high],
                 }
-                for name, one in self.donors.items()
+                for name, matcher in self.matchers.items()
             },
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return what `to_dict` was made of."""
-        donors = {
-            name: Donors(
-                Expectation.from_dict(one["expectation"]),
-                np.asarray(one["expected"]),
-                np.asarray(one["values"]),
-                np.inf if one["tolerance"] is None else one["tolerance"],
-                *one["range"],
+        matchers = {
+            name: ColumnMatcher(
+                StackedRegression.from_dict(saved["expectation"]),
+                np.asarray(saved["expected"]),
+                np.asarray(saved["values"]),
+                np.inf if saved["tolerance"] is None else saved["tolerance"],
+                *saved["range"],
             )
-            for name, one in content["donors"].items()
+            for name, saved in content["donors"].items()
         }
-        return cls(tuple((name, code) for name, code in content["columns"]), donors)
+        return cls(tuple((name, code) for name, code in content["columns"]), matchers)
 
 
-def matching(
+def fit_matching(
     closed: ConditionalGaussian,
     completed: Cells,
     holes: Mapping[str, NDArray[np.bool_]],
     rng: np.random.Generator,
     proper: bool,
-) -> Matching | None:
-    """Return what fills the numbers that the network describes badly, None if there are none.
+) -> PredictiveMeanMatching | None:
+    """Learn the matching of the columns of numbers that the network describes badly; return None if there are none.
 
     Parameters
     ----------
     completed : mapping from column to ndarray
-        The table that was learned from, with its holes filled.
+        The table that the network was learned from, with its holes filled.
     holes : mapping from column to ndarray of bool
-        Where they were, of the columns that had any.
+        The holes of the columns that had any.
     proper : bool
-        Whether a bootstrap sample of the observed rows is learned from, and only what these very holes need.
+        Whether to learn from a bootstrap sample of the observed rows, and only the columns with holes.
     """
-    names = _badly_described(closed, completed, holes)
+    names = _find_badly_described(closed, completed, holes)
     if proper:
         names = [name for name in names if name in holes]
     if not names:
         return None
-    columns = _columns(completed)
-    features = _features(columns, completed)
-    found: dict[str, Donors] = {}
+    columns = _choose_features(completed)
+    features = _build_features(columns, completed)
+    matchers: dict[str, ColumnMatcher] = {}
     for name in names:
-        place = columns.index((name, -1))
-        missing = holes.get(name, np.zeros(len(features), dtype=bool))
-        rows = int((~missing).sum())
+        feature = columns.index((name, -1))
+        is_missing = holes.get(name, np.zeros(len(features), dtype=bool))
+        rows = int((~is_missing).sum())
         weights = np.ones(rows)
         if proper:
             weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
-        found[name] = _learned(features[~missing], place, weights, rng)
-        features[missing, place] = found[name].drawn(features[missing], rng.random(int(missing.sum())))
-    return Matching(columns, found)
+        matchers[name] = _fit_column(features[~is_missing], feature, weights, rng)
+        features[is_missing, feature] = matchers[name].draw(features[is_missing], rng.random(int(is_missing.sum())))
+    return PredictiveMeanMatching(columns, matchers)
 
 
-def _learned(features: Values, place: int, weights: Values, rng: np.random.Generator) -> Donors:
-    """Return the donors of one number from the rows in which it is observed."""
-    values = features[:, place]
-    rule, expected = expectation(features, place, weights, rng)
-    order: Codes = np.argsort(expected, kind="stable").astype(np.intp)
+def _fit_column(features: Values, feature: int, weights: Values, rng: np.random.Generator) -> ColumnMatcher:
+    """Learn the matching of one column from the rows in which it is observed."""
+    values = features[:, feature]
+    regression, predictions = fit_stacked_regression(features, feature, weights, rng)
+    order: Codes = np.argsort(predictions, kind="stable").astype(np.intp)
     order = np.repeat(order, weights[order].astype(np.intp))
-    residuals = (values - expected)[order]
-    tolerance = np.inf if _most_frequent(values[order]) > _SPIKE else _APART * float(np.std(residuals))
-    return Donors(rule, expected[order], values[order], tolerance, float(values.min()), float(values.max()))
+    residuals = (values - predictions)[order]
+    tolerance = np.inf if _share_of_most_frequent(values[order]) > _SPIKE_SHARE else _DISTANT * float(np.std(residuals))
+    return ColumnMatcher(
+        regression, predictions[order], values[order], tolerance, float(values.min()), float(values.max())
+    )
 
 
-def _columns(cells: Cells) -> tuple[tuple[str, int], ...]:
-    """Return what is made of the columns: numbers as they are, indicators of the most frequent states, of all but one."""
-    found: list[tuple[str, int]] = []
+def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:
+    """Return the features: all numbers, and indicators of each discrete column's most frequent states but the first."""
+    columns: list[tuple[str, int]] = []
     for name, column in cells.items():
         if column.dtype.kind == "f":
-            found.append((name, -1))
+            columns.append((name, -1))
         else:
             counts = np.bincount(column)
             codes = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-            found += [(name, int(code)) for code in sorted(codes[1 : _STATES + 1].tolist())]
-    return tuple(found)
+            columns += [(name, int(code)) for code in sorted(codes[1 : _MOST_INDICATORS + 1].tolist())]
+    return tuple(columns)
 
 
-def _features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
+def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
     """Return the features of complete rows (rows, features)."""
     listed = [cells[name] if code < 0 else cells[name] == code for name, code in columns]
     return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)
@@ -225,83 +239,79 @@ def _features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
 # -- which columns -----------------------------------------------------------------------------------------------------
 
 
-def _badly_described(
+def _find_badly_described(
     closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]]
 ) -> list[str]:
-    """Return the numbers with spikes, with residuals far from normal, or with residuals that other numbers tell about."""
+    """Return the columns with spikes, with residuals far from normal, or with residuals that depend on other numbers."""
     values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
     configuration: Codes = np.zeros(len(values), dtype=np.intp)
     for variable in closed.given:
         configuration = configuration * len(variable) + completed[variable.name].astype(np.intp)
-    found = []
+    names = []
     for column, name in enumerate(closed.numbers):
-        seen = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
-        if len(seen) < _FEWEST:
+        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
+        if len(observed) < _FEWEST_OBSERVED:
             continue
-        residuals = values[seen, column] - closed.conditional_mean(column, values[seen], configuration[seen])
-        others = np.delete(values[seen], column, axis=1)
+        residuals = values[observed, column] - closed.conditional_mean(
+            column, values[observed], configuration[observed]
+        )
+        others = np.delete(values[observed], column, axis=1)
         if (
-            _most_frequent(values[seen, column]) > _SPIKE
+            _share_of_most_frequent(values[observed, column]) > _SPIKE_SHARE
             or _far_from_normal(residuals)
-            or _told_by_squares(residuals, others)
+            or _has_structure(residuals, others)
         ):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _far_from_normal(residuals: Values) -> bool:
     n = len(residuals)
-    scaled = _scaled(residuals)
+    scaled = _standardize(residuals)
     skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean()) - 3
     return bool(scaled.any()) and bool(
-        abs(skewness) > max(_SKEWNESS, _CHANCE * np.sqrt(6 / n))
-        or abs(kurtosis) > max(_KURTOSIS, _CHANCE * np.sqrt(24 / n))
+        abs(skewness) > max(_SKEWNESS, _STANDARD_ERRORS * np.sqrt(6 / n))
+        or abs(kurtosis) > max(_KURTOSIS, _STANDARD_ERRORS * np.sqrt(24 / n))
     )
 
 
-def _told_by_squares(residuals: Values, others: Values) -> bool:
-    """Tell whether other numbers' squares are correlated with residuals, or they themselves with their squares."""
+def _has_structure(residuals: Values, others: Values) -> bool:
+    """Return whether residuals are correlated with squares of other numbers, or squared residuals with other numbers."""
     if not others.shape[1]:
         return False
-    scaled, rest = _scaled(residuals), _scaled(others)
-    bent = _scaled(rest**2).T @ scaled
-    spread = rest.T @ _scaled(scaled**2)
-    return bool(max(np.abs(bent).max(), np.abs(spread).max()) > _CHANCE * np.sqrt(len(residuals)))
+    scaled, regressors = _standardize(residuals), _standardize(others)
+    curvature = _standardize(regressors**2).T @ scaled
+    heteroscedasticity = regressors.T @ _standardize(scaled**2)
+    return bool(
+        max(np.abs(curvature).max(), np.abs(heteroscedasticity).max()) > _STANDARD_ERRORS * np.sqrt(len(residuals))
+    )
 
 
-def _scaled(values: Values) -> Values:
+def _standardize(values: Values) -> Values:
     centered = values - values.mean(axis=0)
     deviation = np.sqrt(np.square(centered).mean(axis=0))
     return np.asarray(centered / np.where(deviation > 0, deviation, np.inf))
 
 
-def _most_frequent(values: Values) -> float:
+def _share_of_most_frequent(values: Values) -> float:
     ordered = np.sort(values)
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     return float(np.diff([*starts, len(values)]).max()) / len(values)
 
 
-_RIDGES = np.geomspace(0.1, 1e4, 16)
-"""How many rows speak for slopes of zero: the one of the least generalized cross-validation error is taken."""
-_PRICE = 5.0
-"""Log-likelihood that a forest has to add to a line: where lines are straight, it flattens their ends."""
-_LEVERAGE = 0.95
-"""Of a row, at most: what would be expected without it would be anything."""
-
-
 @dataclass(frozen=True, eq=False)
-class Expectation:
-    """A straight line and a forest.
+class StackedRegression:
+    """A weighted sum of a ridge regression and a forest.
 
     Attributes
     ----------
     constant : float
     center, slopes : ndarray (features,)
-        Zero where the feature is the number itself.
+        Zero for the predicted feature itself.
     share : float
-        How much the forest counts.
+        The weight of the forest.
     others : ndarray
-        The features that the forest asks for.
+        The features that the forest splits on.
     forest : Forest
     """
 
@@ -312,17 +322,20 @@ class Expectation:
     others: Codes
     forest: Forest
 
-    def expected(self, features: Values) -> Values:
-        """Return what is expected in each row of the features."""
-        straight = self.constant + np.einsum("rj,j->r", features - self.center, self.slopes)
+    def predict(self, features: Values) -> Values:
+        """Return the prediction for each row of the features."""
+        prediction = self.constant + np.einsum("rj,j->r", features - self.center, self.slopes)
         if not self.share:
-            return np.asarray(straight)
-        return np.asarray(straight + self.share * self.forest.predict(features[:, self.others]))
+            return np.asarray(prediction)
+        return np.asarray(prediction + self.share * self.forest.predict(features[:, self.others]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers and arrays."""
-        found = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {**found, "forest": {part.name: getattr(self.forest, part.name) for part in fields(Forest)}}
+        """Return the content for a file: numbers and arrays."""
+        content = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        return {
+            **content,
+            "forest": {attribute.name: getattr(self.forest, attribute.name) for attribute in fields(Forest)},
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
@@ -330,14 +343,16 @@ class Expectation:
         return cls(**{**content, "forest": Forest(**content["forest"])})
 
 
-def expectation(features: Values, place: int, weights: Values, rng: np.random.Generator) -> tuple[Expectation, Values]:
-    """Learn what to expect of a feature given the others; return that, and what is expected of these rows.
+def fit_stacked_regression(
+    features: Values, feature: int, weights: Values, rng: np.random.Generator
+) -> tuple[StackedRegression, Values]:
+    """Learn to predict a feature from the others; return the regression and its predictions of the training rows.
 
     Parameters
     ----------
     features : ndarray (rows, features)
-    place : int
-        Which feature is expected.
+    feature : int
+        The index of the predicted feature.
     weights : ndarray (rows,)
 
     Examples
@@ -345,51 +360,51 @@ def expectation(features: Values, place: int, weights: Values, rng: np.random.Ge
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=500)
     >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
-    >>> rule, own = expectation(features, 1, np.ones(500), rng)
-    >>> rule.expected(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(own, features[:, 1])[0, 1] > 0.99)
+    >>> regression, own = fit_stacked_regression(features, 1, np.ones(500), rng)
+    >>> regression.predict(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(own, features[:, 1])[0, 1] > 0.99)
     (array([2.]), True)
     """
-    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), place)
-    target, rest = features[:, place], features[:, others]
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), feature)
+    target, regressors = features[:, feature], features[:, others]
     mean = float(np.average(target, weights=weights))
     centered = target - mean
-    center, slopes, fitted, straight = _ridge(rest, centered, weights)
-    forest, bent = grow_forest(rest, centered, rng)
-    said = np.column_stack([straight, bent])
-    said_mean = np.average(said, axis=0, weights=weights)
-    shares = _shares(said - said_mean, centered, weights)
-    constant = mean - float(shares @ said_mean)
+    center, slopes, in_sample, left_out = _fit_ridge(regressors, centered, weights)
+    forest, out_of_bag = grow_forest(regressors, centered, rng)
+    predictions = np.column_stack([left_out, out_of_bag])
+    mean_predictions = np.average(predictions, axis=0, weights=weights)
+    shares = _find_shares(predictions - mean_predictions, centered, weights)
+    constant = mean - float(shares @ mean_predictions)
     all_slopes, all_centers = np.zeros(features.shape[1]), np.zeros(features.shape[1])
     all_slopes[others], all_centers[others] = shares[0] * slopes, center
-    rule = Expectation(constant, all_centers, all_slopes, float(shares[1]), others, forest)
-    return rule, np.asarray(constant + np.column_stack([fitted, bent]) @ shares)
+    regression = StackedRegression(constant, all_centers, all_slopes, float(shares[1]), others, forest)
+    return regression, np.asarray(constant + np.column_stack([in_sample, out_of_bag]) @ shares)
 
 
-def _shares(said: Values, target: Values, weights: Values) -> Values:
-    """Return how much the line and the forest count.
+def _find_shares(predictions: Values, target: Values, weights: Values) -> Values:
+    """Return the weights of the line and of the forest.
 
-    The line, which is shrunk already, counts as it is where the forest adds next to nothing.
+    Where the forest adds next to nothing, the line, which is shrunk already, gets weight one.
     """
     roots = np.sqrt(weights)
-    both, rest = nnls(roots[:, None] * said, roots * target)
-    straight = float(np.linalg.norm(roots * (target - said[:, 0])))
-    told = weights.sum() * np.log(max(straight, 1e-300) / max(rest, 1e-300))
-    return np.asarray(both if told > _PRICE else [1.0, 0.0])
+    shares, residual_of_both = nnls(roots[:, None] * predictions, roots * target)
+    residual_of_line = float(np.linalg.norm(roots * (target - predictions[:, 0])))
+    gain = weights.sum() * np.log(max(residual_of_line, 1e-300) / max(residual_of_both, 1e-300))
+    return np.asarray(shares if gain > _FOREST_PRICE else [1.0, 0.0])
 
 
-def _ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values, Values]:
-    """Return centers and slopes of a ridge regression of a centered target, what it says of each row, and that without the row."""
+def _fit_ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values, Values]:
+    """Fit a ridge regression to a centered target; return centers, slopes, in-sample and leave-one-out predictions."""
     total = float(weights.sum())
     center = np.average(features, axis=0, weights=weights)
-    away = features - center
-    weighted = away * weights[:, None]
-    gram = weighted.T @ away
+    deviations = features - center
+    weighted = deviations * weights[:, None]
+    gram = weighted.T @ deviations
     scales = np.sqrt(np.diag(gram) / total)
     scales = np.where(scales > 0, scales, 1.0)
     spectrum = Spectrum.of(gram / np.outer(scales, scales), weighted.T @ target / scales)
     ridge = spectrum.best_penalty(float(weights @ target**2), _RIDGES, GeneralizedCrossValidation(total))
     slopes = spectrum.slopes(ridge) / scales
-    fitted = away @ slopes
-    turned = (away / scales) @ (spectrum.vectors / np.sqrt(spectrum.values + ridge))
-    leverage = np.minimum(weights * ((turned**2).sum(axis=1) + 1 / total), _LEVERAGE)
+    fitted = deviations @ slopes
+    rotated = (deviations / scales) @ (spectrum.vectors / np.sqrt(spectrum.values + ridge))
+    leverage = np.minimum(weights * ((rotated**2).sum(axis=1) + 1 / total), _MOST_LEVERAGE)
     return center, slopes, fitted, target - (target - fitted) / (1 - leverage)
