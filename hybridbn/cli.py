@@ -15,11 +15,12 @@ import hybridbn
 __all__ = ["main", "parser", "run"]
 
 BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED = 2, 70, 73, 74, 75, 130
+"""The exit codes; the help explains them."""
 
 _DISK_ERRORS = {getattr(errno, name) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EIO") if hasattr(errno, name)}
+"""Errors of the system that mean a full or broken disk."""
 
-
-# Nothing else is imported here, so that help comes at once: the commands import what they need.
+# The commands import what they need when they run, so that the help appears at once.
 
 _EPILOG = """\
 exit codes:
@@ -66,7 +67,7 @@ appears complete or not at all. Exit codes are those of impute.
 
 
 class _FormatNames:
-    """The names of all formats of tables, which are imported only if one is given."""
+    """The names of all table formats, imported only when the user names one."""
 
     def __iter__(self) -> Iterator[str]:
         from hybridbn.formats.tables.base import names
@@ -78,7 +79,7 @@ class _FormatNames:
 
 
 class _FitterNames:
-    """The names of all fitters, which are imported only if the help is printed."""
+    """The names of all fitters, imported only when the help is printed."""
 
     def __str__(self) -> str:
         from hybridbn.fitting.fitter_choice import list_fitter_names
@@ -329,13 +330,13 @@ def _add_text_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _parse_names(text: str) -> list[str]:
-    """Return names between commas; one that holds a comma is quoted as in CSV."""
+    """Split names at commas; a name that contains a comma is quoted as in CSV."""
     import csv
 
-    found = [name for row in csv.reader([text], strict=True) for name in row]
-    if not all(found):
+    names = [name for row in csv.reader([text], strict=True) for name in row]
+    if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
-    return found
+    return names
 
 
 def _parse_delimiter(text: str) -> str:
@@ -380,13 +381,13 @@ def _run_impute(options: argparse.Namespace) -> int:
     from hybridbn.commands.terminal import Terminal
     from hybridbn.formats.tables.delimited import MISSING
 
-    given: dict[str, Any] = {name: value for name, value in vars(options).items() if name not in ("command", "quiet")}
+    values: dict[str, Any] = {name: value for name, value in vars(options).items() if name not in ("command", "quiet")}
     for name in ("discrete", "continuous", "keep", "include"):
-        given[name] = tuple(given[name])
-    given["missing"] = ("", *options.missing) if options.missing else MISSING
-    ends = dict(options.bounds)
-    given["bounds"] = None if not ends else "observed" if "" in ends else ends
-    if "" in ends and len(ends) > 1:
+        values[name] = tuple(values[name])
+    values["missing"] = ("", *options.missing) if options.missing else MISSING
+    bounds = dict(options.bounds)
+    values["bounds"] = None if not bounds else "observed" if "" in bounds else bounds
+    if "" in bounds and len(bounds) > 1:
         _raise_usage("--bounds observed is for all columns; leave the others out")
     if options.model is not None:
         for name, value in (
@@ -398,13 +399,13 @@ def _run_impute(options: argparse.Namespace) -> int:
             ("donors", True),
             ("save_model", None),
         ):
-            if given[name] != value:
+            if values[name] != value:
                 _raise_usage(
                     f"--model is used as it is; --{name.replace('_', '-')} is for learning: leave one of the two out"
                 )
     if options.draws is not None and options.strategy != "draw":
         _raise_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
-    impute(ImputationRequest(**given), Terminal(options.quiet))
+    impute(ImputationRequest(**values), Terminal(options.quiet))
     return 0
 
 
@@ -425,14 +426,14 @@ def _run_convert(options: argparse.Namespace) -> int:
 
 
 def _raise_usage(text: str) -> NoReturn:
-    """Raise an error of usage."""
+    """Raise a `UsageFault`, whose module is imported only now."""
     from hybridbn.commands.locations import UsageFault
 
     raise UsageFault(text)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; what goes wrong is one line on standard error.
+    """Run a command and return its exit code; an error is printed as one line on standard error.
 
     Examples
     --------
@@ -441,19 +442,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     from hybridbn.errors import HybridBNError
 
-    given = sys.argv[1:] if arguments is None else arguments
-    if not given:
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words:
         parser().print_help()
         return BAD_INPUT
-    options = parser().parse_args(given)
+    options = parser().parse_args(words)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the command collects those that are for the user
+            warnings.simplefilter("ignore")  # the command itself records the warnings meant for the user
             return int(options.command(options))
     except KeyboardInterrupt as error:
         return _report(str(error) or "interrupted; nothing was written", INTERRUPTED)
     except BrokenPipeError:
-        # whoever reads has seen enough; Python must not find the pipe broken again when it ends
+        # The reader closed the pipe. Redirect standard output, or Python would fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (HybridBNError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
@@ -510,13 +511,13 @@ def _report(text: str, code: int) -> int:
 
 
 def main() -> NoReturn:
-    """Run the command that the process was started with."""
+    """Run the command given by the arguments of the process, and exit with its code."""
     import logging
 
-    logging.getLogger().addHandler(logging.NullHandler())  # what drivers log is no message for the user
+    logging.getLogger().addHandler(logging.NullHandler())  # log records of database drivers are not for the user
     code = run()
     if code == INTERRUPTED:
-        # threads of libraries are in the middle of something, and the C++ ones abort the process if Python tidies up around them
+        # Threads of C++ libraries may still be running, and abort the process if Python cleans up under them.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

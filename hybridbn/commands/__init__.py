@@ -1,1 +1,1 @@
-"""What the command line does, in pieces: where tables come from, what is learned of them, and how results appear whole or not at all."""
+"""The subcommands of the command line and what they share: inputs and outputs, column profiles, runs and reports."""

@@ -1,4 +1,4 @@
-"""A first look at a whole table: what its columns are, how many cells are missing, and a sample of rows to learn from."""
+"""Profile a table in one pass: the kind, range and states of each column, missing cells, and a sample of rows to learn from."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from hybridbn.variables import shorten
 __all__ = ["ColumnProfile", "TableProfile", "profile_table"]
 
 MOST_STATES = 10_000
-"""Text with more different values is left alone: no table of probabilities holds them."""
+"""A column with more states than this is left out: its table of probabilities would not fit into memory."""
 _IDENTIFIER_ROWS = 20
+"""A column of states counts as an identifier if at least this many are observed and all of them differ."""
 _MOST_PATTERNS = 5_000
+"""Only this many patterns of missing cells are counted one by one, which bounds the memory they take."""
 _REMEDY = "if it marks a missing cell, name it with --missing; else mend the cell"
+"""The advice at the end of errors about a cell."""
 
 
 class MixedColumn(TableError):
-    """Values of one column that are of several types; `row` is where this turned out."""
+    """A column has values of several types; `row` has the first one that differs."""
 
     def __init__(self, row: int, text: str) -> None:
         super().__init__(text)
@@ -39,30 +42,34 @@ class MixedColumn(TableError):
 
 @dataclass
 class ColumnProfile:
-    """What is known of one column.
+    """The kind, range and states of one column.
 
     Attributes
     ----------
     kind : "number", "states" or None
-        None where no cell is observed.
+        None if no cell is observed.
     integer : bool
         Whether all numbers are of an integer type.
     decimals : int or None
-        How many all numbers have at most; None where there are more than six.
+        The largest number of decimals; None if it is above six.
     low, high : float
-    body : (low, high), optional
-        Where nearly all numbers lie, if a few lie far from there.
+        The least and the greatest number.
+    bulk : (low, high), optional
+        The range of nearly all numbers, if a few lie far outside of it.
     observed, missing : int
+        Counts of cells.
     codes : mapping from state to int
-        In the order of their first rows. Of a source that spells states, their texts at first.
+        Codes in the order of the states' first rows; the keys are texts while a source that spells states is read.
     first : list of int
-        The row where each state occurs first.
+        The first row of each state.
     spelling : mapping from state to text
-        Of a source that spells states.
-    states : tuple
-        In their order, when all of the table has been read.
+        How a source that spells states writes them.
     declared : tuple, optional
-        The states that the type names, in their order.
+        The states that the column's type lists, in their order.
+    overflowing : bool
+        Whether the column has too many states.
+    states : tuple
+        The states in their order, when the whole table has been read.
     """
 
     name: str
@@ -83,7 +90,7 @@ class ColumnProfile:
 
     @property
     def identifier(self) -> bool:
-        """Whether all of many states differ, or there are too many to be anything else."""
+        """Whether the column looks like an identifier: each row has its own state, or there are too many states."""
         return self.overflowing or (self.kind == "states" and _IDENTIFIER_ROWS <= len(self.first) == self.observed)
 
     @property
@@ -92,12 +99,12 @@ class ColumnProfile:
         return self.decimals == 0
 
     def decimals_to_impute(self, full_precision: bool) -> int | None:
-        """Return how many decimals imputed numbers get, None for all of them."""
+        """Return the number of decimals that imputed numbers are rounded to; None to leave them unrounded."""
         few = self.observed < ROUNDED_ROWS or full_precision
         return self.decimals if self.whole or not few else None
 
     def add_cells(self, cells: Cells, start: int) -> NDArray[Any]:
-        """Take some cells in; return them as numbers, or as codes of the states so far, NaN where one is missing."""
+        """Add the cells of a block; return them as numbers or as codes of states, NaN where one is missing."""
         holes = cells.missing
         count = int(holes.sum())
         self.missing += count
@@ -113,31 +120,31 @@ class ColumnProfile:
             raise self._mixture_error(cells, start + int(np.argmin(holes)), start)
         if kind == "states":
             return self._add_states(cells, start, holes)
-        seen = cells.array[~holes]
+        observed = cells.array[~holes]
         self.integer = self.integer and cells.integer
-        self.decimals = None if self.decimals is None else decimals_of(seen, self.decimals)
-        self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
+        self.decimals = None if self.decimals is None else decimals_of(observed, self.decimals)
+        self.low, self.high = min(self.low, float(observed.min())), max(self.high, float(observed.max()))
         return np.asarray(cells.array, dtype=np.float64)
 
     def _add_states(self, cells: Cells, start: int, holes: NDArray[np.bool_]) -> NDArray[Any]:
         states = cells.states or ()
         if cells.declared and not all(isinstance(state, bool) for state in states):
             self.declared = tuple(dict.fromkeys((*(self.declared or ()), *states)))
-        occurring, places = np.unique(cells.array[~holes], return_index=True)
-        rows = np.flatnonzero(~holes)[places] + start
+        present, positions = np.unique(cells.array[~holes], return_index=True)
+        rows = np.flatnonzero(~holes)[positions] + start
         lookup = np.full(len(states) + 1, np.nan)
-        for code, row in sorted(zip(occurring.tolist(), rows.tolist(), strict=True), key=lambda pair: pair[1]):
+        for code, row in sorted(zip(present.tolist(), rows.tolist(), strict=True), key=lambda pair: pair[1]):
             state = states[code]
-            known = self.codes.get(state)
-            if known is None:
+            number = self.codes.get(state)
+            if number is None:
                 if self.codes and state_kind(state) != state_kind(next(iter(self.codes))):
                     raise self._mixture_error(cells, row, start)
                 if len(self.codes) >= MOST_STATES:
                     self.overflowing = True
                     continue
-                known = self.codes[state] = len(self.codes)
+                number = self.codes[state] = len(self.codes)
                 self.first.append(row)
-            lookup[code] = known
+            lookup[code] = number
         return np.asarray(lookup[cells.array])
 
     def _mixture_error(self, cells: Cells, row: int, start: int) -> TableError:
@@ -149,14 +156,14 @@ class ColumnProfile:
             f"--discrete {self.name}",
         )
 
-    def finish(self, spelled: bool, wish: DeclaredKind | None, line_of: Callable[[int], str]) -> None:
-        """Put the states in order; type those that are known as texts so far, all together."""
-        found = list(self.codes)
-        states: list[Hashable] = found
+    def finish(self, spelled: bool, declared_kind: DeclaredKind | None, line_of: Callable[[int], str]) -> None:
+        """Put the states in order, after converting those of a source that spells them from text."""
+        keys = list(self.codes)
+        states: list[Hashable] = keys
         if spelled:
-            texts = [str(state) for state in found]
+            texts = [str(state) for state in keys]
             try:
-                cells, _ = type_texts(self.name, np.arange(len(texts)), texts, wish, _REMEDY)
+                cells, _ = type_texts(self.name, np.arange(len(texts)), texts, declared_kind, _REMEDY)
             except TableError as error:
                 raise TableError(_name_lines(name_lines_for_rows(error, lambda i: self.first[i]), line_of)) from None
             if cells.states is None:
@@ -172,27 +179,29 @@ class ColumnProfile:
             with contextlib.suppress(TypeError):
                 distinct = sorted(distinct)  # type: ignore[type-var]
         self.states = tuple(distinct)
-        places = {state: code for code, state in enumerate(self.states)}
-        self.codes = {text: places[state] for text, state in zip(found, states, strict=True)}
+        positions = {state: code for code, state in enumerate(self.states)}
+        self.codes = {text: positions[state] for text, state in zip(keys, states, strict=True)}
 
 
 def _name_lines(error: Exception, line_of: Callable[[int], str]) -> str:
-    return re.sub(r"\bline (\d+)", lambda found: line_of(int(found.group(1))), str(error))
+    return re.sub(r"\bline (\d+)", lambda match: line_of(int(match.group(1))), str(error))
 
 
 @dataclass
 class TableProfile:
-    """What is known of a table.
+    """The profiles of a table's columns, its patterns of missing cells, and a sample of its rows.
 
     Attributes
     ----------
     columns : mapping from name to ColumnProfile
-        Of the columns that take part.
+        The columns that are used.
     rows : int
     patterns : mapping from int to int
-        How many rows have which cells missing, a bit for each column.
+        The number of rows with each pattern of missing cells; a pattern has a bit for each column.
+    other_patterns : int
+        The number of rows with patterns that are not counted one by one.
     blank : int
-        Rows in which all of these columns are missing.
+        The number of rows in which all of these columns are missing.
     """
 
     columns: dict[str, ColumnProfile] = field(default_factory=dict)
@@ -204,7 +213,7 @@ class TableProfile:
     sample: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def align_cells(self, name: str, cells: Cells | None, rows: int) -> Cells:
-        """Return the cells of a block with the states of the whole table."""
+        """Return the cells of a block, coded by the states of the whole table."""
         column = self.columns[name]
         if column.kind == "number":
             array = cells.array if cells is not None and cells.states is None else np.full(rows, np.nan)
@@ -214,7 +223,7 @@ class TableProfile:
         return Cells(array, column.states, declared=column.declared is not None)
 
     def limit_sample(self, numbers: float) -> None:
-        """Keep so few rows of the sample that one number for each row and state, or column of numbers, is no more than that."""
+        """Thin out the sample until an array of its rows by all states and columns of numbers has at most `numbers` cells."""
         width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
         most = max(int(numbers / max(width, 1)), 2000)
         if len(self.sample_rows) > most:
@@ -223,7 +232,7 @@ class TableProfile:
             self.sample = {name: values[keep] for name, values in self.sample.items()}
 
     def sample_table(self, names: Iterable[str]) -> Table:
-        """Return the sample."""
+        """Return some columns of the sample as a table."""
         cells = {}
         for name in names:
             column, values = self.columns[name], self.sample[name]
@@ -237,7 +246,7 @@ class TableProfile:
 
 
 class _RowSample:
-    """The rows with the smallest hashes of their numbers: the same ones in blocks of any size."""
+    """A random sample: the rows whose numbers have the smallest hashes, whatever the size of the blocks."""
 
     def __init__(self, most: int) -> None:
         self.most, self.limit = most, np.uint64(2**64 - 1)
@@ -261,11 +270,11 @@ class _RowSample:
             self.limit = np.partition(hashes, self.most - 1)[self.most - 1]
         keep = hashes <= self.limit
         names = dict.fromkeys(name for _, columns in self.parts for name in columns)
-        joined = {}
+        columns_kept = {}
         for name in names:
-            pieces = [columns.get(name, np.full(len(r), np.nan)) for r, columns in self.parts]
-            joined[name] = np.concatenate(pieces)[keep]
-        self.parts, self.held = [(rows[keep], joined)], int(keep.sum())
+            parts = [columns.get(name, np.full(len(r), np.nan)) for r, columns in self.parts]
+            columns_kept[name] = np.concatenate(parts)[keep]
+        self.parts, self.held = [(rows[keep], columns_kept)], int(keep.sum())
 
     def finish(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         self._cut()
@@ -285,49 +294,49 @@ def profile_table(
     kinds: Kinds,
     keep: frozenset[str],
     sample: int,
-    told: Callable[[int], None] = lambda _: None,
+    report_rows: Callable[[int], None] = lambda _: None,
 ) -> TableProfile:
-    """Read a table from beginning to end, `rows` rows at a time.
+    """Profile a table, reading it once in blocks of `rows` rows.
 
     Parameters
     ----------
-    kinds : mapping from column to what it is declared to be
+    kinds : mapping from column to its declared kind
     keep : frozenset of str
-        Columns that are not looked at.
+        Columns that are left out.
     sample : int
-        How many rows to keep for learning.
-    told : callable
-        Is told how many rows have been read.
+        The number of rows to sample for learning.
+    report_rows : callable
+        Called with the number of rows read so far.
     """
-    profile, sampled = TableProfile(), _RowSample(sample)
-    wishes: dict[str, Any] = dict(kinds)
+    profile, row_sample = TableProfile(), _RowSample(sample)
+    declared_kinds: dict[str, Any] = dict(kinds)
     if source.spelled:
-        wishes |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
+        declared_kinds |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
     for block in source.blocks(rows):
         names = [name for name in source.names if name not in keep]
-        cells = _read_cells(block, source, names, wishes)
+        cells = _read_cells(block, source, names, declared_kinds)
         _add_columns(profile, names, block.start)
         values, holes = {}, np.ones((block.rows, len(names)), dtype=bool)
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             column = profile.columns[name]
             if name not in cells:
                 column.missing += block.rows
                 continue
-            holes[:, place] = cells[name].missing
+            holes[:, index] = cells[name].missing
             try:
                 values[name] = column.add_cells(cells[name], block.start)
             except MixedColumn as error:
                 raise TableError(str(error).replace("{place}", source.line_of(error.row))) from None
         _count_patterns(profile, holes)
-        sampled.take(block.start, values, block.rows)
+        row_sample.take(block.start, values, block.rows)
         profile.rows += block.rows
-        told(profile.rows)
+        report_rows(profile.rows)
     if not profile.rows:
         raise TableError("the table has no rows")
     for name, column in profile.columns.items():
         if column.kind == "states":
             column.finish(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
-    profile.sample_rows, profile.sample = sampled.finish()
+    profile.sample_rows, profile.sample = row_sample.finish()
     for name, column in profile.columns.items():
         if column.kind == "number":
             column.bulk = _find_bulk(profile.sample[name], column.low, column.high)
@@ -337,29 +346,31 @@ def profile_table(
 
 
 def _find_bulk(values: NDArray[Any], low: float, high: float) -> tuple[float, float] | None:
-    """Return where nearly all numbers lie, if the others lie far from there."""
-    seen = values[~np.isnan(values)]
-    first, last = np.quantile(seen, (0.05, 0.95)).tolist() if len(seen) else (0.0, 0.0)
+    """Return the range of nearly all numbers if some lie far outside of it, else None."""
+    observed = values[~np.isnan(values)]
+    first, last = np.quantile(observed, (0.05, 0.95)).tolist() if len(observed) else (0.0, 0.0)
     if not 0 < last - first < (high - low) / 6:
         return None
     return max(low, 2 * first - last), min(high, 2 * last - first)
 
 
-def _read_cells(block: TableBlock, source: TableSource, names: list[str], wishes: dict[str, Any]) -> dict[str, Cells]:
-    cells = block.cells(names, wishes)
+def _read_cells(
+    block: TableBlock, source: TableSource, names: list[str], declared_kinds: dict[str, Any]
+) -> dict[str, Cells]:
+    cells = block.cells(names, declared_kinds)
     if source.spelled:
-        again = []
-        for name, found in cells.items():
-            if found.states and name not in wishes:
-                wishes[name] = "text"
-                if not isinstance(found.states[0], str):
-                    again.append(name)
-        cells |= block.cells(again, wishes) if again else {}
+        retyped = []
+        for name, column_cells in cells.items():
+            if column_cells.states and name not in declared_kinds:
+                declared_kinds[name] = "text"
+                if not isinstance(column_cells.states[0], str):
+                    retyped.append(name)
+        cells |= block.cells(retyped, declared_kinds) if retyped else {}
     return cells
 
 
 def _add_columns(profile: TableProfile, names: list[str], start: int) -> None:
-    """Add columns that turn up now (JSON): in the rows before they are missing."""
+    """Add columns that occur in JSON lines for the first time; their cells are missing in all earlier rows."""
     for name in names:
         if name not in profile.columns:
             bit = 1 << len(profile.columns)
@@ -372,8 +383,8 @@ def _count_patterns(profile: TableProfile, holes: NDArray[np.bool_]) -> None:
         return
     profile.blank += int(holes.all(axis=1).sum())
     packed = np.packbits(holes, axis=1, bitorder="little")
-    found, counts = np.unique(packed.view([("", packed.dtype)] * packed.shape[1]).ravel(), return_counts=True)
-    for pattern, count in zip(found, counts.tolist(), strict=True):
+    distinct, counts = np.unique(packed.view([("", packed.dtype)] * packed.shape[1]).ravel(), return_counts=True)
+    for pattern, count in zip(distinct, counts.tolist(), strict=True):
         key = int.from_bytes(pattern.tobytes(), "little")
         if key in profile.patterns or len(profile.patterns) < _MOST_PATTERNS:
             profile.patterns[key] = profile.patterns.get(key, 0) + count

@@ -34,7 +34,7 @@ def convert(
     source, target : str
         Both files of networks, or both of tables (or tables of databases), as their suffixes tell.
     bins : int, optional
-        Cut the continuous variables of a network into so many bins, where the format holds none.
+        Cut each continuous variable of a network into this many bins, if the format has no continuous variables.
     no_clobber : bool
         Refuse to replace an existing file.
     reading : mapping, optional
@@ -66,7 +66,7 @@ def convert(
 
 
 def _same_kind(source: str, target: str) -> bool:
-    """Tell whether both are networks; refuse what is neither, and one of each."""
+    """Return whether both files are networks; refuse files of neither kind, and one of each."""
     kinds = []
     for text in (source, target):
         if text == "-":
@@ -88,7 +88,7 @@ def _same_kind(source: str, target: str) -> bool:
 
 
 def _refuse_options(source: str, reading: Mapping[str, Any]) -> None:
-    """Refuse options that the format of the input does not have."""
+    """Refuse options that the input's format does not have."""
     form = None if "://" in source or source.startswith("sqlite:") else suffixes().get(suffix_of(source))
     known = {"discrete", "continuous", *(form.options if form else ()), *(["encoding"] if form and form.text else ())}
     for name in reading:
@@ -97,7 +97,7 @@ def _refuse_options(source: str, reading: Mapping[str, Any]) -> None:
 
 
 def _refuse(source: str, target: str, no_clobber: bool) -> None:
-    """Refuse to replace the input, or what must stay, and folders that are not there."""
+    """Refuse to replace the input or, with `no_clobber`, any file, and refuse folders that do not exist."""
     folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():
         raise UsageFault(f"{target}: there is no folder {folder}")

@@ -37,14 +37,15 @@ from hybridbn.variables import shorten
 __all__ = ["choose_columns", "complete", "describe_marker", "describe_numbers_as_text", "refuse_unknown_states"]
 
 _CELLS = 400_000
-"""In a block; what is held of a block is some hundred bytes a cell."""
+"""A block has at most this many cells, as one of them takes some hundred bytes of memory."""
 _SAMPLE_CELLS = 5_000_000
+"""The sample of rows to learn from has at most this many cells."""
 _SAMPLE_NUMBERS = 20_000_000
-"""In the largest array of learning, where columns have many states."""
+"""The largest array of learning has at most this many numbers; it has a column for each state."""
 
 
 def complete(run: ImputationRun) -> None:
-    """Complete the table of a run that has begun."""
+    """Impute the missing cells of a run's table and write the output."""
     request = run.request
     model = None if request.model is None else load(request.model)
     _profile(run, model)
@@ -54,7 +55,7 @@ def complete(run: ImputationRun) -> None:
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
         raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
-    if not run.goal.pipe:  # which may be the same terminal
+    if not run.destination.pipe:  # which may be the same terminal
         run.terminal.show_step("writing")
     output.assemble(parts, not request.no_clobber, lambda: _finish(run))
     run.terminal.clear_step()
@@ -62,7 +63,7 @@ def complete(run: ImputationRun) -> None:
 
 
 def _profile(run: ImputationRun, model: Network | None) -> None:
-    """Read the whole table once."""
+    """Read the whole table once, to profile its columns and to sample rows."""
     request = run.request
     kinds: dict[str, Any] = dict.fromkeys(request.discrete, "discrete") | dict.fromkeys(
         request.continuous, "continuous"
@@ -72,28 +73,28 @@ def _profile(run: ImputationRun, model: Network | None) -> None:
     if model is not None:
         kinds = kinds_of(model) | kinds
     kinds = {name: kind for name, kind in kinds.items() if name not in keep}
-    # columns that number the rows, unless they are asked for
+    # Columns that number the rows are left out unless the user names them.
     index = run.source.index - {*kinds, *request.include}
     if run.source.names and {*run.source.names} <= keep | index:
         raise TableError(f"{run.origin.shown}: no column is left to complete: all of them are kept as they are")
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
-    with run.terminal.progress("looking") as told, name_input_in_errors(run):
-        run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, told)
+    with run.terminal.progress("looking") as report_rows, name_input_in_errors(run):
+        run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, report_rows)
     run.profile.limit_sample(_SAMPLE_NUMBERS)
     refuse_unknown_columns(request, run.source.names)
 
 
 def _rows_per_block(run: ImputationRun) -> int:
-    """Return how many rows a block has."""
+    """Return the number of rows of a block."""
     if run.request.chunk is not None:
         return run.request.chunk
     return max(min(_CELLS // max(len(run.source.names), 1), 65_536), 100)
 
 
 def _learn(run: ImputationRun, model: Network | None) -> None:
-    """Learn from the sample, or take what an earlier run learned, or what the user has."""
-    request, work, profile = run.request, run.work, run.profile
+    """Learn models from the sample, or load those of an earlier run, or use the network of the user."""
+    request, workspace, profile = run.request, run.workspace, run.profile
     with _forward_warnings(run.terminal):
         _warn_about_strategy(run)
         with name_input_in_errors(run):
@@ -101,21 +102,21 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
         table = profile.sample_table(names)
         settings = _make_settings(run, names)
         if model is not None:
-            run.filling = apply_network(model, table, settings, strategy=request.strategy, draws=request.draws)
-            refuse_unknown_states(profile, run.filling, request, run.terminal)
+            run.draw_models = apply_network(model, table, settings, strategy=request.strategy, draws=request.draws)
+            refuse_unknown_states(profile, run.draw_models, request, run.terminal)
             return
-        history = work.json("history.json")
+        history = workspace.json("history.json")
         count = request.draws or 1
         if history is not None:
-            networks = [load(work.path(f"model-{draw}.hbn")) for draw in range(count)]
-            run.filling = load_models(networks, settings, strategy=request.strategy, history=history)
+            networks = [load(workspace.path(f"model-{draw}.hbn")) for draw in range(count)]
+            run.draw_models = load_models(networks, settings, strategy=request.strategy, history=history)
             return
         run.terminal.show_step("learning")
         ranges = {name: field.limits for name, field in run.source.fields.items() if field.limits is not None}
-        run.filling = learn_models(table, settings, ranges, strategy=request.strategy, draws=request.draws)
+        run.draw_models = learn_models(table, settings, ranges, strategy=request.strategy, draws=request.draws)
     for draw in range(count):
-        save(run.filling.models[draw].network, work.path(f"model-{draw}.hbn"))
-    work.put_json("history.json", run.filling.history)
+        save(run.draw_models.models[draw].network, workspace.path(f"model-{draw}.hbn"))
+    workspace.put_json("history.json", run.draw_models.history)
 
 
 def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
@@ -128,7 +129,7 @@ def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
         include=[name for name in request.include if name in names],
         bounds=request.bounds,
         integers=[name for name, column in numbers.items() if column.integer],
-        # of the whole table, though only a sample is learned from
+        # These come from the profile of the whole table, although only a sample is learned from.
         decimals={
             name: d for name, c in numbers.items() if (d := c.decimals_to_impute(request.full_precision)) is not None
         },
@@ -163,40 +164,40 @@ def _warn_about_strategy(run: ImputationRun) -> None:
 
 def _make_output(run: ImputationRun) -> Output:
     request, delimiter = run.request, run.request.output_delimiter
-    if delimiter is None and (run.goal.form, run.goal.suffix) == (run.origin.form, run.origin.suffix):
-        delimiter = request.delimiter  # the same suffix has the same delimiter
+    if delimiter is None and (run.destination.form, run.destination.suffix) == (run.origin.form, run.origin.suffix):
+        delimiter = request.delimiter  # files with the same suffix get the same delimiter
     counter = request.draw_column if request.draws is not None else None
-    return Output(run.goal, run.source, run.profile, counter, request.encoding, {"delimiter": delimiter})
+    return Output(run.destination, run.source, run.profile, counter, request.encoding, {"delimiter": delimiter})
 
 
 def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
-    """Write the parts that are not there yet; return all of them in the order of the output."""
-    request, work, profile = run.request, run.work, run.profile
+    """Write the parts that do not exist yet; return all of them in the order of the output."""
+    request, workspace, profile = run.request, run.workspace, run.profile
     rows, draws = _rows_per_block(run), request.draws or 1
     source = run.source
     count = -(-profile.rows // rows)
-    # the part of the last draw is written last
-    first = next((block for block in range(count) if not work.has(f"part-{draws - 1}-{block}")), count)
+    # A block is complete when the part of its last draw exists, which is written last.
+    first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
     kinds = _kinds_of_states(run)
-    with run.terminal.progress("imputing", profile.rows, first * rows) as told:
+    with run.terminal.progress("imputing", profile.rows, first * rows) as report_rows:
         if first < count:
             for number, block in enumerate(source.blocks(rows, first), start=first):
                 cells = _read_cells(run, block, kinds)
                 table = Table.from_cells(cells, stateless=True)
-                fills = [run.filling.fill(table, block.start, draw) for draw in range(draws)]
+                fills = [run.draw_models.fill(table, block.start, draw) for draw in range(draws)]
                 if request.report:
-                    work.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
-                for draw, filled in enumerate(fills):
-                    work.put(f"part-{draw}-{number}", output.make_part(block, filled, draw))
-                told(block.start + block.rows)
+                    workspace.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
+                for draw, part_fills in enumerate(fills):
+                    workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
+                report_rows(block.start + block.rows)
     if request.report:
-        run.tally = add_counts(work.json(f"tally-{number}.json") for number in range(count))
-    return [work.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
+        run.value_counts = add_counts(workspace.json(f"tally-{number}.json") for number in range(count))
+    return [workspace.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
 
 
 def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
-    for name in run.filling.names:
+    for name in run.draw_models.names:
         column = run.profile.columns[name]
         if column.kind == "states":
             kinds[name] = "text" if run.source.spelled else "discrete"
@@ -204,40 +205,40 @@ def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
 
 
 def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
-    names = run.filling.names
+    names = run.draw_models.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = block.cells(names, kinds)
-    return {name: run.profile.align_cells(name, found.get(name), block.rows) for name in names}
+        cells = block.cells(names, kinds)
+    return {name: run.profile.align_cells(name, cells.get(name), block.rows) for name in names}
 
 
 # -- the end --------------------------------------------------------------------------------------------------------
 
 
 def _finish(run: ImputationRun) -> None:
-    """Write what goes with the output, and note that only its name is missing."""
+    """Save the model and the report, and record that the output only lacks its name."""
     request = run.request
     if request.save_model is not None:
-        save(run.filling.models[0].network, request.save_model)
+        save(run.draw_models.models[0].network, request.save_model)
     if request.report is not None:
         facts, remarks = _list_facts(run), run.terminal.warnings
         text = render_page(
             f"Imputation of {run.origin.shown}",
             facts,
             run.profile,
-            run.tally,
-            run.filling.history,
+            run.value_counts,
+            run.draw_models.history,
             remarks,
             request.draws or 1,
         )
         write_atomically(request.report, text.encode())
-    run.work.put_json("finishing.json", {"rows": run.profile.rows * (request.draws or 1)})
+    run.workspace.put_json("finishing.json", {"rows": run.profile.rows * (request.draws or 1)})
 
 
 def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     request, profile = run.request, run.profile
-    network = run.filling.models[0].network
-    columns = f"{len(run.source.names)} columns, {len(run.filling.names)} of them in the model"
+    network = run.draw_models.models[0].network
+    columns = f"{len(run.source.names)} columns, {len(run.draw_models.names)} of them in the model"
     learned = (
         f"{len(profile.sample_rows):,} of {profile.rows:,} rows"
         if len(profile.sample_rows) < profile.rows
@@ -246,12 +247,12 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     if request.model is not None:
         origin = f"from {request.model}"
     else:
-        origin = f"learned from {learned}, structure {request.structure}, {len(run.filling.history)} rounds"
+        origin = f"learned from {learned}, structure {request.structure}, {len(run.draw_models.history)} rounds"
     arcs = (
         "nothing depends on anything" if not len(network) else f"{len(network)} nodes, {network.number_of_edges()} arcs"
     )
     return [
-        ("output", run.goal.shown),
+        ("output", run.destination.shown),
         ("table", f"{profile.rows:,} rows, {columns}"),
         ("model", f"{origin}: {arcs}"),
         (
@@ -264,16 +265,16 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
 
 def _summarize(run: ImputationRun) -> None:
     profile, terminal = run.profile, run.terminal
-    names = [name for name in run.filling.names if profile.columns[name].missing]
+    names = [name for name in run.draw_models.names if profile.columns[name].missing]
     cells = sum(profile.columns[name].missing for name in names)
     draws = f", {run.request.draws} times" if run.request.draws else ""
     terminal.note(
         f"completed {cells:,} cells in {len(names)} of {len(run.source.names)} columns, {profile.rows:,} rows{draws}: "
-        f"{run.goal.shown} ({time.monotonic() - run.began:.1f} s)"
+        f"{run.destination.shown} ({time.monotonic() - run.began:.1f} s)"
     )
-    if run.request.show and not run.goal.pipe:
+    if run.request.show and not run.destination.pipe:
         show: Callable[[str], None] = terminal.show
-        show(format_preview(run.source, run.profile, run.filling, _kinds_of_states(run), run.request.show))
+        show(format_preview(run.source, run.profile, run.draw_models, _kinds_of_states(run), run.request.show))
 
 
 _MANY_STATES = 10
@@ -284,7 +285,7 @@ _MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0,
 def choose_columns(
     profile: TableProfile, model: Network | None, request: ImputationRequest, terminal: Terminal
 ) -> list[str]:
-    """Return the columns to learn from, having told what is left alone."""
+    """Return the columns to learn from, and warn about those that are left out."""
     empty = [name for name, column in profile.columns.items() if column.kind is None]
     known = set() if model is None else set(kinds_of(model)) | set(model)
     if model is not None:
@@ -297,10 +298,10 @@ def choose_columns(
             terminal.warn(
                 f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
             )
-        strays = [n for n, c in profile.columns.items() if c.missing and n not in known and not c.identifier]
-        if strays:
+        unmodeled = [n for n, c in profile.columns.items() if c.missing and n not in known and not c.identifier]
+        if unmodeled:
             raise NetworkError(
-                f"columns {shorten(strays)} have missing cells, but the model doesn't know them; --keep them, or learn a model that does"
+                f"columns {shorten(unmodeled)} have missing cells, but the model doesn't know them; --keep them, or learn a model that does"
             )
         return [name for name in profile.columns if name in known]
     if empty:
@@ -308,15 +309,17 @@ def choose_columns(
             f"no value is observed in {shorten(empty)}, so nothing tells what is missing there; --keep {','.join(empty[:3])} leaves "
             "it as it is"
         )
-    alone = [name for name, column in profile.columns.items() if column.identifier and name not in request.include]
+    identifiers = [
+        name for name, column in profile.columns.items() if column.identifier and name not in request.include
+    ]
     for name in request.include:
         if profile.columns[name].overflowing:
             raise TableError(f"--include {name}: the column has too many different values")
-    if alone:
-        holes = sum(profile.columns[name].missing for name in alone)
+    if identifiers:
+        holes = sum(profile.columns[name].missing for name in identifiers)
         left = f"; what is missing there ({holes:,}) stays missing" if holes else ""
         terminal.warn(
-            f"left alone as identifiers, with a value of their own in each row or too many different ones: {shorten(alone)}{left}; "
+            f"left alone as identifiers, with a value of their own in each row or too many different ones: {shorten(identifiers)}{left}; "
             "--keep says so, --include completes them from their own values"
         )
     for name, column in profile.columns.items():
@@ -324,14 +327,14 @@ def choose_columns(
             terminal.warn(remark)
     if profile.blank and len(profile.columns) > 1:
         terminal.warn(f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows")
-    names = [name for name in profile.columns if name not in alone]
+    names = [name for name in profile.columns if name not in identifiers]
     if not names:
         raise TableError("no column is left to complete")
     return names
 
 
 def describe_numbers_as_text(column: ColumnProfile) -> str | None:
-    """Return what to say of a column of numbers that all have the same unit or currency, which makes them states.
+    """Return a warning about a column of numbers with one unit or currency, which are read as states; None otherwise.
 
     Examples
     --------
@@ -343,10 +346,10 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
         return None
     units = set()
     for state in column.states:
-        found = _UNIT.fullmatch(state) if isinstance(state, str) else None
-        if found is None or not (found[1] or found[2]):
+        match = _UNIT.fullmatch(state) if isinstance(state, str) else None
+        if match is None or not (match[1] or match[2]):
             return None
-        units.add((found[1], found[2]))
+        units.add((match[1], match[2]))
         if len(units) > 1:
             return None
     return (
@@ -356,7 +359,7 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
 
 
 def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
-    """Return what to say of a number such as -99 that stands apart from all others and occurs again: a missing cell, maybe.
+    """Return a warning about a repeated outlier such as -99, which may mark missing cells; None if there is none.
 
     Examples
     --------
@@ -379,18 +382,18 @@ def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
 
 
 def refuse_unknown_states(
-    profile: TableProfile, filling: DrawModels, request: ImputationRequest, terminal: Terminal
+    profile: TableProfile, draw_models: DrawModels, request: ImputationRequest, terminal: Terminal
 ) -> None:
-    """Refuse states that the user's model doesn't know, or say that they tell nothing."""
-    strange: dict[str, list[Any]] = {}
-    for name, variable in filling.models[0].columns.variables.items():
+    """Refuse states that the user's model does not have or, with ``--unknown missing``, warn about them."""
+    unknown_states: dict[str, list[Any]] = {}
+    for name, variable in draw_models.models[0].columns.variables.items():
         column = profile.columns.get(name)
         known = getattr(variable, "states", None)
         if column is not None and column.kind == "states" and known is not None:
             unknown = [state for state in column.states if state not in known]
             if unknown:
-                strange[name] = unknown
-    for name, unknown in strange.items():
+                unknown_states[name] = unknown
+    for name, unknown in unknown_states.items():
         text = f"column {name!r} holds {shorten(unknown)}, which the model has never seen"
         if request.unknown == "error":
             raise TableError(f"{text}; --unknown missing leaves such cells as they are and lets them tell nothing")

@@ -1,7 +1,7 @@
-"""The work of ``hybridbn impute``: what goes where, who else is writing there, and what an earlier run left.
+"""``hybridbn impute``: locate input and output, lock the output, and resume an unfinished run.
 
-The input is read twice, in blocks of rows. What each block gives is a file of its own beside the output, so a run that was
-killed is taken up where it was; the fingerprint of input, options and versions says whether the parts still fit.
+The input is read twice, in blocks of rows. Each completed block is stored as a part file beside the output, so that a run
+that was killed continues where it stopped; a fingerprint of input, options and versions decides whether the parts still fit.
 """
 
 from __future__ import annotations
@@ -27,55 +27,55 @@ __all__ = ["ImputationRequest", "impute"]
 
 
 def impute(request: ImputationRequest, terminal: Terminal) -> None:
-    """Do what is asked for, or raise.
+    """Complete the missing cells of a table and write the result.
 
     Raises
     ------
     HybridBNError, OSError
-        What is wrong with input or options; what the system refuses.
-    Taken, OtherRun
-        Someone else's output or parts are in the way.
+        If the input or an option is wrong, or the system refuses a file operation.
+    OutputTaken, RunMismatch
+        If another run writes the output, it exists already, or parts of a different run are beside it.
     """
     keep_interrupts()
     origin = locate(request.input, request.from_format, request.format, "INPUT")
-    # a pipe says nothing, so it has the input's format
+    # A pipe has no suffix, so it gets the input's format.
     same = origin.suffix.removeprefix(".") if request.output == "-" and origin.suffix[1:] in names() else None
-    goal = locate(request.output, request.to_format, request.format or same, "OUTPUT")
-    refuse_clashes(request, origin, goal)
-    beside = goal.beside(request.parts)
-    with lock_output(beside, goal.shown):
-        work = Workspace(beside)
-        if not (work.lasting and work.has("manifest.json") and not request.restart):
-            refuse_present(request, goal)
+    destination = locate(request.output, request.to_format, request.format or same, "OUTPUT")
+    refuse_clashes(request, origin, destination)
+    beside = destination.beside(request.parts)
+    with lock_output(beside, destination.shown):
+        workspace = Workspace(beside)
+        if not (workspace.lasting and workspace.has("manifest.json") and not request.restart):
+            refuse_present(request, destination)
         try:
-            work.begin(request.restart)
-            _run(ImputationRun(request, terminal, origin, goal, work))
+            workspace.begin(request.restart)
+            _run(ImputationRun(request, terminal, origin, destination, workspace))
         except KeyboardInterrupt:
-            if work.lasting:
+            if workspace.lasting:
                 raise KeyboardInterrupt("interrupted; the same command goes on from there") from None
-            work.clear()
+            workspace.clear()
             raise
         except RunMismatch:
-            if not work.lasting:
-                work.clear()
+            if not workspace.lasting:
+                workspace.clear()
             raise
         except BaseException:
-            work.clear()
+            workspace.clear()
             raise
-        work.clear()
+        workspace.clear()
 
 
 def _run(run: ImputationRun) -> None:
-    request, work = run.request, run.work
+    request, workspace = run.request, run.workspace
     options = {"delimiter": request.delimiter, "missing": request.missing or MISSING, "decimal": request.decimal}
     run.terminal.show_step("reading")
     with name_input_in_errors(run):
-        run.source = open_source(run.origin, work.folder, request.encoding, options)
-    resumed = work.agree(fingerprint(run))
+        run.source = open_source(run.origin, workspace.folder, request.encoding, options)
+    resumed = workspace.agree(fingerprint(run))
     if resumed and _already_there(run):
         return
     if resumed:
-        refuse_present(request, run.goal)
+        refuse_present(request, run.destination)
         run.terminal.note("going on from where an earlier run was ended")
     from hybridbn.commands.imputation import complete  # as it imports all of learning, after what is refused at once
 
@@ -83,16 +83,16 @@ def _run(run: ImputationRun) -> None:
 
 
 def _already_there(run: ImputationRun) -> bool:
-    """Tell whether an earlier run made its table of a database, and was ended while it cleaned up.
+    """Return whether an earlier run finished its database table and was stopped during cleanup.
 
-    A file would be put together again, of the same bytes.
+    A file needs no such test: it is assembled again from the same parts.
     """
-    noted = run.work.json("finishing.json")
-    form = run.goal.form
+    noted = run.workspace.json("finishing.json")
+    form = run.destination.form
     if not isinstance(form, Database) or noted is None:
         return False
     try:
-        refuse_existing_output(run.goal, no_clobber=True)
+        refuse_existing_output(run.destination, no_clobber=True)
     except OutputTaken:
-        return form.count(run.goal.url) == int(noted["rows"])
+        return form.count(run.destination.url) == int(noted["rows"])
     return False

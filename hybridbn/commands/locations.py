@@ -1,4 +1,4 @@
-"""Where a command reads from and writes to: formats by suffix or by name, pipes, and what must not be overwritten."""
+"""The inputs and outputs of a command: files, pipes and tables of databases, with the format that their suffix or name tells."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _HINTS = {
 
 
 class UsageFault(FormatError):
-    """What was asked for can't be done, whatever the table holds."""
+    """The options can't be carried out, whatever the table holds."""
 
 
 class OutputTaken(Exception):
-    """The output can't be made: it is there already, or another run is at it."""
+    """The output can't be written: it exists already, or another run is writing it."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,19 @@ class Location:
     Attributes
     ----------
     shown : str
-        As the user wrote it, without a password.
+        The location as the user wrote it, without a password.
     form : FileFormat or Database
+        The format.
     suffix : str
-        That of the format.
+        The suffix of the format.
     path : Path or None
-        The file that links lead to, also SQLite's; None for a pipe and for a database on a server.
+        The file, with links resolved, also for SQLite; None for a pipe and for a database on a server.
     table : str
-        In a database.
+        The table of a database.
     packed : bool
-        With gzip.
+        Whether the file is packed with gzip.
     url : str
-        Of a table of a database, or a query.
+        The address of a table of a database, or of a query.
     """
 
     shown: str
@@ -85,13 +86,13 @@ class Location:
 
     @property
     def pipe(self) -> bool:
-        """Whether it is standard input or output."""
+        """Whether this is standard input or output."""
         return self.path is None and not self.url
 
     def beside(self, parts: str | None = None) -> Path | None:
-        """Return the path that the names of temporary files start with: beside the output, or in a folder.
+        """Return the path that names of temporary files start with, beside the output or in the folder `parts`.
 
-        It is None where there is no such place: of pipes, and of tables on a server.
+        It is None for pipes and for tables on a server, unless `parts` names a folder.
         """
         if parts is None and self.path is None:
             return None
@@ -104,7 +105,7 @@ class Location:
 
 
 def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Location:
-    """Return where an argument, `what`, leads: in the format `named`, or what the suffix says, or `otherwise`.
+    """Locate the argument called `what`; its format is `named`, or that of its suffix, or `otherwise`.
 
     Examples
     --------
@@ -129,10 +130,10 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
         raise UsageFault(f"{text} is a folder; name a file")
     form = known.get(suffix)
     if form is None:
-        listed = ", ".join(name for name, form in known.items() if what == "INPUT" or not form.unwritable)
+        known_suffixes = ", ".join(name for name, form in known.items() if what == "INPUT" or not form.unwritable)
         hint = _HINTS.get(suffix, "or say --format")
         raise UsageFault(
-            f"{text}: the suffix tells no known format; known are {listed} and sqlite:///file.db?table=t; {hint}"
+            f"{text}: the suffix tells no known format; known are {known_suffixes} and sqlite:///file.db?table=t; {hint}"
         )
     if form.unwritable and what == "OUTPUT":
         raise UsageFault(f"{text}: {form.unwritable}")
@@ -159,19 +160,19 @@ def _check_library(location: Location) -> Location:
 
 
 def _is_pipe(path: Path) -> bool:
-    """Tell whether a path is neither a file nor a folder: a named pipe, or what a shell makes of <(command)."""
+    """Return whether a path is a named pipe, such as a shell makes for ``<(command)``."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def open_source(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> TableSource:
-    """Open a table that is read more than once, by a copy in `folder` where it can't be read from where it is.
+    """Open a table that is read more than once; what can't be read twice is copied into `folder` first.
 
     Parameters
     ----------
     encoding : str
-        Of a text file.
+        The encoding of a text file.
     options : dict
-        Those of the command line that say how a file is read; a format takes those that it knows.
+        Options of the command line for reading a file; a format uses those that it knows.
     """
     form = location.form
     if isinstance(form, Database):
@@ -184,7 +185,7 @@ def open_source(location: Location, folder: Path, encoding: str, options: dict[s
 
 
 def _copy_if_needed(location: Location, form: FileFormat, folder: Path, encoding: str) -> Path:
-    """Return a file that can be read twice, text in UTF-8: the location's own, or a copy in `folder`."""
+    """Return a file that can be read twice, with text in UTF-8: the original, or a copy in `folder`."""
     recoded = encoding_of_file(form, encoding)
     if location.path is not None and location.packed and location.path.is_file():
         with open(location.path, "rb") as start:
@@ -221,7 +222,7 @@ def _copy(file: Any, out: IO[bytes], encoding: str, location: Location) -> None:
 
 
 def encoding_of_file(form: FileFormat | Database, encoding: str) -> str:
-    """Return the encoding of a file's text, "utf-8" also for what is no text or a part of UTF-8."""
+    """Return the name of a text file's encoding; "utf-8" also for its subsets and for files that are not text."""
     try:
         name = codecs.lookup(encoding).name
     except LookupError:
@@ -231,7 +232,7 @@ def encoding_of_file(form: FileFormat | Database, encoding: str) -> str:
 
 
 def refuse_folders(location: Location) -> None:
-    """Refuse an output that is a folder, or in none, or a query."""
+    """Refuse an output that is a folder or a query, or whose folder does not exist."""
     if location.url and not location.table:
         form = "sqlite:///file.db?table=name" if location.path is not None else "dialect://user@host/base?table=name"
         raise UsageFault(f"{location.shown}: a table is written to {form}")
@@ -246,7 +247,7 @@ def refuse_folders(location: Location) -> None:
 
 
 def refuse_existing_output(location: Location, no_clobber: bool) -> None:
-    """Raise `OutputTaken` where the output is there already and must not be replaced."""
+    """Raise `OutputTaken` if the output exists already and must not be replaced."""
     if location.url:
         with report_present_output(location):
             database_of(location.url).refuse_present(location.url)
@@ -256,7 +257,7 @@ def refuse_existing_output(location: Location, no_clobber: bool) -> None:
 
 @contextlib.contextmanager
 def report_present_output(location: Location) -> Iterator[None]:
-    """Say that a table is there already as the command says it."""
+    """Turn `OutputExists` of a database into `OutputTaken`, in the words of the command."""
     try:
         yield
     except OutputExists:

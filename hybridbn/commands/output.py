@@ -1,4 +1,4 @@
-"""What goes out: blocks of rows with their holes filled, as parts of the output, which appears whole or not at all."""
+"""The completed table: blocks with imputed cells become parts, and the parts become the output, whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,20 +21,16 @@ __all__ = ["Output"]
 
 
 class Output:
-    """The table that is written.
+    """The completed table that is written.
 
     Parameters
     ----------
-    location : Location
-    source : Source
-        Where the blocks come from.
-    profile : Profile
     counter : str, optional
         The name of a first column that counts the draws.
     encoding : str
-        Of a text file.
+        The encoding of a text file.
     options : dict
-        Those of the command line that say how a file is written; a format takes those that it knows.
+        Options of the command line for writing a file; a format uses those that it knows.
     """
 
     def __init__(
@@ -53,7 +49,7 @@ class Output:
         fields = [self._make_field(name) for name in self.names]
         self.kinds = {field.name: field.kind for field in fields}
         self.writer = self._make_writer(fields, counter, encoding, options)
-        # numbers as they stand in the source
+        # A text format that writes numbers digit by digit copies them from a text source as they are.
         self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
         self._commas = self._keeps_text and source.decimal == ","
 
@@ -73,7 +69,7 @@ class Output:
         return column is not None and column.kind is not None and not column.overflowing
 
     def _make_field(self, name: str) -> Field:
-        """Return what a column holds: what its values say, if they were looked at, or its type."""
+        """Return the field of a column: from the profile of its values if there is one, else from its type."""
         field = self.source.field(name)
         if not self._is_typed(name):
             return field._replace(states=None)
@@ -87,13 +83,13 @@ class Output:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
-        """Return a block with its holes filled as a part of the output."""
+        """Return a block with its imputed cells as a part of the output."""
         if self.writer.splices:
             return self.writer.splice(block, fills, self._spell, draw)
         return self.writer.make_part(self._fill_columns(block, fills), draw)
 
     def _spell(self, name: str, value: Any) -> str:
-        """Return how a value that fills a hole is written."""
+        """Return the text of an imputed value."""
         column = self.profile.columns[name]
         if column.kind == "states":
             spelled = column.spelling.get(value)
@@ -102,7 +98,7 @@ class Output:
         return text.replace(".", ",") if self._commas else text
 
     def _fill_columns(self, block: TableBlock, fills: Fills) -> dict[str, list[Any]]:
-        """Return all columns as Python values, the holes filled."""
+        """Return all columns as Python values, with imputed cells in place of missing ones."""
         columns = block.values(self.names)
         for name in filter(self._is_typed, self.names):
             if self.source.textual:
@@ -110,13 +106,13 @@ class Output:
             if self.kinds[name] == "float" and not self._keeps_text:
                 columns[name] = [float(v) if isinstance(v, decimal.Decimal) else v for v in columns[name]]
         for name, (rows, values) in fills.items():
-            made, column = self._converter_of(name), columns[name]
+            convert, column = self._converter_of(name), columns[name]
             for row, value in zip(rows.tolist(), values, strict=True):
-                column[row] = made(value)
+                column[row] = convert(value)
         return columns
 
     def _converter_of(self, name: str) -> Callable[[Any], Any]:
-        """Return what makes values of a column of those that fill its holes."""
+        """Return the function that converts imputed values to the type of their column."""
         if self.profile.columns[name].kind != "number":
             return lambda value: value
         if self._commas and self.kinds[name] == "float":
@@ -126,13 +122,13 @@ class Output:
         return int if self.kinds[name] == "integer" else float
 
     def _convert_texts(self, name: str, texts: Sequence[str | None]) -> list[Any]:
-        """Return a column of text as what its texts say."""
+        """Convert the texts of a column to the numbers or states they stand for."""
         column, source = self.profile.columns[name], self.source
         if column.kind == "number":
-            made: Callable[[str], Any] = str if self._keeps_text else int if column.integer else float
+            convert: Callable[[str], Any] = str if self._keeps_text else int if column.integer else float
             if source.decimal == "," and not self._keeps_text:
                 texts = [text if text is None else replace_comma(text) for text in texts]
-            return [None if text is None or not text.strip() else made(text) for text in texts]
+            return [None if text is None or not text.strip() else convert(text) for text in texts]
         if self._keeps_text:
             return list(texts)
         if source.spelled:
@@ -144,13 +140,13 @@ class Output:
     # -- the whole ----------------------------------------------------------------------------------------------------
 
     def try_to_create(self) -> None:
-        """Find out what a database refuses, before anything is learned."""
+        """Let a database refuse the table now, before anything is learned."""
         if isinstance(self.writer, DatabaseWriter):
             with report_present_output(self.location):
                 self.writer.try_to_create()
 
     def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[], None]) -> None:
-        """Put the parts together; `before` is called when all bytes are on the disk and only the name is missing."""
+        """Join the parts; `before` is called when all bytes are on the disk and the file only lacks its name."""
         contents = (part.read_bytes() for part in parts)
         if isinstance(self.writer, DatabaseWriter):
             before()
@@ -170,7 +166,7 @@ class Output:
 def _replace_file(location: Location, target: Path, overwrite: bool, before: Callable[[], None]) -> Iterator[IO[bytes]]:
     mark = "hybridbn-"
     for left in target.parent.glob(f".{_glob_safe(target.name[:100])}.{mark}*.tmp"):
-        left.unlink()  # of a run that was killed here; this one has the lock
+        left.unlink()  # left by a run that was killed; this run holds the lock
     try:
         with replacing(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
             yield file
@@ -179,7 +175,7 @@ def _replace_file(location: Location, target: Path, overwrite: bool, before: Cal
 
 
 def _glob_safe(text: str) -> str:
-    """Return text in which no sign has a meaning for `glob`.
+    """Escape the wildcards of `glob` in a text.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an imputation did: counts of observed and imputed values, a page with charts of them, and the first filled rows."""
+"""The report of an imputation: counts of observed and imputed values, an HTML page with charts, and a preview of rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ __all__ = [
 ]
 
 _MOST_PATTERNS = 20
+"""The page shows this many patterns of missing cells, the most frequent ones."""
 _MOST_STATES = 12
+"""The page shows this many states of a column, the most frequent ones."""
 _STYLE = """
 :root{--ink:#1d2733;--dim:#5c6b7a;--line:#d5dce3;--back:#fff;--card:#f6f8fa;--o:#9db4c8;--i:#c2500a;--full:#e3e9ee}
 @media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--dim:#9aa8b5;--line:#3a4550;--back:#14191e;--card:#1c232a;--o:#53718c;--i:#ff9a4d;--full:#2a333c}}
@@ -53,19 +55,23 @@ svg{max-width:100%;height:auto;display:block}.wide svg{max-width:none}svg text{f
 .key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}.warn{border-left:3px solid var(--i);padding-left:10px}
 """
 _BINS = 32
+"""Numbers are counted in about this many bins, as many as a chart of this width shows well."""
 _PREVIEW_WIDTH = 118
+"""The width of the preview in characters."""
 _CELL = 16
+"""The width of a cell of the preview in characters."""
 _ROWS = 200
+"""The preview reads the table in blocks of this many rows."""
 
 ValueCounts: TypeAlias = dict[str, dict[str, list[float]]]
-"""Counts of columns, by name and by what is counted."""
+"""Counts of the values of columns, by name and by "observed" or "imputed"."""
 
 
 # -- counts --------------------------------------------------------------------------------------------------------------
 
 
 def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
-    """Return the ends of the intervals that a column of numbers is counted in, where nearly all of them lie.
+    """Return the edges of the bins that a column of numbers is counted in; they cover nearly all of its numbers.
 
     Examples
     --------
@@ -82,43 +88,44 @@ def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
         return np.asarray(low - 0.5 + width * np.arange(np.ceil((high - low + 1) / width) + 1))
     spread = high - low if high > low else abs(low) or 1.0
     ends = np.linspace(low, low + spread, _BINS + 1)
-    ends[-1] = np.nextafter(ends[-1], np.inf)  # the greatest number lies in the last one
+    ends[-1] = np.nextafter(ends[-1], np.inf)  # so that the last bin includes the greatest number
     return ends
 
 
 def count_values(profile: TableProfile, cells: dict[str, Cells], fills: Sequence[Fills]) -> ValueCounts:
-    """Return the counts of a block: of observed cells, and of the imputed ones of all draws.
+    """Count the values of a block: the observed cells, and the imputed cells of all draws.
 
-    Of numbers there are the counts below, in and above the bins, and number, sum and sum of squares; of states, their counts.
+    For numbers these are the counts below, in and above the bins, then their number, sum and sum of squares; for states,
+    the count of each.
     """
-    tally: ValueCounts = {}
-    for name, found in cells.items():
+    value_counts: ValueCounts = {}
+    for name, column_cells in cells.items():
         column = profile.columns[name]
         values = [value for fill in fills if name in fill for value in fill[name][1]]
         if column.kind == "number":
-            seen = found.array[~found.missing]
+            observed = column_cells.array[~column_cells.missing]
             imputed = np.array(values, dtype=float)
             ends = np.concatenate([[-np.inf], _bin_edges(column), [np.inf]])
             center = (column.low + column.high) / 2
-            tally[name] = {
+            value_counts[name] = {
                 what: [*np.histogram(part, ends)[0].tolist(), len(part), *_sum_powers(part - center)]
-                for what, part in (("observed", seen), ("imputed", imputed))
+                for what, part in (("observed", observed), ("imputed", imputed))
             }
         else:
             codes = {state: code for code, state in enumerate(column.states)}
             size = len(column.states)
-            tally[name] = {
-                "observed": np.bincount(found.array[~found.missing], minlength=size).tolist(),
+            value_counts[name] = {
+                "observed": np.bincount(column_cells.array[~column_cells.missing], minlength=size).tolist(),
                 "imputed": np.bincount([codes[v] for v in values if v in codes], minlength=size).tolist(),
             }
-    return tally
+    return value_counts
 
 
 def _sum_powers(values: NDArray[Any]) -> tuple[float, float]:
     return float(values.sum()), float((values * values).sum())
 
 
-def add_counts(tallies: Iterable[ValueCounts]) -> ValueCounts:
+def add_counts(counts_of_blocks: Iterable[ValueCounts]) -> ValueCounts:
     """Add up the counts of blocks.
 
     Examples
@@ -127,12 +134,12 @@ def add_counts(tallies: Iterable[ValueCounts]) -> ValueCounts:
     {'x': {'observed': [1.0, 5.0]}}
     """
     total: dict[str, dict[str, NDArray[Any]]] = {}
-    for tally in tallies:
-        for name, kinds in tally.items():
-            held = total.setdefault(name, {})
+    for value_counts in counts_of_blocks:
+        for name, kinds in value_counts.items():
+            counts_of_column = total.setdefault(name, {})
             for what, counts in kinds.items():
                 added = np.array(counts, dtype=float)
-                held[what] = held[what] + added if what in held else added
+                counts_of_column[what] = counts_of_column[what] + added if what in counts_of_column else added
     return {name: {what: counts.tolist() for what, counts in kinds.items()} for name, kinds in total.items()}
 
 
@@ -143,7 +150,7 @@ def render_page(
     title: str,
     facts: Sequence[tuple[str, str]],
     profile: TableProfile,
-    tally: ValueCounts,
+    value_counts: ValueCounts,
     history: Sequence[Mapping[str, Any]],
     remarks: Sequence[str],
     draws: int,
@@ -153,14 +160,14 @@ def render_page(
     Parameters
     ----------
     facts : sequence of (name, text)
-        What was done.
-    tally : as from `add_counts`
+        The rows of the first table: output, model, strategy, version.
+    value_counts : as from `add_counts`
     history : sequence of mappings
         What each round of learning drew.
     remarks : sequence of str
-        Warnings.
+        The warnings of the run.
     """
-    filled = {name: counts for name, counts in tally.items() if profile.columns[name].missing}
+    filled = {name: counts for name, counts in value_counts.items() if profile.columns[name].missing}
     body = [
         f"<h1>{escape(title)}</h1>",
         '<table class="facts">',
@@ -168,7 +175,7 @@ def render_page(
         "</table>",
         *(f'<p class="warn">{escape(remark)}</p>' for remark in remarks),
         "<h2>Columns</h2>",
-        _render_overview(profile, tally, draws),
+        _render_overview(profile, value_counts, draws),
         "<h2>Missing cells</h2>",
         _render_missing_patterns(profile),
         "<h2>Observed and imputed</h2>",
@@ -185,11 +192,11 @@ def render_page(
     )
 
 
-def _render_overview(profile: TableProfile, tally: ValueCounts, draws: int) -> str:
+def _render_overview(profile: TableProfile, value_counts: ValueCounts, draws: int) -> str:
     rows = []
     for name, column in profile.columns.items():
         share = column.missing / profile.rows
-        counts = tally.get(name)
+        counts = value_counts.get(name)
         seen = filled = "left alone" if counts is None and column.missing else ""
         if counts is not None:
             seen, filled = _summarize(column, counts["observed"]), _summarize(column, counts["imputed"])
@@ -226,10 +233,10 @@ def _render_missing_patterns(profile: TableProfile) -> str:
     names = [name for name, column in profile.columns.items() if column.missing]
     if not names:
         return "<p>None.</p>"
-    places = {name: place for place, name in enumerate(profile.columns)}
+    positions = {name: position for position, name in enumerate(profile.columns)}
     merged: dict[tuple[bool, ...], int] = {}
     for bits, count in profile.patterns.items():
-        key = tuple(bool(bits >> places[name] & 1) for name in names)
+        key = tuple(bool(bits >> positions[name] & 1) for name in names)
         merged[key] = merged.get(key, 0) + count
     ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
     shown = [
@@ -265,18 +272,18 @@ def _render_card(
             )
     else:
         picture, note = _draw_shares(column, observed, imputed)
-    found = [entry[column.name] for entry in history if column.name in entry]
+    entries = [entry[column.name] for entry in history if column.name in entry]
     figures = [f"<figure>{picture}<figcaption>{_format_caption(column, observed, imputed)}{note}</figcaption></figure>"]
-    if found:
-        spread = isinstance(found[0], list | tuple)
+    if entries:
+        spread = isinstance(entries[0], list | tuple)
         mean = observed[-2] / observed[-3] + (column.low + column.high) / 2 if spread and observed[-3] else None
-        drawn = draw_rounds([v[0] if spread else v for v in found], [v[1] for v in found] if spread else None, mean)
-        said = (
+        chart = draw_rounds([v[0] if spread else v for v in entries], [v[1] for v in entries] if spread else None, mean)
+        explanation = (
             "mean ± standard deviation of what was drawn (dashed: observed mean)"
             if spread
             else "share of the state drawn most"
         )
-        figures.append(f"<figure>{drawn}<figcaption>learning: {said}, by round</figcaption></figure>")
+        figures.append(f"<figure>{chart}<figcaption>learning: {explanation}, by round</figcaption></figure>")
     return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
 
 
@@ -304,26 +311,26 @@ def _draw_shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequ
 # -- the first rows ------------------------------------------------------------------------------------------------------
 
 
-def format_preview(source: TableSource, profile: TableProfile, filling: DrawModels, kinds: Kinds, most: int) -> str:
-    """Return some rows as text, what was imputed with a star."""
+def format_preview(source: TableSource, profile: TableProfile, draw_models: DrawModels, kinds: Kinds, most: int) -> str:
+    """Return the first rows that had missing cells as text, imputed cells marked with a star."""
     lines: list[list[str]] = []
     names = [name for name in source.names if name in profile.columns]
     for block in itertools.islice(source.blocks(_ROWS), 50):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = block.cells(filling.names, kinds)
-        cells = {name: profile.align_cells(name, found.get(name), block.rows) for name in filling.names}
-        fills = filling.fill(Table.from_cells(cells, stateless=True), block.start, 0)
-        given = {
+            typed = block.cells(draw_models.names, kinds)
+        cells = {name: profile.align_cells(name, typed.get(name), block.rows) for name in draw_models.names}
+        fills = draw_models.fill(Table.from_cells(cells, stateless=True), block.start, 0)
+        imputed = {
             (int(row), name): v for name, (rows, values) in fills.items() for row, v in zip(rows, values, strict=True)
         }
         values = block.values(names)
-        for row in np.unique([row for row, _ in given]).tolist():
+        for row in np.unique([row for row, _ in imputed]).tolist():
             line = [str(block.start + row + 1)]
             for name in names:
                 value, star = values[name][row], ""
-                if (row, name) in given:
-                    value, star = given[row, name], "*"
+                if (row, name) in imputed:
+                    value, star = imputed[row, name], "*"
                 line.append(_format_cell(value, profile.columns[name].whole) + star)
             lines.append(line)
             if len(lines) >= most:
@@ -342,7 +349,7 @@ def _format_cell(value: Any, whole: bool) -> str:
 
 def _lay_out(names: list[str], lines: list[list[str]]) -> str:
     heads = [_format_cell(name, False) for name in names]
-    columns = [[head, *(line[place] for line in lines)] for place, head in enumerate(heads)]
+    columns = [[head, *(line[index] for line in lines)] for index, head in enumerate(heads)]
     widths = [max(map(len, column)) for column in columns]
     count = len(widths)
     while count > 1 and sum(widths[:count]) + 2 * (count - 1) > _PREVIEW_WIDTH:
@@ -357,12 +364,13 @@ def _lay_out(names: list[str], lines: list[list[str]]) -> str:
 
 _WIDTH, _HEIGHT = 360, 150
 _LEFT, _BOTTOM, _TOP = 8, 20, 6
+"""The size of a chart and its margins in pixels."""
 _FEW = 20
-"""So few numbers are dots, not shares."""
+"""Fewer imputed numbers than this are drawn as dots instead of shares."""
 
 
 def format_number(value: float) -> str:
-    """Return a number with as many digits as a label needs.
+    """Return a number with four significant digits or so, for a label.
 
     Examples
     --------
@@ -377,7 +385,7 @@ def format_number(value: float) -> str:
 
 
 def format_range(low: float, high: float) -> tuple[str, str]:
-    """Return the two ends of an axis with so many digits that they say where it lies.
+    """Return the two ends of an axis as text, with enough digits to tell them apart.
 
     Examples
     --------
@@ -395,7 +403,7 @@ def format_range(low: float, high: float) -> tuple[str, str]:
 
 
 def shorten_text(text: str, most: int) -> str:
-    """Return a text without its middle where it is too long: what tells names apart is often at their end.
+    """Cut the middle out of a text longer than `most`, as long names often differ at their end.
 
     Examples
     --------
@@ -431,9 +439,9 @@ def draw_histogram(
     Parameters
     ----------
     ends : sequence of float
-        Of the bins.
+        The edges of the bins.
     observed, imputed : sequences of counts
-        One for each bin.
+        One count for each bin.
     beyond, outside : (below, above)
         How many observed and imputed numbers lie beyond the bins.
     """
@@ -451,9 +459,9 @@ def draw_histogram(
     floor = _HEIGHT - _BOTTOM
     scale = (floor - _TOP) / highest
     parts = []
-    for place, share in enumerate(shares):
+    for index, share in enumerate(shares):
         if share:
-            x, y = margin + place * step, floor - share * scale
+            x, y = margin + index * step, floor - share * scale
             parts.append(
                 f'<rect class="o" x="{x:.2f}" y="{y:.2f}" width="{max(step - 0.6, 0.6):.2f}" height="{floor - y:.2f}"/>'
             )
@@ -464,7 +472,7 @@ def draw_histogram(
                 f'<rect class="o" x="{x:.1f}" y="{y:.2f}" width="{margin - 12:.1f}" height="{floor - y:.2f}"/>'
             )
     if few:
-        centers = [8.0, *(margin + (place + 0.5) * step for place in range(len(shares))), _WIDTH - 8.0]
+        centers = [8.0, *(margin + (index + 0.5) * step for index in range(len(shares))), _WIDTH - 8.0]
         for x, count in zip(centers, (outside[0], *imputed, outside[1]), strict=True):
             parts += [
                 f'<circle class="dot" cx="{x:.2f}" cy="{floor - 4 - 7 * i:.2f}" r="3"/>' for i in range(round(count))
@@ -485,7 +493,7 @@ def draw_histogram(
     inset = 8 if below or above else 0
     low, high = ends[0], ends[-1]
     if low % 1 == 0.5 and high % 1 == 0.5:
-        low, high = low + 0.5, high - 0.5  # bins around whole numbers
+        low, high = low + 0.5, high - 0.5  # the bins are centered on whole numbers
     first, last = format_range(low, high)
     parts.append(_draw_text(margin + inset, _HEIGHT - 5, first))
     parts.append(_draw_text(_WIDTH - margin - inset, _HEIGHT - 5, last, "end"))
@@ -493,10 +501,10 @@ def draw_histogram(
 
 
 def _outline(lines: Sequence[float], margin: float, step: float, floor: float, scale: float) -> str:
-    """Return the outline of bars that stand beside each other, nothing where there are none."""
+    """Return the outline of adjacent bars as an SVG path; bars of height zero are left out."""
     points, up = [], False
-    for place, share in enumerate([*lines, 0.0]):
-        x, y = margin + place * step, floor - share * scale
+    for index, share in enumerate([*lines, 0.0]):
+        x, y = margin + index * step, floor - share * scale
         if share and not up:
             points.append(f"M{x:.2f} {floor:.2f}")
         if share:
@@ -508,21 +516,21 @@ def _outline(lines: Sequence[float], margin: float, step: float, floor: float, s
 
 
 def draw_bars(labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float]) -> str:
-    """Draw the shares of states, observed above imputed."""
+    """Draw the shares of states as pairs of bars, observed above imputed."""
     total, others = sum(observed) or 1.0, sum(imputed)
     highest = max([c / total for c in observed] + [c / others for c in imputed if others]) or 1.0
     row, left, right = 26, 120, 44
     scale = (_WIDTH - left - right) / highest
     parts = []
-    for place, (label, seen, filled) in enumerate(zip(labels, observed, imputed, strict=True)):
-        y = 4 + place * row
+    for index, (label, observed_count, imputed_count) in enumerate(zip(labels, observed, imputed, strict=True)):
+        y = 4 + index * row
         shown = _draw_text(left - 6, y + 14, shorten_text(label, 18), "end")
         parts.append(f"<g><title>{escape(label)}</title>{shown}</g>")
-        share = seen / total
+        share = observed_count / total
         parts.append(f'<rect class="o" x="{left}" y="{y}" width="{share * scale:.2f}" height="9"/>')
         parts.append(_draw_text(left + share * scale + 4, y + 8.5, f"{share:.1%}", kind="small"))
         if others:
-            share = filled / others
+            share = imputed_count / others
             parts.append(f'<rect class="b" x="{left}" y="{y + 10}" width="{share * scale:.2f}" height="9"/>')
             parts.append(_draw_text(left + share * scale + 4, y + 19, f"{share:.1%}", kind="small"))
     return _wrap_svg(_WIDTH, 6 + row * len(labels), parts, "shares of observed and imputed states")
@@ -546,8 +554,8 @@ def draw_rounds(values: Sequence[float], spreads: Sequence[float] | None, observ
     floor, left = height - _BOTTOM, 76
     step = (width - left - _LEFT) / max(len(values) - 1, 1)
 
-    def at(place: int, value: float) -> str:
-        return f"{left + place * step:.2f} {floor - (value - low) / (high - low) * (floor - _TOP):.2f}"
+    def at(index: int, value: float) -> str:
+        return f"{left + index * step:.2f} {floor - (value - low) / (high - low) * (floor - _TOP):.2f}"
 
     parts = []
     if spreads is not None and len(values) > 1:
@@ -573,22 +581,22 @@ def draw_rounds(values: Sequence[float], spreads: Sequence[float] | None, observ
 
 
 def draw_patterns(names: Sequence[str], rows: Sequence[tuple[Sequence[bool], str]]) -> str:
-    """Draw which cells are missing together: a line for each pattern, with how many rows have it."""
+    """Draw the patterns of missing cells: a line for each, with the number of rows that have it."""
     cell, top, right = 16, 98, 190
     width, height = len(names) * cell + right, top + len(rows) * cell + 4
     parts = []
-    for place, name in enumerate(names):
-        x, y = place * cell + cell * 0.7, top - 6
+    for index, name in enumerate(names):
+        x, y = index * cell + cell * 0.7, top - 6
         shown = shorten_text(name, 15)
         parts.append(
             f'<g><title>{escape(name)}</title><text x="{x:.1f}" y="{y}" transform="rotate(-60 {x:.1f} {y})">{escape(shown)}</text></g>'
         )
     for line, (missing, label) in enumerate(rows):
         y = top + line * cell
-        for place, hole in enumerate(missing):
+        for index, hole in enumerate(missing):
             kind = "hole" if hole else "full"
             parts.append(
-                f'<rect class="{kind}" x="{place * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}"/>'
+                f'<rect class="{kind}" x="{index * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}"/>'
             )
         parts.append(_draw_text(len(names) * cell + 8, y + 12, label))
     return _wrap_svg(width, height, parts, "which cells are missing together")

@@ -1,4 +1,4 @@
-"""One run of ``hybridbn impute``: what the user asks for, the lock and the folder of parts, and what the output depends on."""
+"""One run of ``hybridbn impute``: the user's request, the lock of the output, the folder of parts, and the fingerprint."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ImputationRequest:
-    """What the user asks for; the names are those of the options."""
+    """The options of ``hybridbn impute`` under their own names."""
 
     input: str
     output: str
@@ -83,14 +83,17 @@ class ImputationRequest:
     show: int = 0
 
 
-def refuse_clashes(request: ImputationRequest, source: Location, goal: Location) -> None:
+def refuse_clashes(request: ImputationRequest, source: Location, destination: Location) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
-    if not goal.pipe and (source.path or source.url, source.table) == (goal.path or goal.url, goal.table):
-        raise UsageFault(f"the output {goal.shown} is the input; choose another name")
-    refuse_folders(goal)
+    if not destination.pipe and (source.path or source.url, source.table) == (
+        destination.path or destination.url,
+        destination.table,
+    ):
+        raise UsageFault(f"the output {destination.shown} is the input; choose another name")
+    refuse_folders(destination)
     if request.parts is not None and not os.path.isdir(request.parts):
         raise UsageFault(f"--parts {request.parts}: there is no such folder")
-    named = {"INPUT": source.path, "OUTPUT": goal.path}
+    named = {"INPUT": source.path, "OUTPUT": destination.path}
     if request.model is not None:
         named["--model"] = Path(os.path.realpath(request.model))
     for option, path in (("--save-model", request.save_model), ("--report", request.report)):
@@ -107,16 +110,16 @@ def refuse_clashes(request: ImputationRequest, source: Location, goal: Location)
         named[option] = target
 
 
-def refuse_present(request: ImputationRequest, goal: Location) -> None:
-    """Refuse outputs that must not be replaced."""
-    refuse_existing_output(goal, request.no_clobber)
+def refuse_present(request: ImputationRequest, destination: Location) -> None:
+    """Refuse outputs that exist and must not be replaced."""
+    refuse_existing_output(destination, request.no_clobber)
     for option, path in (("--save-model", request.save_model), ("--report", request.report)):
         if path is not None and request.no_clobber and os.path.exists(path):
             raise OutputTaken(f"{option} {path} exists already, and --no-clobber says to leave it")
 
 
 def refuse_contradictions(request: ImputationRequest) -> None:
-    """Refuse columns that are said to be two things."""
+    """Refuse columns that are named in two options that exclude each other."""
     for first, second in (
         ("discrete", "continuous"),
         ("discrete", "keep"),
@@ -129,7 +132,7 @@ def refuse_contradictions(request: ImputationRequest) -> None:
 
 
 def refuse_unknown_columns(request: ImputationRequest, names: Sequence[str]) -> None:
-    """Refuse options that name columns which are not there."""
+    """Refuse options that name columns which the table does not have."""
     options = ("discrete", "continuous", "keep", "include")
     asked = {name: option for option in options for name in getattr(request, option)}
     if request.target is not None:
@@ -142,12 +145,12 @@ def refuse_unknown_columns(request: ImputationRequest, names: Sequence[str]) -> 
 
 
 class RunMismatch(Exception):
-    """The parts beside the output are of another input, other options or other versions."""
+    """The parts beside the output belong to another input, other options or other versions."""
 
 
 @contextlib.contextmanager
 def lock_output(beside: Path | None, shown: str) -> Iterator[None]:
-    """Hold the lock of an output; a run that ends, in whatever way, lets it go."""
+    """Hold the lock of an output; the system releases it when the process ends for any reason."""
     if beside is None:
         yield
         return
@@ -166,7 +169,7 @@ def _acquire_lock(path: Path, shown: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             _lock(descriptor)
-            # whoever held it may have removed the file meanwhile
+            # The process that held the lock before may have removed the file meanwhile.
             if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor
         except FileNotFoundError:
@@ -191,13 +194,12 @@ def _lock(descriptor: int) -> None:
 
 
 class Workspace:
-    """A folder of parts, beside the output or, for a pipe, anywhere.
+    """The folder of parts, beside the output or, for a pipe, in the system's temporary folder.
 
     Attributes
     ----------
-    folder : Path
     lasting : bool
-        Whether a run that is killed leaves it for the next one.
+        Whether the next run can continue from the parts of a killed one.
     """
 
     def __init__(self, beside: Path | None) -> None:
@@ -207,7 +209,7 @@ class Workspace:
         )
 
     def begin(self, restart: bool) -> None:
-        """Make the folder; throw away what another run left there if that is asked for."""
+        """Create the folder; with `restart`, delete the parts of an earlier run first."""
         if restart and self.lasting:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(exist_ok=True)
@@ -215,7 +217,7 @@ class Workspace:
             path.unlink()
 
     def agree(self, fingerprint: dict[str, Any]) -> bool:
-        """Note the fingerprint; tell whether an earlier run noted the same, and refuse another one."""
+        """Record the fingerprint; return whether an earlier run recorded the same one, and refuse a different one."""
         noted = self.json("manifest.json")
         if noted is None:
             self.put_json("manifest.json", fingerprint)
@@ -229,7 +231,7 @@ class Workspace:
         return True
 
     def has(self, name: str) -> bool:
-        """Tell whether a part is finished."""
+        """Return whether a part is finished."""
         return (self.folder / name).exists()
 
     def put(self, name: str, data: bytes) -> None:
@@ -246,7 +248,7 @@ class Workspace:
         self.put(name, json.dumps(content).encode())
 
     def json(self, name: str) -> Any:
-        """Return a JSON part; None if there is none."""
+        """Return the content of a JSON part; None if the part does not exist."""
         try:
             return json.loads((self.folder / name).read_bytes())
         except FileNotFoundError:
@@ -255,7 +257,7 @@ class Workspace:
             raise RunMismatch(f"{self.folder / name} is damaged; --restart begins anew") from None
 
     def path(self, name: str) -> Path:
-        """Return where a part is."""
+        """Return the path of a part."""
         return self.folder / name
 
     def clear(self) -> None:
@@ -264,28 +266,29 @@ class Workspace:
 
 
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
+"""Options that do not change the bytes of the output."""
 
 
 @dataclass
 class ImputationRun:
-    """What is known while the command runs."""
+    """The state of a running command; the fields without a value are set as it proceeds."""
 
     request: ImputationRequest
     terminal: Terminal
     origin: Location
-    goal: Location
-    work: Workspace
+    destination: Location
+    workspace: Workspace
     source: TableSource = field(init=False)
     profile: TableProfile = field(init=False)
-    filling: DrawModels = field(init=False)
-    tally: dict[str, Any] = field(default_factory=dict)
+    draw_models: DrawModels = field(init=False)
+    value_counts: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
 
 def fingerprint(run: ImputationRun) -> dict[str, Any]:
-    """Return what the bytes of the output depend on."""
+    """Return everything that the bytes of the output depend on: the input's hash, the options and the versions."""
     options = {name: value for name, value in asdict(run.request).items() if name not in _NOT_IN_RESULT}
-    options["formats"] = [run.origin.suffix, run.goal.suffix, run.goal.form.part_form]
+    options["formats"] = [run.origin.suffix, run.destination.suffix, run.destination.form.part_form]
     options["report"] = run.request.report is not None
     if run.request.model is not None:
         options["model"] = hashlib.sha256(Path(run.request.model).read_bytes()).hexdigest()
@@ -301,7 +304,7 @@ def fingerprint(run: ImputationRun) -> dict[str, Any]:
 
 @contextmanager
 def name_input_in_errors(run: ImputationRun) -> Iterator[None]:
-    """Say which file it is that can't be read."""
+    """Put the name of the input in front of errors that come from reading it."""
     try:
         yield
     except (TableError, FormatError) as error:

@@ -1,4 +1,4 @@
-"""What the command says and hears: progress on a terminal, warnings in its own words, one line in the end; interrupts."""
+"""Messages of the command: progress on a terminal, warnings in terms of its options, and a summary; also interrupts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 __all__ = ["Terminal", "keep_interrupts", "reword_for_command"]
 
 _EVERY = 0.1
+"""Progress is shown at most once in this many seconds."""
 _CLEAR = "\r\x1b[K"
+"""The control sequence that erases the current line of a terminal."""
 
 
 def keep_interrupts() -> None:
     """Let Ctrl-C reach the command while pyarrow works.
 
-    pyarrow puts a signal handler of its own in place of Python's while it parses text, and forgets an interrupt that comes
-    after it has looked for one the last time.
+    pyarrow replaces Python's signal handler while it parses text, and loses an interrupt that arrives after its last check.
     """
     if importlib.util.find_spec("pyarrow") is not None:
         import pyarrow
@@ -28,12 +29,7 @@ def keep_interrupts() -> None:
 
 
 class Terminal:
-    """Writes to standard error: progress and notes only where it is a terminal, warnings unless `quiet`.
-
-    Attributes
-    ----------
-    warned : list of str
-    """
+    """Writes to standard error: progress and notes only if it is a terminal, and warnings unless `quiet`."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -41,7 +37,7 @@ class Terminal:
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
-        """Say something that the user should know."""
+        """Print a warning, once."""
         text = reword_for_command(text)
         if text in self.warnings:
             return
@@ -50,35 +46,35 @@ class Terminal:
             self._print(f"warning: {text}")
 
     def note(self, text: str) -> None:
-        """Say something to someone who is watching."""
+        """Print a note if standard error is a terminal."""
         if self.interactive:
             self._print(text)
 
     def show(self, text: str) -> None:
-        """Write to standard output."""
+        """Print to standard output."""
         print(text)
 
     def show_step(self, text: str) -> None:
-        """Say what is being done, until it is done."""
+        """Show the current step until `clear_step`."""
         if self.interactive:
             print(f"{_CLEAR}{text} ...", end="", file=sys.stderr, flush=True)
 
     def clear_step(self) -> None:
-        """Take the last step's words away."""
+        """Erase the step or the progress bar."""
         if self.interactive:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def progress(self, what: str, total: int | None = None, first: int = 0) -> Iterator[Callable[[int], None]]:
-        """Show how many rows have been read, by the function that this gives."""
-        began, shown = time.monotonic(), 0.0
+        """Give a function that shows how many rows have been read."""
+        began, last_shown = time.monotonic(), 0.0
 
         def show_rows(rows: int) -> None:
-            nonlocal shown
+            nonlocal last_shown
             now = time.monotonic()
-            if not self.interactive or now - shown < _EVERY:
+            if not self.interactive or now - last_shown < _EVERY:
                 return
-            shown = now
+            last_shown = now
             if total is None:
                 text = f"{what}: {rows:,} rows"
             else:
@@ -129,7 +125,7 @@ _WORDS = (
 
 
 def reword_for_command(text: str) -> str:
-    """Return a message with the options of the command line instead of Python's, on one line.
+    """Return a message of the library on one line, with options of the command line in place of Python arguments.
 
     Examples
     --------

@@ -75,8 +75,8 @@ class Adbc(Database):
 
     def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
         """Write a new table in one transaction."""
-        made = table.to_arrow()
-        ingest(url, made.schema, made.to_batches(), overwrite=overwrite)
+        arrow_table = table.to_arrow()
+        ingest(url, arrow_table.schema, arrow_table.to_batches(), overwrite=overwrite)
 
     def writer(
         self, fields: Sequence[Field], url: str, *, origin: TableSource | None = None, counter: str | None = None
@@ -121,11 +121,11 @@ def _connect(
         raise HybridBNError(
             f"{address.shown}: there is no ADBC driver {scheme!r} ({error}); install it with: pip install adbc-driver-{scheme}"
         ) from error
-    place = f"{scheme}://{rest}"
+    database = f"{scheme}://{rest}"
     if scheme == "sqlite":
-        place = f"file:{rest.removeprefix('/')}?mode={'ro' if reading else 'rwc'}"
+        database = f"file:{rest.removeprefix('/')}?mode={'ro' if reading else 'rwc'}"
     try:
-        with driver.connect(place) as connection, connection.cursor() as cursor:
+        with driver.connect(database) as connection, connection.cursor() as cursor:
             yield _Session(address, connection, cursor)
             connection.rollback()
     except driver.Error as error:
@@ -143,8 +143,8 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     reader = opened.cursor.fetch_record_batch()
     # The driver hands decimals over as text, to keep their digits.
     texts = {
-        place
-        for place, field in enumerate(reader.schema)
+        index
+        for index, field in enumerate(reader.schema)
         if (field.metadata or {}).get(b"ADBC:postgresql:typname") == b"numeric"
     }
     fields = [(f.name, pyarrow.float64() if i in texts else f.type) for i, f in enumerate(reader.schema)]
@@ -153,8 +153,8 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     def batches() -> Iterator[Any]:
         for batch in reader:
             columns = [
-                column.cast(pyarrow.string()).cast(pyarrow.float64()) if place in texts else column
-                for place, column in enumerate(batch.columns)
+                column.cast(pyarrow.string()).cast(pyarrow.float64()) if index in texts else column
+                for index, column in enumerate(batch.columns)
             ]
             yield pyarrow.record_batch(columns, schema)
 

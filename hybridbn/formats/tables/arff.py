@@ -125,8 +125,8 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str = "utf-8"
     try:
         for attribute, column in zip(header.attributes, columns, strict=True):
             if attribute.name in names:
-                found, source = _type_column(attribute, column, header.types.get(attribute.name), wanted)
-                cells[attribute.name] = found
+                attribute_cells, source = _type_column(attribute, column, header.types.get(attribute.name), wanted)
+                cells[attribute.name] = attribute_cells
                 if source is not None:
                     sources[attribute.name] = source
     except TableError as error:
@@ -189,19 +189,19 @@ def _attribute(text: str, number: int) -> _Attribute:
 
 
 def _parse_nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
-    place, values, closed = 1, list[str](), False
+    position, values, closed = 1, list[str](), False
     pattern = re.compile(rf"\s*({_WORD}|[^,{{}}'\"]*?)\s*(,|\}})")
     while not closed:
-        found = pattern.match(declared, place)
-        if found is None:
+        match = pattern.match(declared, position)
+        if match is None:
             raise FormatError(
                 f"line {number}: the values of attribute {name!r} don't end with a brace, or have an open quote"
             )
-        if not found.group(1) and (values or found.group(2) == ","):
+        if not match.group(1) and (values or match.group(2) == ","):
             raise FormatError(f"line {number}: attribute {name!r} has an empty value; quote it as ''")
-        if found.group(1):
-            values.append(_unquote(found.group(1)))
-        place, closed = found.end(), found.group(2) == "}"
+        if match.group(1):
+            values.append(_unquote(match.group(1)))
+        position, closed = match.end(), match.group(2) == "}"
     if not values or len(set(values)) < len(values):
         fault = "no values" if not values else "a value twice"
         raise FormatError(f"line {number}: attribute {name!r} has {fault}")
@@ -233,7 +233,7 @@ def _unquote(word: str) -> str:
     if word[:1] not in ("'", '"') or len(word) < 2:
         return word
     return re.sub(
-        r"\\(u001E|.)", lambda found: _ESCAPES.get(found.group(1)[0], found.group(1)), word[1:-1], flags=re.DOTALL
+        r"\\(u001E|.)", lambda match: _ESCAPES.get(match.group(1)[0], match.group(1)), word[1:-1], flags=re.DOTALL
     )
 
 
@@ -250,11 +250,11 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
         line = lines[number].strip()
         if not line or line[0] == "%":
             continue
-        if line[-1] == "}" and (found := re.search(r"[,\s]\s*\{\s*([^{}]*?)\s*\}$", line)):
-            if not NUMBER.fullmatch(found.group(1)):
-                raise TableError(f"line {number + 1}: the weight {found.group(1)!r} is not a number")
-            weights[len(rows)] = float(found.group(1))
-            line = line[: found.start()].rstrip()
+        if line[-1] == "}" and (match := re.search(r"[,\s]\s*\{\s*([^{}]*?)\s*\}$", line)):
+            if not NUMBER.fullmatch(match.group(1)):
+                raise TableError(f"line {number + 1}: the weight {match.group(1)!r} is not a number")
+            weights[len(rows)] = float(match.group(1))
+            line = line[: match.start()].rstrip()
         if line[0] == "{":
             row = _parse_sparse(line, header, number + 1)
         elif "'" in line or '"' in line or "\t" in line:
@@ -269,24 +269,24 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
         where.append(number + 1)
     if not weights:
         return rows, where, None
-    given = np.ones(len(rows))
-    given[list(weights)] = list(weights.values())
-    return rows, where, given
+    row_weights = np.ones(len(rows))
+    row_weights[list(weights)] = list(weights.values())
+    return rows, where, row_weights
 
 
 def _parse_dense(line: str, number: int) -> list[str | None]:
     pattern = _TABBED if "," not in line else _VALUE
     row: list[str | None] = []
-    place = 0
+    position = 0
     while True:
-        found = pattern.match(line, place)
-        if found is None:
+        match = pattern.match(line, position)
+        if match is None:
             raise TableError(
-                f"line {number}: an open quote, or text beside a quoted value, at {line[place : place + 40]!r}"
+                f"line {number}: an open quote, or text beside a quoted value, at {line[position : position + 40]!r}"
             )
-        row.append(None if found.group(1) == "?" else _unquote(found.group(1)))
-        place = found.end()
-        if not found.group(2):
+        row.append(None if match.group(1) == "?" else _unquote(match.group(1)))
+        position = match.end()
+        if not match.group(2):
             return row
 
 
@@ -296,20 +296,20 @@ def _parse_sparse(line: str, header: _Header, number: int) -> list[str | None]:
     inner = line[1:-1].strip()
     if line[-1] != "}":
         raise TableError(f"line {number}: a sparse row must end with a brace")
-    place, last = 0, -1
-    while place < len(inner):
-        found = _SPARSE.match(inner, place)
-        if found is None:
+    position, last = 0, -1
+    while position < len(inner):
+        match = _SPARSE.match(inner, position)
+        if match is None:
             raise TableError(
-                f"line {number}: {inner[place : place + 40]!r} is no pair of an attribute's number and a value"
+                f"line {number}: {inner[position : position + 40]!r} is no pair of an attribute's number and a value"
             )
-        index = int(found.group(1))
+        index = int(match.group(1))
         if not last < index < len(row):
             raise TableError(
                 f"line {number}: attribute number {index} is out of order, or not below {len(row)} (they count from 0)"
             )
-        row[index] = None if found.group(2) == "?" else _unquote(found.group(2))
-        place, last = found.end(), index
+        row[index] = None if match.group(2) == "?" else _unquote(match.group(2))
+        position, last = match.end(), index
     return row
 
 
@@ -458,13 +458,13 @@ class ArffWriter(TextWriter):
     def splice(self, block: ArffBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
         """Return the rows with the question marks filled, dense and sparse ones."""
         piece, names = block.piece, block.source.names
-        wanted: dict[int, dict[int, bytes]] = {}
+        cell_texts: dict[int, dict[int, bytes]] = {}
         for name, (rows, values) in fills.items():
             column = names.index(name)
             for row, value in zip(rows.tolist(), values, strict=True):
-                wanted.setdefault(row, {})[column] = _quote_word(spell(name, value)).encode()
+                cell_texts.setdefault(row, {})[column] = _quote_word(spell(name, value)).encode()
         changes: list[Change] = []
-        for row, filled in wanted.items():
+        for row, filled in cell_texts.items():
             start = int(piece.starts[row])
             spans = _find_spans(piece.data[start : int(piece.ends[row])].decode("latin-1"))
             changes += [(start + spans[column][0], start + spans[column][1], text) for column, text in filled.items()]

@@ -82,7 +82,7 @@ class Field(NamedTuple):
     kind : str
         "integer", "float", "bool", "text", "decimal", "date", "datetime", "instant", "time", "interval", "uuid", "bytes" or
         "json"; "other" is anything else.
-    declared : Declared, optional
+    declared : DatabaseType, optional
         The type in the database that it comes from.
     states : tuple, optional
         All values of a column of states, in their order.
@@ -498,7 +498,7 @@ def load_own_formats() -> None:
 def suffixes() -> dict[str, FileFormat]:
     """Return the formats of files by suffix, the common ones first."""
     load_own_formats()
-    order = {form: place for place, form in enumerate(dict.fromkeys(_BY_SUFFIX.values()))}
+    order = {form: index for index, form in enumerate(dict.fromkeys(_BY_SUFFIX.values()))}
     known = sorted(_BY_SUFFIX.items(), key=lambda item: (item[1].position, order[item[1]]))
     return dict(known)
 

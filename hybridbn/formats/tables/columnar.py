@@ -115,12 +115,12 @@ class _Columnar(FileFormat):
                 note |= {"states": list(cells.states), "declared": cells.declared, "ordered": cells.ordered}
             notes[name] = note
         try:
-            made = table.to_arrow()
+            arrow_table = table.to_arrow()
             metadata = {
-                **(made.schema.metadata or {}),
+                **(arrow_table.schema.metadata or {}),
                 _KEY: json.dumps({"version": 1, "columns": notes}).encode(),
             }
-            self._write(made.replace_schema_metadata(metadata), file)
+            self._write(arrow_table.replace_schema_metadata(metadata), file)
         except (pyarrow.ArrowException, UnicodeEncodeError) as error:
             raise FormatError(f"this table can't be written as {suffix}: {error}") from error
 
@@ -294,18 +294,18 @@ def _type_column(
     if note is not None:
         kind = note["kind"]
     if pyarrow.types.is_dictionary(column.type) and not pyarrow.types.is_dictionary(original):
-        found = convert_cells(name, label_dictionary(name, column, declared=False), kind)
+        typed = convert_cells(name, label_dictionary(name, column, declared=False), kind)
     else:
-        found = read_cells(name, column, kind)
+        typed = read_cells(name, column, kind)
     if note is not None and "states" in note:
         try:
             variable = Discrete(name, states=tuple(note["states"]))
-            found = recode_cells(name, found, variable)
+            typed = recode_cells(name, typed, variable)
         except (NetworkError, TableError) as error:
             raise FormatError(f"the states noted for column {name!r} don't fit it: {error}") from None
-        return Cells(found.array, found.states, bool(note.get("declared")), bool(note.get("ordered"))), None
-    large = found.integer and found.states is None
-    return found, ColumnSource("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
+        return Cells(typed.array, typed.states, bool(note.get("declared")), bool(note.get("ordered"))), None
+    large = typed.integer and typed.states is None
+    return typed, ColumnSource("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
 
 
 def _read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
@@ -539,8 +539,8 @@ class ArrowWriter(FileWriter):
         dense = column.cast(kind) if kind is not column.type else column
         order = np.argsort(rows, kind="stable")
         fill = pyarrow.array([values[i] for i in order.tolist()], kind)
-        done = compute.replace_with_mask(dense, pyarrow.array(mask), fill)
-        return table.set_column(number, table.schema.field(number).with_type(done.type), done)
+        filled = compute.replace_with_mask(dense, pyarrow.array(mask), fill)
+        return table.set_column(number, table.schema.field(number).with_type(filled.type), filled)
 
     def _encode_states(self, table: Any) -> Any:
         """Give columns of states, where the file has them so, the dictionary of the whole table."""

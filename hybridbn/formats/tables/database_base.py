@@ -85,7 +85,7 @@ class QueryResult:
     names : list of str
     batches : iterator of lists of rows
         All rows, each a sequence of Python's values, None for NULL.
-    declared : mapping from name to Declared
+    declared : mapping from name to DatabaseType
         Of a table's columns; a query's have none.
     truths : frozenset of str
         Columns of truth values that the rows may hold as 0 and 1.
@@ -215,11 +215,11 @@ def database_of(url: str) -> Database:
 
 def _gather(relation: QueryResult, wanted: WantedColumns) -> ReadColumns:
     """Return the wanted columns of a result as typed cells."""
-    found: list[list[Any]] = [[] for _ in relation.names]
+    columns: list[list[Any]] = [[] for _ in relation.names]
     for batch in relation.batches:
-        for column, part in zip(found, zip(*batch, strict=True), strict=True):
+        for column, part in zip(columns, zip(*batch, strict=True), strict=True):
             column.extend(part)
-    values = {name: found[relation.names.index(name)] for name in wanted.names(relation.names)}
+    values = {name: columns[relation.names.index(name)] for name in wanted.names(relation.names)}
     for name, column in values.items():
         _refuse_binary(name, column)
         if name in relation.truths:

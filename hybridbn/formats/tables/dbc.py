@@ -50,7 +50,7 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -
     nodes = list(syntax.nodes.values())
     if not nodes:
         raise FormatError(f"{text.name}: no node is declared")
-    rows, places = _parse_cases(text, start, len(nodes))
+    rows, starts = _parse_cases(text, start, len(nodes))
     if syntax.cases is not None and syntax.cases != str(len(rows)):
         raise FormatError(
             f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the file complete?"
@@ -64,7 +64,7 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -
             continue
 
         def fail(row: int, reason: str) -> NoReturn:
-            text.fail(places[row], reason)
+            text.fail(starts[row], reason)
 
         if node.continuous:
             if wanted.kind(node.name) == "discrete":
@@ -107,20 +107,21 @@ def _type_states(
 def _parse_cases(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int]]:
     """Return the cells of each case, and where it starts."""
     rows: list[list[str]] = []
-    places: list[int] = []
-    at = start
-    while match := _ROW.match(text.text, at):
+    starts: list[int] = []
+    position = start
+    while match := _ROW.match(text.text, position):
         inner = match[1]
         row = [unquoted(cell) for cell in _CELL.findall(inner)] if '"' in inner else inner.replace(",", " ").split()
         if len(row) != width:
             text.fail(match.start(1), f"{len(row)} values in a case, but {width} nodes are declared")
         rows.append(row)
-        places.append(match.start(1))
-        at = match.end()
-    rest = re.compile(r"\s*\)\s*;?").match(text.text, at)
+        starts.append(match.start(1))
+        position = match.end()
+    rest = re.compile(r"\s*\)\s*;?").match(text.text, position)
     if rest is None:
-        found = text.text[at : at + 40].strip().split("\n")[0]
+        excerpt = text.text[position : position + 40].strip().split("\n")[0]
         text.fail(
-            min(at, len(text.text.rstrip())), f"expected a case [ ... ] or `)`, found {found!r}; is the file truncated?"
+            min(position, len(text.text.rstrip())),
+            f"expected a case [ ... ] or `)`, found {excerpt!r}; is the file truncated?",
         )
-    return rows, places
+    return rows, starts

@@ -196,13 +196,13 @@ def _drop_markers(
     codes: NDArray[np.intp], distinct: Sequence[str], markers: frozenset[str]
 ) -> tuple[NDArray[np.intp], list[str]]:
     """Return codes and texts without the markers of missing cells; a quoted text (NUL before it) is none."""
-    places = np.full(len(distinct) + 1, -1, dtype=np.intp)
+    new_codes = np.full(len(distinct) + 1, -1, dtype=np.intp)
     texts: dict[str, int] = {}
     for code, text in enumerate(distinct):
         if text not in markers:
             plain_text = text[1:] if text.startswith("\0") else text
-            places[code] = texts.setdefault(plain_text, len(texts))
-    return places[codes], list(texts)
+            new_codes[code] = texts.setdefault(plain_text, len(texts))
+    return new_codes[codes], list(texts)
 
 
 def _add_typed_column(
@@ -213,17 +213,17 @@ def _add_typed_column(
     texts: Sequence[str],
     rules: _Rules,
 ) -> None:
-    wish = rules.wanted.kinds.get(name)
-    if rules.decimal == "," and wish not in ("discrete", "text"):
+    declared_kind = rules.wanted.kinds.get(name)
+    if rules.decimal == "," and declared_kind not in ("discrete", "text"):
         texts = _replace_commas(name, codes, texts)
-    if "" in texts and wish not in ("discrete", "text"):
+    if "" in texts and declared_kind not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
         if others and all(NUMBER.fullmatch(text) for text in others):
             known = {text: code for code, text in enumerate(others)}
-            places = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
-            codes, texts = places[codes], others
-    cells[name], source = type_texts(name, codes, texts, wish, rules.remedy)
+            new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
+            codes, texts = new_codes[codes], others
+    cells[name], source = type_texts(name, codes, texts, declared_kind, rules.remedy)
     if source is not None:
         sources[name] = source
 
@@ -266,9 +266,9 @@ def _read_with_pyarrow(
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     types = dict.fromkeys(names, text)
     for name in names:
-        place = header.index(name)
+        index = header.index(name)
         number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
-        if number and _are_numbers((row[place] for row in sample), rules.markers):
+        if number and _are_numbers((row[index] for row in sample), rules.markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
     table = _convert(csv, pyarrow, scanner, header, names, types, rules.markers)
     cells: dict[str, Cells] = {}
@@ -281,8 +281,8 @@ def _read_with_pyarrow(
             codes, texts = decode_dictionary(coded)
             _add_typed_column(cells, sources, name, codes, texts, rules)
         else:
-            cells[name] = found = read_cells(name, column)
-            if found.integer and _exceeds_floats(column):
+            cells[name] = typed = read_cells(name, column)
+            if typed.integer and _exceeds_floats(column):
                 sources[name] = ColumnSource("arrow", column)
     return ReadColumns(cells, sources)
 
@@ -351,13 +351,13 @@ def _convert(
 
 def _widen(pyarrow: Any, message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
     """Give the column that a conversion failed at the next wider type; tell whether there was one."""
-    found = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", message)
+    match = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", message)
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    number = -1 if found is None else int(found.group(1))
-    if found is None or number >= len(header) or found.group(2) in ("string", "dictionary"):
+    number = -1 if match is None else int(match.group(1))
+    if match is None or number >= len(header) or match.group(2) in ("string", "dictionary"):
         return False
     name = header[number]
-    wider = pyarrow.float64() if name not in types and found.group(2).startswith("int") else text
+    wider = pyarrow.float64() if name not in types and match.group(2).startswith("int") else text
     if types.get(name) == text:
         return False
     types[name] = wider

@@ -85,7 +85,7 @@ class Scanner:
     def __init__(self, data: Any, delimiter: str) -> None:
         self.data = data
         self.delimiter = delimiter
-        ends = [place for place in (data.find(b"\n"), data.find(b"\r")) if place >= 0]
+        ends = [position for position in (data.find(b"\n"), data.find(b"\r")) if position >= 0]
         # Many programs quote the names only; then no cell can hold a line end, which is faster to read.
         self._first_line = min(ends, default=0)
         self.quotes = data.find(b'"', self._first_line) >= 0 or data[: self._first_line].count(b'"') % 2 == 1
@@ -117,21 +117,21 @@ class Scanner:
         if '"' not in text:
             yield from self._split_bare_records(text, whole)
             return
-        place, line, cells, start, end = 0, 1, list[str](), 1, len(text)
-        match = self.cell.match
-        while place < end or cells:
-            found = match(text, place)
-            if found is None or (not whole and found.end() == end):
+        position, line, cells, start, end = 0, 1, list[str](), 1, len(text)
+        match_cell = self.cell.match
+        while position < end or cells:
+            match = match_cell(text, position)
+            if match is None or (not whole and match.end() == end):
                 if not whole:
                     return
-                raise TableError(self._describe_quote_fault(text, place, start, line))
-            quoted, bare, stop = found.groups()
+                raise TableError(self._describe_quote_fault(text, position, start, line))
+            quoted, bare, stop = match.groups()
             if quoted is None:
                 cells.append(bare)
             else:
                 line += quoted.count("\n") + quoted.count("\r") - quoted.count("\r\n")
                 cells.append("\0" + quoted.replace('""', '"'))
-            place = found.end()
+            position = match.end()
             if stop != self.delimiter:
                 if cells != [""]:
                     yield DelimitedRecord(start, cells)
@@ -147,9 +147,9 @@ class Scanner:
             if line:
                 yield DelimitedRecord(number, line.split(sign))
 
-    def _describe_quote_fault(self, text: str, place: int, start: int, line: int) -> str:
-        rest = text[place : place + 40]
-        if rest.startswith('"') and not re.compile(r'"(?:[^"]|"")*+"').match(text, place):
+    def _describe_quote_fault(self, text: str, position: int, start: int, line: int) -> str:
+        rest = text[position : position + 40]
+        if rest.startswith('"') and not re.compile(r'"(?:[^"]|"")*+"').match(text, position):
             return (
                 f"line {start}: a quote is opened and never closed: {rest!r}; close it, or double a quote that is meant"
             )
@@ -235,21 +235,21 @@ class Scanner:
 
     def line_of(self, row: int) -> int:
         """Return the line where a row of the table starts."""
-        for place, record in enumerate(self.body_records(None)):
-            if place == row:
+        for index, record in enumerate(self.body_records(None)):
+            if index == row:
                 return record.line
         return row + 2
 
 
-def encode_columns(scanner: Scanner, width: int, places: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:
+def encode_columns(scanner: Scanner, width: int, columns: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:
     """Return some columns of the body as codes and distinct texts."""
-    known: list[dict[str, int]] = [{} for _ in places]
-    parts: list[list[NDArray[np.intp]]] = [[] for _ in places]
+    known: list[dict[str, int]] = [{} for _ in columns]
+    parts: list[list[NDArray[np.intp]]] = [[] for _ in columns]
 
     def flush(batch: list[list[str]]) -> None:
-        columns = list(zip(*batch, strict=True))
-        for seen, part, place in zip(known, parts, places, strict=True):
-            part.append(np.array([seen.setdefault(text, len(seen)) for text in columns[place]], dtype=np.intp))
+        columnwise = list(zip(*batch, strict=True))
+        for seen, part, column in zip(known, parts, columns, strict=True):
+            part.append(np.array([seen.setdefault(text, len(seen)) for text in columnwise[column]], dtype=np.intp))
 
     batch: list[list[str]] = []
     for record in scanner.body_records(width):

@@ -65,17 +65,17 @@ def encode_rows(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> bytes:
     >>> encode_rows([(1, None), (2.5, "a")], ["x", "c"])
     b'[1, null]\n[2.5, "a"]\n'
     """
-    made = []
+    encoded = []
     for row in rows:
         try:
-            made.append(json.dumps(row, default=_tag))
+            encoded.append(json.dumps(row, default=_tag))
         except (TypeError, ValueError):
             odd = next((n for n, v in zip(names, row, strict=True) if not _fits(v)), names[0])
             value = row[list(names).index(odd)]
             raise TableError(
                 f"column {odd!r} holds values of type {type(value).__name__}; cast it to text in a query"
             ) from None
-    return "".join(f"{line}\n" for line in made).encode()
+    return "".join(f"{line}\n" for line in encoded).encode()
 
 
 def _fits(value: Any) -> bool:
@@ -110,11 +110,11 @@ _DECODERS: dict[str, Any] = {
 }
 
 
-def _untag(found: dict[str, Any]) -> Any:
-    if found.keys() == {_TAG}:
-        kind, text = found[_TAG]
+def _untag(value: dict[str, Any]) -> Any:
+    if value.keys() == {_TAG}:
+        kind, text = value[_TAG]
         return _DECODERS[kind](text)
-    return found
+    return value
 
 
 def decode_rows(data: bytes) -> list[list[Any]]:
@@ -125,5 +125,5 @@ def decode_rows(data: bytes) -> list[list[Any]]:
     >>> decode_rows(encode_rows([(decimal.Decimal("1.50"), b"x", datetime.date(2020, 1, 2))], ["n", "b", "d"]))
     [[Decimal('1.50'), b'x', datetime.date(2020, 1, 2)]]
     """
-    found: list[list[Any]] = json.loads(b"[%s]" % b",".join(data.splitlines()), object_hook=_untag)
-    return found
+    rows: list[list[Any]] = json.loads(b"[%s]" % b",".join(data.splitlines()), object_hook=_untag)
+    return rows

@@ -141,9 +141,9 @@ def hide_password(url: str) -> str:
     >>> hide_password("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
-    place = _PLACE.search(url)
-    end = len(url) if place is None else place.start()
-    return _SECRET.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url[:end]) + url[end:]
+    question = _PLACE.search(url)
+    end = len(url) if question is None else question.start()
+    return _SECRET.sub(lambda match: f"{match[1]}***@" if match[1] else f"{match[2]}***", url[:end]) + url[end:]
 
 
 def address_of(url: str) -> DatabaseAddress:
@@ -154,18 +154,18 @@ def address_of(url: str) -> DatabaseAddress:
     >>> address_of("postgresql://host/base?schema=s&table=my%20t")[:4]
     ('postgresql://host/base', 'table', 'my t', 's')
     """
-    found = _PLACE.search(url)
-    if found is None or not url[found.end() :]:
+    match = _PLACE.search(url)
+    if match is None or not url[match.end() :]:
         raise FormatError(
             f"{hide_password(url)!r} is no address of a table; write dialect://user@host/base?table=name (and &schema=... before it), "
             "or ?query=SELECT ..."
         )
-    base, rest = url[: found.start()], unquote(url[found.end() :])
+    base, rest = url[: match.start()], unquote(url[match.end() :])
     # Everything behind "table=" or "query=" belongs to it, so that a query may hold & and +.
     schema = re.search(r"[?&]schema=([^&]*)", base)
     if schema is not None:
         base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
-    what: Literal["table", "query"] = "table" if found[2] == "table" else "query"
+    what: Literal["table", "query"] = "table" if match[2] == "table" else "query"
     return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, hide_password(url))
 
 
@@ -263,13 +263,13 @@ def _column_types(sqlalchemy: Any, connection: Any, address: DatabaseAddress) ->
     inspector = sqlalchemy.inspect(connection)
     try:
         listed = inspector.get_columns(address.name, schema=address.schema)
-        found = {column["name"]: column["type"] for column in listed}
+        types = {column["name"]: column["type"] for column in listed}
     except sqlalchemy.exc.NoSuchTableError:
-        found = {}
-    if not found:
+        types = {}
+    if not types:
         tables = [*inspector.get_table_names(schema=address.schema), *inspector.get_view_names(schema=address.schema)]
         raise absent_table_error(address.name, tables)
-    return found
+    return types
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -389,20 +389,20 @@ def _type_of(sqlalchemy: Any, column: Field, dialect: str) -> Any:
     return types.get(column.kind, sqlalchemy.Text)()
 
 
-def _as_new_type(sqlalchemy: Any, found: Any) -> Any:
+def _as_new_type(sqlalchemy: Any, column_type: Any) -> Any:
     """Return a type that was found in a database as one for a new table: types that have names are there already."""
-    if isinstance(found, sqlalchemy.JSON):
-        return type(found)(none_as_null=True)
-    if hasattr(found, "create_type"):
-        found = found.copy() if hasattr(found, "copy") else found
-        found.create_type = False
-    return found
+    if isinstance(column_type, sqlalchemy.JSON):
+        return type(column_type)(none_as_null=True)
+    if hasattr(column_type, "create_type"):
+        column_type = column_type.copy() if hasattr(column_type, "copy") else column_type
+        column_type.create_type = False
+    return column_type
 
 
-def _binding_type(sqlalchemy: Any, column: Field, found: Any, dialect: str) -> Any:
+def _binding_type(sqlalchemy: Any, column: Field, column_type: Any, dialect: str) -> Any:
     """Return the type by which values are read and sent: the driver's own, unless it needs to be told or comes from elsewhere."""
     own = column.declared is not None and column.declared.dialect == dialect
-    return found if not own or isinstance(found, _ambiguous_types(sqlalchemy)) else None
+    return column_type if not own or isinstance(column_type, _ambiguous_types(sqlalchemy)) else None
 
 
 def _ambiguous_types(sqlalchemy: Any) -> tuple[type, ...]:
@@ -419,16 +419,16 @@ def _ranges_of(sqlalchemy: Any, types: Mapping[str, Any], dialect: str) -> dict[
     >>> _ranges_of(sqlalchemy, {"k": sqlalchemy.SmallInteger(), "n": sqlalchemy.Numeric(4, 1)}, "postgresql")
     {'k': (-32768.0, 32767.0), 'n': (-999.9, 999.9)}
     """
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for name, held in types.items():
         if isinstance(held, sqlalchemy.Integer) and dialect != "sqlite":  # where all integers have 64 bits
             size = 8 * _BYTES.get(held.__visit_name__.upper().replace("SMALL_INTEGER", "SMALLINT"), 8)
             unsigned = bool(getattr(held, "unsigned", False))
             # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
             high = float(2 ** (size - (not unsigned)) - 1) if size < 64 else math.inf
-            found[name] = (0.0 if unsigned else -high - 1, high)
+            ranges[name] = (0.0 if unsigned else -high - 1, high)
         elif isinstance(held, sqlalchemy.Numeric) and not isinstance(held, sqlalchemy.Float) and held.precision:
             scale = held.scale or 0
             high = (10**held.precision - 1) / 10**scale
-            found[name] = (-high, high)
-    return found
+            ranges[name] = (-high, high)
+    return ranges

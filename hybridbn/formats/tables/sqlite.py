@@ -71,7 +71,7 @@ class Sqlite(RowDatabase):
                 if not described:
                     raise absent_table_error(address.text, _list_tables(connection))
                 declared = {name: DatabaseType("sqlite", text) for _, name, text, *_ in described}
-                key = tuple(name for _, name, *_, place in sorted(described, key=lambda row: row[-1]) if place)
+                key = tuple(name for _, name, *_, position in sorted(described, key=lambda row: row[-1]) if position)
                 chosen = wanted.names(list(declared))
                 statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
             connection.set_authorizer(
@@ -94,7 +94,7 @@ class Sqlite(RowDatabase):
         """Make a table whose rows are sent inside of the context, in one transaction."""
         address = _target_of(url)
         _refuse_equal_names([column.name for column in columns])
-        fresh = not address.file.exists()
+        is_new_file = not address.file.exists()
         try:
             with _connect(address.file, "rwc") as connection:
                 with _translate_errors(begun=False):
@@ -110,7 +110,7 @@ class Sqlite(RowDatabase):
                         connection.execute("ROLLBACK")
                     raise
         except BaseException:
-            if fresh:
+            if is_new_file:
                 with contextlib.suppress(OSError):
                     os.unlink(address.file)
             raise
@@ -132,10 +132,10 @@ def _address_of(url: str) -> _SqliteAddress:
     >>> _address_of("sqlite:///f.db?table=my%20t")[1:]
     ('table', 'my t')
     """
-    place, _, rest = url.removeprefix("sqlite:").partition("?")
+    location, _, rest = url.removeprefix("sqlite:").partition("?")
     what, _, text = rest.partition("=")
-    path = unquote(place.removeprefix("///"))
-    if not place.startswith("///") or not path or what not in ("table", "query") or not text:
+    path = unquote(location.removeprefix("///"))
+    if not location.startswith("///") or not path or what not in ("table", "query") or not text:
         raise FormatError(
             f"{url!r} is no address of an SQLite table; write sqlite:///file.db?table=name or sqlite:///file.db?query=SELECT ... "
             "(sqlite:////folder/file.db for an absolute path)"
@@ -154,8 +154,8 @@ def _identifier(name: str) -> str:
 
 
 def _list_tables(connection: sqlite3.Connection) -> list[str]:
-    found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")
-    return [name for (name,) in found]
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")
+    return [name for (name,) in rows]
 
 
 def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:

@@ -85,17 +85,17 @@ def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line
             starts, ends = split(tail, final)
         if not final and not len(starts) and len(tail) >= _LONGEST:
             raise TableError(f"line {line}: a record of more than {_LONGEST} bytes; is a quote open?")
-        begin = place = 0
+        begin = position = 0
         whole = len(starts) if final else len(starts) - len(starts) % rows
-        while place < whole:
-            stop = min(place + rows, whole)
+        while position < whole:
+            stop = min(position + rows, whole)
             if held is not None:
                 yield held
             end = int(ends[stop - 1])
             part = tail[begin:end]
-            held = RecordChunk(part, starts[place:stop] - begin, ends[place:stop] - begin, offset + begin, line)
+            held = RecordChunk(part, starts[position:stop] - begin, ends[position:stop] - begin, offset + begin, line)
             line += _count_line_ends(part)
-            begin, place = end, stop
+            begin, position = end, stop
         if final and held is not None and begin < len(tail):
             held = held._replace(data=held.data + tail[begin:])
         elif final and begin < len(tail) and tail[begin:].strip():
@@ -123,9 +123,9 @@ def make_line_splitter(comment: bytes = b"") -> Splitter:
         starts, ends = _find_lines(data, final)
         keep = np.ones(len(starts), dtype=bool)
         first = np.frombuffer(data, dtype=np.uint8)[starts] if len(starts) else _NO_POSITIONS
-        for place in np.flatnonzero((first <= 32) | (first == (comment or b"\n")[0])).tolist():
-            text = data[starts[place] : ends[place]].strip()
-            keep[place] = bool(text) and not (comment and text.startswith(comment))
+        for index in np.flatnonzero((first <= 32) | (first == (comment or b"\n")[0])).tolist():
+            text = data[starts[index] : ends[index]].strip()
+            keep[index] = bool(text) and not (comment and text.startswith(comment))
         return starts[keep], ends[keep]
 
     return split
@@ -135,7 +135,7 @@ def _find_lines(data: bytes, final: bool) -> tuple[Positions, Positions]:
     if b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
         # a return at the very end may be half of a line end
         stop = len(data) if final else len(data) - data.endswith(b"\r")
-        ends = [found.end() for found in _LINE.finditer(data, 0, stop) if found.end() > found.start()]
+        ends = [match.end() for match in _LINE.finditer(data, 0, stop) if match.end() > match.start()]
         if ends and not final and data[ends[-1] - 1 : ends[-1]] not in (b"\n", b"\r"):
             ends.pop()
         found_ends = np.array(ends, dtype=np.intp)
@@ -172,23 +172,23 @@ def make_delimited_splitter(delimiter: str) -> Splitter:
             starts, ends = _find_lines(data, final)
             short = np.flatnonzero(ends - starts <= 2)
             keep = np.ones(len(starts), dtype=bool)
-            for place in short.tolist():
-                keep[place] = bool(data[starts[place] : ends[place]].strip(b"\r\n"))
+            for position in short.tolist():
+                keep[position] = bool(data[starts[position] : ends[position]].strip(b"\r\n"))
             return starts[keep], ends[keep]
-        found: list[tuple[int, int]] = []
-        place, size = 0, len(data)
-        while place < size:
-            match = record.match(data, place)
+        spans: list[tuple[int, int]] = []
+        position, size = 0, len(data)
+        while position < size:
+            match = record.match(data, position)
             if match is None:
                 break
             start, end = match.span()
             if not final and (end == size and match.group(1) != b"\n"):
                 break
             if match.start(1) > start:
-                found.append((start, end))
-            place = end
-        places = np.array(found, dtype=np.intp).reshape(-1, 2)
-        return places[:, 0], places[:, 1]
+                spans.append((start, end))
+            position = end
+        positions = np.array(spans, dtype=np.intp).reshape(-1, 2)
+        return positions[:, 0], positions[:, 1]
 
     return split
 

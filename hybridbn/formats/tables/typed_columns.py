@@ -86,32 +86,32 @@ class WantedColumns:
     def names(self, available: Sequence[str]) -> list[str]:
         """Return the columns to read, in the order asked for, having checked that they can be."""
         _check_header(available)
-        asked = list(available) if self.columns is None else list(self.columns)
-        if len(set(asked)) < len(asked):
-            raise TableError(f"a column is named twice in {shorten(asked)}")
+        requested = list(available) if self.columns is None else list(self.columns)
+        if len(set(requested)) < len(requested):
+            raise TableError(f"a column is named twice in {shorten(requested)}")
         known = set(available)
         if not self.optional:
-            for name in [*self.kinds, *asked]:
+            for name in [*self.kinds, *requested]:
                 if name not in known:
                     raise TableError(f"there is no column {name!r}; the columns are {shorten(available)}")
-        found = [name for name in asked if name in known]
-        if not found:
-            raise TableError(f"none of the columns {shorten(asked)} is there; the columns are {shorten(available)}")
-        return found
+        chosen = [name for name in requested if name in known]
+        if not chosen:
+            raise TableError(f"none of the columns {shorten(requested)} is there; the columns are {shorten(available)}")
+        return chosen
 
     def kind(self, name: str) -> Literal["discrete", "continuous"] | None:
         """Return what a column is declared to be."""
-        wish = self.kinds.get(name)
-        return "discrete" if wish == "text" else wish
+        declared_kind = self.kinds.get(name)
+        return "discrete" if declared_kind == "text" else declared_kind
 
 
 def _check_header(names: Sequence[str]) -> None:
     if not names:
         raise TableError("the table has no columns")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not name:
             raise TableError(
-                f"line 1: column {place + 1} has no name; name it, or leave it out when the file is written "
+                f"line 1: column {index + 1} has no name; name it, or leave it out when the file is written "
                 "(pandas writes its index so, unless index=False)"
             )
     if len(set(names)) < len(names):
@@ -130,24 +130,24 @@ class ReadColumns:
 
 def name_lines_for_rows(error: TableError, line_of: Callable[[int], int]) -> TableError:
     """Return an error that names lines of the file instead of rows of the table."""
-    return TableError(re.sub(r"\brow (\d+)", lambda found: f"line {line_of(int(found.group(1)))}", str(error)))
+    return TableError(re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match.group(1)))}", str(error)))
 
 
 def type_texts(
-    name: str, codes: NDArray[Any], distinct: Sequence[str], wish: DeclaredKind | None, remedy: str
+    name: str, codes: NDArray[Any], distinct: Sequence[str], declared_kind: DeclaredKind | None, remedy: str
 ) -> tuple[Cells, ColumnSource | None]:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
-    Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless `wish` allows it.
+    Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless `declared_kind` allows it.
 
     Examples
     --------
     >>> type_texts("x", np.array([0, 1, -1]), ["1.5", "2"], None, "")[0].array
     array([1.5, 2. , nan])
     """
-    if wish == "text":
+    if declared_kind == "text":
         return label_codes(name, codes, distinct), None
-    if wish == "discrete":
+    if declared_kind == "discrete":
         return label_codes(name, codes, _parse_states(distinct)), None
     known = _parse_floats(distinct)
     if known is not None:
@@ -157,15 +157,15 @@ def type_texts(
     infinite = (
         [i for i, text in enumerate(distinct) if _INFINITE.fullmatch(text)] if len(numeric) < len(distinct) else []
     )
-    if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or wish == "continuous"):
+    if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or declared_kind == "continuous"):
         known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
         return _build_number_cells(name, codes, distinct, known)
-    if wish is None and not numeric:
+    if declared_kind is None and not numeric:
         states = _parse_states(distinct)
         grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
         if not grouped or len(grouped) < len(distinct):
             return label_codes(name, codes, states), None
-    elif wish is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
+    elif declared_kind is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
         grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
     else:
         grouped = []
@@ -179,7 +179,7 @@ def type_texts(
             f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated thousands; "
             f"write numbers as 1234.5, give decimal=',' for commas in a CSV file, or read the column as text with discrete=[{name!r}]"
         )
-    if wish == "continuous":
+    if declared_kind == "continuous":
         raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")
     other = _first_row(codes, numeric)
     raise TableError(
@@ -195,11 +195,11 @@ def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
 def _parse_states(distinct: Sequence[str]) -> list[Any]:
     """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
     if distinct and all(NUMBER.fullmatch(text) and not _PADDED.match(text) for text in distinct):
-        found: list[Any] = [
+        parsed: list[Any] = [
             int(text) if _INTEGER.fullmatch(text) and len(text) < 4000 else float(text) for text in distinct
         ]
         # "1" and "1.0" would be one state: labels() maps equal states to one code.
-        return found
+        return parsed
     for words in _TRUTH:
         if distinct and words.keys() >= set(distinct):
             return [words[text] for text in distinct]
@@ -239,11 +239,11 @@ def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadCo
     sources: dict[str, ColumnSource] = {}
     for name, values in columns.items():
         array = as_objects(values)
-        wish = wanted.kind(name)
-        found = read_cells(name, array, wish)
-        if wanted.optional and found.states == () and wish is None:
-            found = check_numbers(name, array.astype(float))
-        cells[name] = found
-        if found.integer and found.states is None:
+        kind = wanted.kind(name)
+        typed = read_cells(name, array, kind)
+        if wanted.optional and typed.states == () and kind is None:
+            typed = check_numbers(name, array.astype(float))
+        cells[name] = typed
+        if typed.integer and typed.states is None:
             sources[name] = ColumnSource("numpy", array)
     return ReadColumns(cells, sources)
