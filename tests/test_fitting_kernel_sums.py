@@ -248,7 +248,7 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
 def test_many_places_are_chosen_by_cost():
     rng = np.random.default_rng(9)
     points = rng.normal(size=(3000, 2))
-    group = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])._group(0)
+    group = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])._mixture_of(0)
     few, own = [np.zeros((1, 20))], [np.zeros((500, 50))]
     assert not evaluation.sums_are_cheaper(group, few, np.zeros((1, 10)))
     assert evaluation.sums_are_cheaper(group, own, np.zeros((500, 1)))
@@ -262,7 +262,7 @@ def test_values_that_come_up_again_are_computed_once():
     stock = rng.normal(size=300)
     nodes, own = stock[rng.integers(0, 300, (400, 60))], rng.normal(size=(1, 60))
     potential = Kernel(child, (first,), points=points[:, :2], bandwidths=[0.1, 0.1])
-    group = potential._group(0)
+    group = potential._mixture_of(0)
     assert evaluation.find_repeats(group, [rng.normal(size=(60, 400))], own.T) is None
     assert evaluation.find_repeats(group, [nodes.T[:1]], own.T[:1]) is None
     found = evaluation.find_repeats(group, [np.ascontiguousarray(nodes.T)], own.T)

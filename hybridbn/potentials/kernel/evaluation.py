@@ -1,4 +1,9 @@
-"""Kernel conditionals at many places, in whichever of three ways takes least time; all give the same digits."""
+"""Kernel conditionals at many points, by whichever of three methods is estimated to be the fastest.
+
+Matrix products of kernels over all points; one sum of kernels for every target; or a table over the distinct values, where
+they come up again in many rows (quadrature halves the same cells for every row of a table, so hundreds of rows with hundreds
+of nodes each may have a thousand distinct nodes). All three give the same digits.
+"""
 
 from __future__ import annotations
 
@@ -31,59 +36,79 @@ __all__ = [
 ]
 
 SECONDS_PER_KERNEL, SECONDS_PER_PRODUCT = 6e-9, 2e-10
-"""Seconds for a kernel between a point and a value, and for a term of a product of matrices of kernels."""
+"""Seconds for a kernel between a point and a value, and for a term of a matrix product of kernels.
+
+These and the next ones were measured once, on one machine. Only their ratios matter, for the choice between methods that give
+the same digits; another machine may choose a somewhat slower method.
+"""
 SECONDS_TO_START, SECONDS_PER_POINT, SECONDS_PER_TARGET = 3e-3, 3e-6, 1e-6
-"""Seconds for sums place by place: to begin with, for a point, and for a place."""
+"""Seconds for one sum per target: to begin with, for each point, and for each target."""
 SECONDS_PER_SORTED = 1e-7
 """Seconds to sort a value among others and to look it up."""
 MOST_TARGETS = 1 << 20
-"""Most places at once."""
+"""Targets that are summed at a time, which bounds temporary arrays."""
+LARGEST_TABLE = 1 << 21
+"""A table of distinct values has at most this many numbers."""
+NUMBERS = 1 << 20
+"""Temporary arrays hold about this many numbers."""
+REACH = 14.0
+"""Kernels are summed on the lattice up to this distance, in bandwidths; beyond it, few of the nearest points matter."""
+DIGITS = 25.0
+"""The terms that are left out of a sum are less than exp(-DIGITS) of it."""
+FARTHEST = 1e6
+"""Farther away, in bandwidths, squares of distances have no digits left for their differences."""
+FIRST_NEIGHBORS = 16
+"""The number of nearest points that are summed first; it is quadrupled until the rest is negligible."""
+
+Exponents = Callable[[Any, Any], Values]
 
 
 def evaluate_conditional(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional at the child's nodes, (rows or 1, parents' grid, child's nodes)."""
-    found = find_repeats(group, parents, child)
-    if found is not None:
-        return evaluate_distinct(group, found)
+    distinct = find_repeats(group, parents, child)
+    if distinct is not None:
+        return evaluate_distinct(group, distinct)
     if sums_are_cheaper(group, parents, child):
         return sum_per_target(group, parents, child)
     return log_conditional(group, parents, child, evaluate_child)
 
 
 def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> DistinctValues | None:
-    """Return the different values, if a table of them takes less time than either way of doing all that is asked."""
+    """Return the distinct values, or None if a table of them is estimated to take longer than the other methods."""
     rows, _, _ = _shape(parents, child)
-    asked = (parents[0].size if parents else 1) + child.size
-    plain = min(_estimate_costs(group, parents, child))
-    # looking for repeats must not cost much where there are none
-    if rows == 1 or plain < 8 * asked * SECONDS_PER_SORTED:
+    values = (parents[0].size if parents else 1) + child.size
+    fastest = min(_estimate_costs(group, parents, child))
+    # where there are no repeats, the search for them must not cost much
+    if rows == 1 or fastest < 8 * values * SECONDS_PER_SORTED:
         return None
-    found = find_distinct(parents, child)
-    bells = found.blocks * found.combinations + len(found.child)
-    # a share of the table's columns is needed in several blocks
-    terms = found.combinations * min(len(found.child) * found.blocks, found.theirs.size)
-    table = len(group.points) * (bells * SECONDS_PER_KERNEL + terms * SECONDS_PER_PRODUCT) + asked * SECONDS_PER_SORTED
-    return found if table < plain else None
+    distinct = find_distinct(parents, child)
+    kernels = distinct.blocks * distinct.combinations + len(distinct.child)
+    # several blocks share some of the table's columns
+    terms = distinct.combinations * min(len(distinct.child) * distinct.blocks, distinct.child_index.size)
+    table = (
+        len(group.points) * (kernels * SECONDS_PER_KERNEL + terms * SECONDS_PER_PRODUCT) + values * SECONDS_PER_SORTED
+    )
+    return distinct if table < fastest else None
 
 
 def sums_are_cheaper(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> bool:
-    """Tell whether one sum of kernels for every place takes less time than matrix products over all points."""
-    matrices, places = _estimate_costs(group, parents, child)
-    return places < matrices
+    """Tell whether one sum of kernels per target is estimated to be faster than matrix products over all points."""
+    matrices, per_target = _estimate_costs(group, parents, child)
+    return per_target < matrices
 
 
 def _estimate_costs(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> tuple[float, float]:
-    """Estimate the seconds for matrix products over all points, and for one sum of kernels for every place."""
+    """Estimate the seconds for matrix products over all points, and for one sum of kernels per target."""
     points, numbers = group.points.shape
     combinations = parents[0].size if parents else 0
-    places = math.prod(_shape(parents, child))
+    targets = math.prod(_shape(parents, child))
     if group.first:
-        bells = combinations + child.size
-        sums = combinations + places
+        kernels = combinations + child.size
+        sums = combinations + targets
     else:
-        bells = combinations
+        kernels = combinations
         sums = combinations * (int(group.labels.max()) + 1)
-    matrices = points * (bells * SECONDS_PER_KERNEL + places * SECONDS_PER_PRODUCT)
+    matrices = points * (kernels * SECONDS_PER_KERNEL + targets * SECONDS_PER_PRODUCT)
     # a lattice in three dimensions would be too large
     return (
         matrices,
@@ -92,21 +117,21 @@ def _estimate_costs(group: KernelMixture, parents: Sequence[Values], child: NDAr
 
 
 def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
-    """Return the logarithm of the conditional, one sum of kernels for every place."""
+    """Return the logarithm of the conditional, by one sum of kernels per target."""
     rows, grid, nodes = _shape(parents, child)
-    given = [values.reshape(-1) for values in parents]
-    combinations = np.stack(given, axis=1) if given else np.empty((1, 0))
-    weights, tops = weigh_by_parents(group, given, len(combinations))
-    # which combination of the parents and which of the child's values a place has
-    mine = np.broadcast_to(np.arange(len(combinations)).reshape(-1, grid, 1), (rows, grid, nodes)).reshape(-1)
-    theirs = np.broadcast_to(np.arange(child.size).reshape(-1, 1, nodes), (rows, grid, nodes)).reshape(-1)
+    parent_values = [values.reshape(-1) for values in parents]
+    combinations = np.stack(parent_values, axis=1) if parent_values else np.empty((1, 0))
+    weights, tops = weigh_by_parents(group, parent_values, len(combinations))
+    # the combination of the parents and the child's value that each target has
+    parent_index = np.broadcast_to(np.arange(len(combinations)).reshape(-1, grid, 1), (rows, grid, nodes)).reshape(-1)
+    child_index = np.broadcast_to(np.arange(child.size).reshape(-1, 1, nodes), (rows, grid, nodes)).reshape(-1)
     if not group.first:
         by_state = _log_sums_by_state(group, combinations, weights, tops, int(child.max(initial=0)) + 1)
         total = logsumexp(by_state, axis=0)
-        return np.asarray(by_state[child.reshape(-1).astype(np.intp)[theirs], mine] - total[mine]).reshape(
-            rows, grid, nodes
-        )
-    if given:
+        return np.asarray(
+            by_state[child.reshape(-1).astype(np.intp)[child_index], parent_index] - total[parent_index]
+        ).reshape(rows, grid, nodes)
+    if parent_values:
         total = log_kernel_sums(
             group.points[:, 1:], group.widths[0, 1:], group.log_weights, combinations, weights, tops
         )
@@ -115,25 +140,25 @@ def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArr
     values = child.reshape(-1)
     kernels, child_tops = evaluate_child(group, values)
     constant = math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI
-    result = np.full(len(mine), -np.inf)
-    possible = np.flatnonzero(np.isfinite(child_tops[theirs]))
+    result = np.full(len(parent_index), -np.inf)
+    possible = np.flatnonzero(np.isfinite(child_tops[child_index]))
     for start in range(0, len(possible), MOST_TARGETS):
-        some = possible[start : start + MOST_TARGETS]
-        i, j = mine[some], theirs[some]
+        block = possible[start : start + MOST_TARGETS]
+        i, j = parent_index[block], child_index[block]
 
         def exponents(rows: Any, chosen: Any, i: Any = i, j: Any = j) -> Values:
             return np.asarray(weights(rows, i[chosen]) + kernels(rows, j[chosen]))
 
-        places = np.column_stack([values[j], combinations[i]])
+        targets = np.column_stack([values[j], combinations[i]])
         joint = log_kernel_sums(
             group.points,
             group.widths[0],
             group.log_weights - group.log_inside,
-            places,
+            targets,
             exponents,
             tops[i] + child_tops[j] + constant,
         )
-        result[some] = joint - total[i] + child_tops[j]
+        result[block] = joint - total[i] + child_tops[j]
     return result.reshape(rows, grid, nodes)
 
 
@@ -162,7 +187,7 @@ def _log_sums_by_state(group: KernelMixture, combinations: Values, weights: Any,
 
 
 def log_factors_without_self(group: KernelMixture) -> Values:
-    """Return the logarithm of the factor by which the conditional at each point changes when its own kernel is left out.
+    """Return the logarithm of the factor by which leaving its own kernel out changes the conditional at each point.
 
     Examples
     --------
@@ -184,20 +209,20 @@ def log_factors_without_self(group: KernelMixture) -> Values:
     return _log_rest(group.log_weights - numerator) - _log_rest(group.log_weights - denominator)
 
 
-def _log_sums_at(points: Values, widths: Values, log_weights: Values, places: Values) -> Values:
-    """Return the logarithm of the sum of all kernels at each place; without variables that of all weights."""
+def _log_sums_at(points: Values, widths: Values, log_weights: Values, targets: Values) -> Values:
+    """Return the logarithm of the sum of all kernels at each target, or of all weights if there are no variables."""
     if not points.shape[1]:
-        return np.full(len(places), float(logsumexp(log_weights)))
+        return np.full(len(targets), float(logsumexp(log_weights)))
 
     def exponents(some: Any, chosen: Any) -> Values:
         total = log_weights[some] if np.ndim(log_weights[some]) == 2 else log_weights[some][:, None]
-        for column, width, along in zip(points.T, widths, places[chosen].T, strict=True):
-            near = column[some] if np.ndim(column[some]) == 2 else column[some][:, None]
+        for column, width, along in zip(points.T, widths, targets[chosen].T, strict=True):
+            centers = column[some] if np.ndim(column[some]) == 2 else column[some][:, None]
             with np.errstate(over="ignore"):
-                total = total - 0.5 * ((near - along) / width) ** 2
+                total = total - 0.5 * ((centers - along) / width) ** 2
         return np.asarray(total)
 
-    return log_kernel_sums(points, widths, log_weights, places, exponents, np.zeros(len(places)))
+    return log_kernel_sums(points, widths, log_weights, targets, exponents, np.zeros(len(targets)))
 
 
 def _log_rest(logs: Values) -> Values:
@@ -205,133 +230,118 @@ def _log_rest(logs: Values) -> Values:
     return np.log1p(-np.minimum(np.exp(logs), 1 - np.finfo(float).eps))
 
 
-LARGEST_TABLE = 1 << 21
-"""Most numbers in a table of different values."""
-
-
 class DistinctValues(NamedTuple):
-    """The different values that rows ask for, and which of them each row has.
+    """The distinct values of the parents and the child, and their positions for each row.
 
     Attributes
     ----------
     parents : list of ndarray (combinations,)
-    mine : ndarray (rows or 1, parents' grid)
+    parent_index : ndarray (rows or 1, parents' grid)
     child : ndarray (values,)
-    theirs : ndarray (rows or 1, child's nodes)
+    child_index : ndarray (rows or 1, child's nodes)
     """
 
     parents: list[Values]
-    mine: Codes
+    parent_index: Codes
     child: NDArray[Any]
-    theirs: Codes
+    child_index: Codes
 
     @property
     def combinations(self) -> int:
-        """How many different combinations of the parents there are."""
+        """Number of distinct combinations of the parents."""
         return len(self.parents[0]) if self.parents else 1
 
     @property
     def blocks(self) -> int:
-        """In how many tables the work is done, so that none is too large."""
+        """Number of tables that are needed so that none is too large."""
         if self.combinations * len(self.child) <= LARGEST_TABLE:
             return 1
-        return math.ceil(self.combinations * self.theirs.size / LARGEST_TABLE)
+        return math.ceil(self.combinations * self.child_index.size / LARGEST_TABLE)
 
 
 def find_distinct(parents: Sequence[Values], child: NDArray[Any]) -> DistinctValues:
-    """Tell the different values of the parents' grid (rows or 1, grid points) and of the child (rows or 1, nodes).
+    """Return the distinct values of the parents' grid (rows or 1, grid points) and of the child (rows or 1, nodes).
 
     Examples
     --------
-    >>> found = find_distinct([np.array([[1.0, 2.0], [2.0, 3.0]])], np.array([[5.0], [5.0]]))
-    >>> found.parents, found.mine.tolist(), found.child, found.theirs.tolist()
+    >>> distinct = find_distinct([np.array([[1.0, 2.0], [2.0, 3.0]])], np.array([[5.0], [5.0]]))
+    >>> distinct.parents, distinct.parent_index.tolist(), distinct.child, distinct.child_index.tolist()
     ([array([1., 2., 3.])], [[0, 1], [1, 2]], array([5.]), [[0], [0]])
     """
-    values, theirs = np.unique(child, return_inverse=True)
+    values, child_index = np.unique(child, return_inverse=True)
     if not parents:
-        return DistinctValues([], np.zeros((1, 1), dtype=np.intp), values, theirs.reshape(child.shape))
+        return DistinctValues([], np.zeros((1, 1), dtype=np.intp), values, child_index.reshape(child.shape))
     levels, code = np.unique(parents[0], return_inverse=True)
     code = code.reshape(-1)
     if len(parents) == 1:
-        return DistinctValues([levels], code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
+        return DistinctValues([levels], code.reshape(parents[0].shape), values, child_index.reshape(child.shape))
     for grid in parents[1:]:
-        levels, places = np.unique(grid, return_inverse=True)
+        levels, level_index = np.unique(grid, return_inverse=True)
         # numbered anew for every parent, so that the numbers stay below those of rows times grid points
-        _, first, code = np.unique(code * len(levels) + places.reshape(-1), return_index=True, return_inverse=True)
+        _, first, code = np.unique(code * len(levels) + level_index.reshape(-1), return_index=True, return_inverse=True)
         code = code.reshape(-1)
     combinations = [grid.reshape(-1)[first] for grid in parents]
-    return DistinctValues(combinations, code.reshape(parents[0].shape), values, theirs.reshape(child.shape))
+    return DistinctValues(combinations, code.reshape(parents[0].shape), values, child_index.reshape(child.shape))
 
 
-def evaluate_distinct(group: KernelMixture, found: DistinctValues) -> Values:
+def evaluate_distinct(group: KernelMixture, distinct: DistinctValues) -> Values:
     """Return the logarithm of the conditional, (rows or 1, parents' grid, child's nodes)."""
-    rows, grid = max(len(found.mine), len(found.theirs)), found.mine.shape[1]
-    result = np.empty((rows, grid, found.theirs.shape[1]))
-    step = max(1, math.ceil(rows / found.blocks)) if len(found.theirs) > 1 else rows
+    rows, grid = max(len(distinct.parent_index), len(distinct.child_index)), distinct.parent_index.shape[1]
+    result = np.empty((rows, grid, distinct.child_index.shape[1]))
+    step = max(1, math.ceil(rows / distinct.blocks)) if len(distinct.child_index) > 1 else rows
     for start in range(0, rows, step):
-        some = slice(start, start + step)
-        mine = found.mine[some] if len(found.mine) > 1 else found.mine
-        theirs = found.theirs[some] if len(found.theirs) > 1 else found.theirs
-        used, theirs = np.unique(theirs, return_inverse=True)
-        child = found.child[used][None]
-        table = log_conditional(group, [values[None] for values in found.parents], child, evaluate_child)[0]
-        result[some] = table[mine[:, :, None], theirs.reshape(-1, 1, result.shape[2])]
+        block = slice(start, start + step)
+        parent_index = distinct.parent_index[block] if len(distinct.parent_index) > 1 else distinct.parent_index
+        child_index = distinct.child_index[block] if len(distinct.child_index) > 1 else distinct.child_index
+        used, child_index = np.unique(child_index, return_inverse=True)
+        child = distinct.child[used][None]
+        table = log_conditional(group, [values[None] for values in distinct.parents], child, evaluate_child)[0]
+        result[block] = table[parent_index[:, :, None], child_index.reshape(-1, 1, result.shape[2])]
     return result
-
-
-NUMBERS = 1 << 20
-"""Temporary arrays hold about this many numbers."""
-REACH = 14.0
-"""How far kernels are summed on the lattice, in bandwidths. Beyond, nearest points take over, and by then few of them count."""
-DIGITS = 25.0
-"""What is left out of a sum is less than exp(-DIGITS) of it."""
-FARTHEST = 1e6
-"""In bandwidths; squares of larger distances have no digits left for the difference of two of them."""
-FIRST_NEIGHBORS = 16
-"""How many nearest points are looked at first."""
-
-Exponents = Callable[[Any, Any], Values]
 
 
 def log_kernel_sums(
     points: Values,
     widths: Values,
     log_weights: Values,
-    places: Values,
+    targets: Values,
     exponents: Exponents,
     tops: Values,
 ) -> Values:
-    """Return the logarithm of the sum of kernels at each place.
+    """Return the logarithm of the sum of kernels at each target.
+
+    Kernels are summed on a lattice where many overlap, else over the nearest points. What is left out of a sum is less than
+    1e-10 of it by a bound, and neither time nor memory grows with the number of points times targets.
 
     Parameters
     ----------
     points : ndarray (points, variables)
     widths : ndarray (variables,)
     log_weights : ndarray (points,)
-    places : ndarray (places, variables)
+    targets : ndarray (targets, variables)
     exponents : callable
-        Of rows of points, as a slice or (neighbors, places), and of the places: the logarithms of weighted kernels, relative to
-        `tops`; computed in whatever way keeps their digits far from all points.
-    tops : ndarray (places,)
+        Called with rows of points, as a slice or (neighbors, targets), and with targets; returns the logarithms of weighted
+        kernels relative to `tops`, in a way that keeps their digits far from all points.
+    tops : ndarray (targets,)
 
     Examples
     --------
     >>> points, weights = np.array([[0.0], [1.0]]), np.zeros(2)
-    >>> places = np.array([[0.0], [1e4]])
+    >>> targets = np.array([[0.0], [1e4]])
     >>> def exponents(some, chosen):
-    ...     return -0.5 * (places[chosen, 0] - points[some, 0].reshape(-1, len(places[chosen]))) ** 2
-    >>> log_kernel_sums(points, np.ones(1), weights, places, exponents, np.zeros(2)).round(4)
+    ...     return -0.5 * (targets[chosen, 0] - points[some, 0].reshape(-1, len(targets[chosen]))) ** 2
+    >>> log_kernel_sums(points, np.ones(1), weights, targets, exponents, np.zeros(2)).round(4)
     array([ 4.74100000e-01, -4.99900005e+07])
     """
-    result = np.full(len(places), np.nan)
+    result = np.full(len(targets), np.nan)
     low, high = points.min(axis=0), points.max(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled, wanted = (points - low) / widths, (places - low) / widths
+        scaled, wanted = (points - low) / widths, (targets - low) / widths
         ends = (high - low) / widths
         near = ((wanted > -FARTHEST) & (wanted < ends + FARTHEST)).all(axis=1)
     if not (ends < FARTHEST).all():
         near[:] = False
-    open_places = np.flatnonzero(near)
+    remaining = np.flatnonzero(near)
     top = float(log_weights.max())
     if points.shape[1] <= 2:
         reached = (wanted > -REACH).all(axis=1) & (wanted < ends + REACH).all(axis=1) & near
@@ -339,19 +349,19 @@ def log_kernel_sums(
         weights = np.exp(log_weights - top)
         least = float(weights.sum()) * math.exp(DIGITS - REACH**2 / 2)
         if len(reachable):
-            # differences of points and an origin far away are exact, and so are units of powers of two; others lose digits
+            # differences from a distant origin are exact, and so are powers of two as units; others would lose digits
             with np.errstate(over="ignore"):
                 origin = np.where(np.abs(low) > high - low, low, 0.0)
             unit = np.ldexp(1.0, np.frexp(widths)[1] - 1)
-            ours, theirs = (points - origin) / unit, (places[reachable] - origin) / unit
+            ours, theirs = (points - origin) / unit, (targets[reachable] - origin) / unit
             for rows, sums in sum_on_lattice(ours, weights, list((widths / unit)[:, None]), REACH, theirs):
                 sums = sums.reshape(-1)
-                fine = sums >= least
-                chosen = reachable[rows[fine]]
-                result[chosen] = np.log(sums[fine]) + (top - tops[chosen])
-        open_places = open_places[np.isnan(result[open_places])]
-    if len(open_places):
-        sum_nearest(scaled, log_weights, wanted, exponents, open_places, result)
+                accurate = sums >= least
+                chosen = reachable[rows[accurate]]
+                result[chosen] = np.log(sums[accurate]) + (top - tops[chosen])
+        remaining = remaining[np.isnan(result[remaining])]
+    if len(remaining):
+        sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
     far = np.flatnonzero(~near)
     at_once = max(1, NUMBERS // len(points))
     for start in range(0, len(far), at_once):
@@ -363,13 +373,13 @@ def log_kernel_sums(
 def sum_nearest(
     scaled: Values, log_weights: Values, wanted: Values, exponents: Exponents, rows: Codes, result: Values
 ) -> None:
-    """Write the logarithms of sums at some rows of `wanted` into `result`, over so many nearest points as it takes.
+    """Write the logarithms of sums at some rows of `wanted` into `result`, over as many nearest points as needed.
 
-    `scaled` are the points and `wanted` the places in units of the bandwidths.
+    `scaled` are the points and `wanted` the targets in units of the bandwidths.
     """
-    # sliding midpoints: many equal points would make the balanced kind slow
+    # unbalanced, because many equal points make a balanced tree slow
     tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
-    everything = float(logsumexp(log_weights))
+    total_weight = float(logsumexp(log_weights))
     count = min(FIRST_NEIGHBORS, len(scaled))
     while len(rows):
         unsettled = []
@@ -380,12 +390,12 @@ def sum_nearest(
             squares = distances.reshape(len(some), -1) ** 2
             neighbors = neighbors.reshape(len(some), -1)
             best = (log_weights[neighbors] - 0.5 * squares).max(axis=1)
-            # all others together are at most as much as all the weight at the distance of the last
-            missing = everything - 0.5 * squares[:, -1] + DIGITS
+            # all other points together add at most all the weight at the distance of the last neighbor
+            missing = total_weight - 0.5 * squares[:, -1] + DIGITS
             slack = 1e-14 * squares[:, -1]
             settled = (best > missing + slack) | (count == len(scaled))
-            kept = some[settled]
-            result[kept] = logsumexp(exponents(neighbors[settled].T, kept), axis=0)
+            done = some[settled]
+            result[done] = logsumexp(exponents(neighbors[settled].T, done), axis=0)
             unsettled.append(some[~settled])
         rows = np.concatenate(unsettled)
         count = min(4 * count, len(scaled))

@@ -1,10 +1,10 @@
-"""Sums of Gaussian kernels at many places by way of a lattice, for several bandwidths at once.
+"""Sums of Gaussian kernels at many targets by way of a lattice, for several bandwidths at once.
 
 A Gaussian kernel is the convolution of two narrower ones, and the trapezoidal rule does that integral on a lattice of step
 d with a relative error of about 2 exp(-2 pi**2 s**2 / d**2), the integrand being itself a Gaussian of standard deviation
-s. So the points are spread onto a lattice by one kernel, once for all bandwidths, and collected from it by another. All
-terms are positive and the error is relative for every pair, which is what sums in the tails and leaving one point out need:
-Fourier series and polynomials, whose error is relative to the largest sum, lose them.
+s. So the points are spread onto a lattice by one kernel, once for all bandwidths, and the sums are collected from it by another.
+All terms are positive and the error is relative for every pair, as needed for sums in the tails and for leaving one point
+out; Fourier series and polynomials have errors relative to the largest sum, and lose these.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from hybridbn.variables import Codes, Values
 __all__ = ["sum_on_lattice"]
 
 STEP = 0.4
-"""Step of the lattice in units of the least bandwidth: a relative error of 1e-13."""
+"""Step of the lattice in units of the smallest bandwidth, for a relative error of 1e-13."""
 COVERED = 7.2
-"""How many standard deviations of the product of two kernels the lattice has to cover: 1e-12 of the farthest pairs."""
+"""The lattice covers this many standard deviations of a product of two kernels, all but 1e-12 for the farthest pairs."""
 CELL, TILE = 16, 32
-"""Steps of a cell, whose points are one matrix product; cells of a tile, whose lattice stays in cache."""
+"""Lattice steps in a cell, whose points are one matrix product, and cells in a tile, whose lattice stays in the cache."""
 AT_ONCE = 1024
-"""Most points of one matrix product."""
+"""A matrix product has at most this many points."""
 FEWEST_TARGETS = 3
-"""Cells with fewer places aren't worth a matrix product."""
+"""Cells with fewer targets are left out, because a matrix product would not pay."""
 
 
 class LatticeAxis(NamedTuple):
-    """How one variable is spread and collected."""
+    """The lattice along one variable, and the kernels that spread points onto it and collect sums from it."""
 
     step: float
     spread: float
@@ -41,21 +41,21 @@ class LatticeAxis(NamedTuple):
     collect: Values
     """Standard deviations of the kernels that collect, one for each bandwidth."""
     spread_nodes: int
-    """How many nodes to either side of its cell a point is spread to."""
+    """Number of nodes on either side of its cell to which a point is spread."""
     collect_nodes: tuple[int, ...]
-    """And collected from, for each bandwidth."""
+    """Number of nodes on either side from which a sum is collected, for each bandwidth."""
     factors: Values
-    """What turns each bandwidth's sum over nodes into the sum of kernels."""
+    """Factor that turns each bandwidth's sum over nodes into the sum of kernels."""
 
 
 class LatticeCells(NamedTuple):
-    """Places sorted by the cell they are in."""
+    """Points sorted by the cell they are in."""
 
     order: Codes
     cells: Codes
-    """The number of each cell that isn't empty, one column a variable."""
+    """The coordinates of each nonempty cell, one column for each variable."""
     starts: Codes
-    """Where the places of each cell start in `order`, and the number of places."""
+    """Start of each cell's points in `order`, then the number of points."""
     local: Values
     """Coordinates within the cell."""
 
@@ -67,24 +67,24 @@ class LatticeCells(NamedTuple):
 
 
 def sum_on_lattice(
-    points: Values, weights: Values, widths: Sequence[Values], reach: float, places: Values | None = None
+    points: Values, weights: Values, widths: Sequence[Values], reach: float, targets: Values | None = None
 ) -> Iterator[tuple[Codes, Values]]:
-    """Yield rows of places and the sums of all kernels there, (rows, bandwidths of each variable).
+    """Yield rows of targets and the sums of all kernels there, (rows, bandwidths of each variable).
 
-    Rows may be left out where few places are near each other; the sum of kernels without their constant factors, so a
-    point's own is its weight.
+    Rows may be left out where few targets are near each other. Kernels have no constant factors: a point adds its weight to
+    the sum at its own position.
 
     Parameters
     ----------
     points : ndarray (points, 1 or 2)
-        Less than a million bandwidths apart and from 0, or what is near each other gets the wrong distance.
+        Less than a million bandwidths apart and from 0; beyond that, rounding changes the distances of near points.
     weights : ndarray (points,)
     widths : sequence of ndarray
         For each variable its bandwidths, increasing.
     reach : float
         Pairs farther apart than this many bandwidths may be missing from the sums.
-    places : ndarray (places, 1 or 2), optional
-        Where the sums are wanted, by default at the points.
+    targets : ndarray (targets, 1 or 2), optional
+        Where to evaluate the sums, by default at the points.
 
     Examples
     --------
@@ -95,11 +95,11 @@ def sum_on_lattice(
     """
     sides = tuple(_lay_axis(h, reach) for h in widths)
     sources = _sort_into_cells(points, sides)
-    targets = sources if places is None else _sort_into_cells(places, sides)
-    crowded = np.flatnonzero(np.diff(targets.starts) >= FEWEST_TARGETS)
+    wanted = sources if targets is None else _sort_into_cells(targets, sides)
+    crowded = np.flatnonzero(np.diff(wanted.starts) >= FEWEST_TARGETS)
     if not crowded.size:
         return
-    tiles, owner = np.unique(targets.cells[crowded] // TILE, axis=0, return_inverse=True)
+    tiles, owner = np.unique(wanted.cells[crowded] // TILE, axis=0, return_inverse=True)
     reaches = [-(-(side.spread_nodes + side.collect_nodes[-1]) // CELL) + 1 for side in sides]
     margin = np.array([max(side.spread_nodes, side.collect_nodes[-1]) for side in sides])
     by_first = np.argsort(sources.cells[:, 0], kind="stable")
@@ -111,7 +111,7 @@ def sum_on_lattice(
             near = near[(sources.cells[near, 1] >= low[1]) & (sources.cells[near, 1] < high[1])]
         mine = crowded[owner.ravel() == number]
         # the lattice holds all nodes that any of these cells is spread to or collected from
-        used = np.concatenate([sources.cells[near], targets.cells[mine]])
+        used = np.concatenate([sources.cells[near], wanted.cells[mine]])
         first = used.min(axis=0) * CELL - margin
         values = np.zeros((used.max(axis=0) + 1) * CELL + margin - first + 1)
         for cell in near.tolist():
@@ -119,19 +119,19 @@ def sum_on_lattice(
             for rows in sources.blocks(cell):
                 _spread_weights(values, corner, sides, sources.local[rows], weights[rows])
         for cell in mine.tolist():
-            corner = targets.cells[cell] * CELL - first
-            for rows in targets.blocks(cell):
-                yield rows, _collect_sums(values, corner, sides, targets.local[rows])
+            corner = wanted.cells[cell] * CELL - first
+            for rows in wanted.blocks(cell):
+                yield rows, _collect_sums(values, corner, sides, wanted.local[rows])
 
 
 def _lay_axis(widths: Values, reach: float) -> LatticeAxis:
     least = float(widths[0])
     spread = least / math.sqrt(2)
     collect = np.sqrt(widths**2 - spread**2)
-    # of so few digits that whole multiples are exact, and so are coordinates within a cell
+    # rounded to few digits, so that its multiples and coordinates within a cell are exact
     mantissa, exponent = math.frexp(STEP * least)
     step = math.ldexp(round(mantissa * 2**20), exponent - 20)
-    # a pair reach * h apart meets at a share of its distance, with the standard deviation of the product of the kernels
+    # the product of the kernels of a pair has its mean at a share of their distance, and this standard deviation
     both = COVERED * spread * collect / widths
     spread_nodes = math.ceil(float((reach * spread**2 / widths + both).max()) / step)
     collect_nodes = tuple(np.ceil((reach * collect**2 / widths + both) / step).astype(int).tolist())
@@ -139,15 +139,15 @@ def _lay_axis(widths: Values, reach: float) -> LatticeAxis:
     return LatticeAxis(step, spread, collect, spread_nodes, collect_nodes, factors)
 
 
-def _sort_into_cells(places: Values, sides: tuple[LatticeAxis, ...]) -> LatticeCells:
+def _sort_into_cells(points: Values, sides: tuple[LatticeAxis, ...]) -> LatticeCells:
     size = np.array([side.step * CELL for side in sides])
-    where = np.floor(places / size)
-    local = places - where * size
-    where = where.astype(np.intp)
-    order = np.lexsort(where.T[::-1])
-    ordered = where[order]
+    cell = np.floor(points / size)
+    local = points - cell * size
+    cell = cell.astype(np.intp)
+    order = np.lexsort(cell.T[::-1])
+    ordered = cell[order]
     starts = np.r_[0, np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1]
-    return LatticeCells(order, ordered[starts], np.r_[starts, len(places)], local)
+    return LatticeCells(order, ordered[starts], np.r_[starts, len(points)], local)
 
 
 def _evaluate_kernels(local: Values, step: float, reach: int, width: float) -> Values:

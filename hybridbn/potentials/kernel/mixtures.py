@@ -1,7 +1,7 @@
 """The numerics of kernel conditionals: mixtures of product kernels, weighted by the parents, in bounded memory.
 
-Everything is in logarithms relative to the nearest points, so nothing underflows to 0/0; matrix products sum over the
-points, and what may have lost terms to underflow is summed again in logarithms.
+All kernels are computed in logarithms relative to the nearest points, so nothing underflows to 0/0. Matrix products sum over
+the points; sums that may have lost terms to underflow are computed again in logarithms.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ CELLS = 1 << 20
 SAFE = 1e-280
 """Sums below this may have lost terms to underflow and are computed again in logarithms."""
 FARTHEST = 1e150
+"""Values farther away are moved here, in bandwidths, so that squares don't overflow."""
 GAP, SPACING, MOST_PIECES = 8.0, 4.0, 256
-"""Where points are a cluster, and how its breaks are laid, in bandwidths."""
-
-
-# -- the numerics: mixtures of kernels ----------------------------------------------------------------------------
+"""Clusters of points are divided by larger gaps; their breaks have this distance, both in bandwidths, and this largest number."""
 
 
 class KernelMixture(NamedTuple):
@@ -61,7 +59,7 @@ class KernelMixture(NamedTuple):
 
 
 KernelLogs: TypeAlias = tuple[Callable[[Any, Any], Values], Values]
-"""A function of (chosen points, chosen columns) giving logarithms (points, columns), and what to add to each column."""
+"""A function of (chosen points, chosen columns) that returns logarithms (points, columns), and a constant for each column."""
 
 
 def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float]) -> Values:
@@ -78,7 +76,7 @@ def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float
 
 
 def _kernel_exponents(points: Values, widths: Values, values: Values) -> KernelLogs:
-    """Return -z**2 / 2 for z = (value - point) / width, relative to the nearest point, which keeps the digits far away.
+    """Return -z**2 / 2 for z = (value - point) / width, relative to the nearest point, which keeps digits at far values.
 
     With equal widths the difference of two squares is computed as a product, (near - p) (2 v - near - p) / h**2.
     """
@@ -113,9 +111,9 @@ def _kernel_exponents(points: Values, widths: Values, values: Values) -> KernelL
 
 
 def _as_column(array: NDArray[Any], some: Any) -> NDArray[Any]:
-    """Return chosen numbers as a column, or as they are where they are chosen for each place on its own."""
-    taken: NDArray[Any] = array[some]
-    return taken[:, None] if taken.ndim == 1 else taken
+    """Return chosen numbers as a column, or unchanged if they are chosen for each target separately."""
+    chosen: NDArray[Any] = array[some]
+    return chosen[:, None] if chosen.ndim == 1 else chosen
 
 
 def weigh_by_parents(group: KernelMixture, values: Sequence[Values], columns: int) -> KernelLogs:
@@ -136,7 +134,7 @@ def weigh_by_parents(group: KernelMixture, values: Sequence[Values], columns: in
 
 
 def evaluate_child(group: KernelMixture, values: NDArray[Any]) -> KernelLogs:
-    """Return the child's kernels at values, or which points have the states asked for."""
+    """Return the logarithms of the child's kernels at values; for states, 0 at points of that state and else -inf."""
     if group.first == 0:
 
         def matches(some: Any, columns: Any) -> Values:
@@ -150,7 +148,7 @@ def evaluate_child(group: KernelMixture, values: NDArray[Any]) -> KernelLogs:
 
 
 def integrate_child(group: KernelMixture, low: Values, high: Values) -> KernelLogs:
-    """Return the masses of the child's kernels in cells."""
+    """Return the logarithms of the masses of the child's kernels in cells."""
     low, high = np.clip(low, *group.domain), np.clip(high, *group.domain)
 
     def masses(some: Any, columns: Any) -> Values:
@@ -200,7 +198,7 @@ def log_conditional(
     if rows > 1 and not shared:
         logs = _log_mixtures(weights, kernels, len(group.points), (rows, grid, nodes))
     else:
-        # at most one side differs between rows: a single matrix product does them all
+        # at most one side differs between rows: a single matrix product is enough for all
         logs = _log_mixtures(weights, kernels, len(group.points), (1, rows * grid, child.size))
         logs = logs.reshape(rows, grid, len(child), nodes).transpose(0, 2, 1, 3).reshape(rows * len(child), grid, nodes)
     return logs + top.reshape(len(child), 1, nodes)
@@ -224,9 +222,9 @@ def _log_mixtures(
             for j in range(0, right, right_step):
                 block = slice(b, b + step), slice(i, i + left_step), slice(j, j + right_step)
                 batch = np.arange(batches)[block[0], None]
-                mine = batch * left + np.arange(left)[block[1]]
-                theirs = batch * right + np.arange(right)[block[2]]
-                result[block] = _log_mixture_block(weights, kernels, points, mine, theirs)
+                left_columns = batch * left + np.arange(left)[block[1]]
+                right_columns = batch * right + np.arange(right)[block[2]]
+                result[block] = _log_mixture_block(weights, kernels, points, left_columns, right_columns)
     return result
 
 
@@ -234,23 +232,23 @@ def _log_mixture_block(
     weights: Callable[[Any, Any], Values],
     kernels: Callable[[Any, Any], Values],
     points: int,
-    mine: Codes,
-    theirs: Codes,
+    left_columns: Codes,
+    right_columns: Codes,
 ) -> Values:
-    top = np.full(mine.shape, -np.inf)
-    total = np.zeros(mine.shape)
-    sums = np.zeros((*mine.shape, theirs.shape[1]))
-    step = max(64, CELLS // (mine.size + theirs.size))
+    top = np.full(left_columns.shape, -np.inf)
+    total = np.zeros(left_columns.shape)
+    sums = np.zeros((*left_columns.shape, right_columns.shape[1]))
+    step = max(64, CELLS // (left_columns.size + right_columns.size))
     for start in range(0, points, step):
         some = slice(start, start + step)
-        logs = weights(some, mine.reshape(-1)).reshape(-1, *mine.shape)
+        logs = weights(some, left_columns.reshape(-1)).reshape(-1, *left_columns.shape)
         higher = np.maximum(top, logs.max(axis=0))
-        # what was summed so far is brought to the new scale
-        fading, top = np.exp(top - higher), higher
+        # the sums so far are brought to the new scale
+        factor, top = np.exp(top - higher), higher
         w = np.exp(logs - top)
-        k = np.exp(kernels(some, theirs.reshape(-1))).reshape(-1, *theirs.shape)
-        sums = sums * fading[..., None] + np.matmul(w.transpose(1, 2, 0), k.transpose(1, 0, 2))
-        total = total * fading + w.sum(axis=0)
+        k = np.exp(kernels(some, right_columns.reshape(-1))).reshape(-1, *right_columns.shape)
+        sums = sums * factor[..., None] + np.matmul(w.transpose(1, 2, 0), k.transpose(1, 0, 2))
+        total = total * factor + w.sum(axis=0)
     shares = sums / total[..., None]
     with np.errstate(divide="ignore"):
         result = np.log(shares)
@@ -259,8 +257,8 @@ def _log_mixture_block(
     for start in range(0, len(b), at_once):
         some = slice(start, start + at_once)
         entry = b[some], i[some], j[some]
-        logs = weights(slice(None), mine[entry[:2]])
-        both = logs + kernels(slice(None), theirs[entry[0], entry[2]])
+        logs = weights(slice(None), left_columns[entry[:2]])
+        both = logs + kernels(slice(None), right_columns[entry[0], entry[2]])
         result[entry] = _log_sum(both) - _log_sum(logs)
     return np.asarray(result)
 
@@ -273,7 +271,7 @@ def _log_sum(logs: Values) -> Values:
 
 
 def lay_breaks(points: Values, h: float, between: bool) -> Values:
-    """Divide each cluster of sorted points evenly, add its fringes, and the surroundings of the middles between them.
+    """Return breaks that divide clusters of sorted points evenly, at their fringes, and around the middles of the gaps.
 
     Examples
     --------
@@ -282,20 +280,20 @@ def lay_breaks(points: Values, h: float, between: bool) -> Values:
     """
     gaps = np.flatnonzero(np.diff(points) > GAP * h)
     firsts, lasts = points[np.r_[0, gaps + 1]], points[np.r_[gaps, len(points) - 1]]
-    found = [firsts - 5 * h, lasts + 5 * h]
+    breaks = [firsts - 5 * h, lasts + 5 * h]
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         pieces = max(1, math.ceil(min(last / SPACING / h - first / SPACING / h, MOST_PIECES)))
         shares = np.linspace(0, 1, pieces + 1)
-        found.append(first * (1 - shares) + last * shares)
+        breaks.append(first * (1 - shares) + last * shares)
     if between:
-        # a conditional changes over from one cluster to the next there, and sharply if they are far apart
+        # there a conditional changes from one cluster to the next, and sharply if they are far apart
         middles = 0.5 * lasts[:-1] + 0.5 * firsts[1:]
         beside = 8 * h * (h / (firsts[1:] - lasts[:-1]))
-        found += [middles - beside, middles, middles + beside]
-    return np.concatenate(found)
+        breaks += [middles - beside, middles, middles + beside]
+    return np.concatenate(breaks)
 
 
-# -- the numerics: quantiles --------------------------------------------------------------------------------------
+# -- quantiles ----------------------------------------------------------------------------------------------------
 
 
 def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
@@ -325,11 +323,13 @@ def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
 
     order = np.argsort(points[:, 0])
     reached = np.cumsum(weights[order], axis=0)
-    place = np.minimum((reached < uniforms).sum(axis=0), len(order) - 1)
+    component = np.minimum((reached < uniforms).sum(axis=0), len(order) - 1)
     rows = np.arange(len(uniforms))
-    share = 1 - (reached[place, rows] - uniforms) / np.maximum(weights[order[place], rows], np.finfo(float).tiny)
-    # right where kernels don't overlap, and for a single one
-    start = component_quantile(group, order[place], np.clip(share, 0, 1))
+    share = 1 - (reached[component, rows] - uniforms) / np.maximum(
+        weights[order[component], rows], np.finfo(float).tiny
+    )
+    # exact where kernels don't overlap, and for a single one
+    start = component_quantile(group, order[component], np.clip(share, 0, 1))
     if math.isinf(low) or math.isinf(high):
         # at least half of every kernel lies inside the domain; a little wider, for rounding
         bottom = np.maximum(low, points.min() + h * (ndtri(0.5 * uniforms) - 1e-6))

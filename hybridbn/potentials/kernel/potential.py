@@ -129,7 +129,7 @@ class Kernel(Potential):
         groups = np.zeros(len(self.points), dtype=np.intp)
         for position, states in enumerate(shape):
             groups = groups * states + self.codes[:, position]
-            # counted parent by parent, so that nothing as large as the product of many parents is made in vain
+            # counted parent by parent, so that a missing combination is found before the array over all parents is made
             counts = np.bincount(groups, minlength=math.prod(shape[: position + 1]))
             if not counts.all():
                 known = discrete[: position + 1]
@@ -178,25 +178,25 @@ class Kernel(Potential):
         continuous = [axes[p.name] for p in self.parents if isinstance(p, Continuous)]
         by_row = [axis.shape[1] for axis in (*discrete, *continuous, child) if axis.ndim == 2]
         rows = by_row[0] if by_row else 1
-        groups = self._groups_on(discrete)
+        groups = self._number_configurations(discrete)
         parents = grid_of(continuous)
         # child nodes last, rows first
         nodes = child.T if child.ndim == 2 else child[None, :]
         out = np.empty((len(groups), rows, math.prod(map(len, continuous)), len(child)))
-        for d, codes in enumerate(groups):
+        for position, codes in enumerate(groups):
             if len(codes) == 1:
-                out[d] = logs(self._group(int(codes[0])), parents, nodes)
+                out[position] = logs(self._mixture_of(int(codes[0])), parents, nodes)
                 continue
             for code in np.unique(codes):
-                some = codes == code
-                mine = [p if len(p) == 1 else p[some] for p in parents]
-                ours = nodes if len(nodes) == 1 else nodes[some]
-                out[d, some] = logs(self._group(int(code)), mine, ours)
+                rows_of_group = codes == code
+                parent_values = [p if len(p) == 1 else p[rows_of_group] for p in parents]
+                child_values = nodes if len(nodes) == 1 else nodes[rows_of_group]
+                out[position, rows_of_group] = logs(self._mixture_of(int(code)), parent_values, child_values)
         shape = (*map(len, discrete), rows, *map(len, continuous), len(child))
-        return np.asarray(self._in_scope_order(out.reshape(shape), bool(by_row)))
+        return np.asarray(self._order_by_scope(out.reshape(shape), bool(by_row)))
 
-    def _in_scope_order(self, out: Values, rows: bool) -> Values:
-        """Bring dimensions (discrete, rows, continuous, child) into the order of the scope, the rows last if any."""
+    def _order_by_scope(self, out: Values, rows: bool) -> Values:
+        """Transpose dimensions (discrete, rows, continuous, child) into the order of the scope, the rows last if any."""
         discrete = sum(isinstance(p, Discrete) for p in self.parents)
         positions, next_discrete, next_continuous = [], 0, discrete + 1
         for parent in self.parents:
@@ -209,8 +209,8 @@ class Kernel(Potential):
         out = out.transpose(*positions, out.ndim - 1, discrete)
         return out if rows else out[..., 0]
 
-    def _groups_on(self, axes: Sequence[NDArray[Any]]) -> Codes:
-        """Return the configuration's number for each combination of nodes, (combinations, rows or 1)."""
+    def _number_configurations(self, axes: Sequence[NDArray[Any]]) -> Codes:
+        """Return the number of the discrete parents' configuration for each combination of nodes (combinations, rows or 1)."""
         groups = np.zeros((1, 1), dtype=np.intp)
         for parent, axis in zip((p for p in self.parents if isinstance(p, Discrete)), axes, strict=True):
             nodes = axis.reshape(len(axis), *axis.shape[1:] or (1,)).astype(np.intp)
@@ -218,7 +218,7 @@ class Kernel(Potential):
             groups = joined.reshape(len(groups) * len(nodes), joined.shape[2])
         return groups
 
-    def _group(self, number: int) -> KernelMixture:
+    def _mixture_of(self, number: int) -> KernelMixture:
         """Return the kernels of one configuration of the discrete parents."""
         chosen = self._order[self._starts[number] : self._starts[number + 1]]
         points = self.points[chosen]
@@ -267,39 +267,39 @@ class Kernel(Potential):
     def _conditional_weights(self, given: Axes, rows: int) -> Iterator[tuple[KernelMixture, Codes, Values]]:
         """Yield kernels, rows that use them, and the kernels' weights given the parents (kernels, rows)."""
         codes = [np.asarray(given[p.name])[None, :] for p in self.parents if isinstance(p, Discrete)]
-        groups = np.broadcast_to(self._groups_on(codes)[0], rows)
+        groups = np.broadcast_to(self._number_configurations(codes)[0], rows)
         continuous = [np.asarray(given[p.name], np.float64) for p in self.parents if isinstance(p, Continuous)]
         for number in np.unique(groups):
-            group = self._group(int(number))
-            mine = np.flatnonzero(groups == number)
+            group = self._mixture_of(int(number))
+            group_rows = np.flatnonzero(groups == number)
             step = max(1, CELLS // len(group.points))
-            for start in range(0, len(mine), step):
-                some = mine[start : start + step]
-                logs = weigh_by_parents(group, [values[some] for values in continuous], len(some))[0](
+            for start in range(0, len(group_rows), step):
+                block = group_rows[start : start + step]
+                logs = weigh_by_parents(group, [values[block] for values in continuous], len(block))[0](
                     slice(None), slice(None)
                 )
                 weights = np.exp(logs - logs.max(axis=0))
-                yield group, some, weights / weights.sum(axis=0)
+                yield group, block, weights / weights.sum(axis=0)
 
-    # -- what quadrature needs to know ----------------------------------------------------------------------------
+    # -- protocol: scale, support and breaks ----------------------------------------------------------------------
 
     def scale(self, name: str) -> float:
         """Return the least bandwidth."""
         variable = self.variable(name)
-        return float(self._widths(name).min()) if isinstance(variable, Continuous) else math.inf
+        return float(self._bandwidths_along(name).min()) if isinstance(variable, Continuous) else math.inf
 
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
-        """Return where the child's kernels are; the likelihood along a parent never vanishes, so all its domain."""
+        """Return the range of the child's kernels, or a parent's whole domain, because its likelihood never vanishes."""
         variable = self.variable(name)
         if name != self.child.name or not isinstance(variable, Continuous) or tail <= 0:
             return super().support(name, tail, within)
         # each kernel leaves half the tail on either side; truncation at most doubles that
-        reach = -float(ndtri(tail / 4)) * float(self._widths(name).max())
+        reach = -float(ndtri(tail / 4)) * float(self._bandwidths_along(name).max())
         low, high = float(self.points[:, 0].min()) - reach, float(self.points[:, 0].max()) + reach
         return max(low, variable.domain[0]), min(high, variable.domain[1])
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
-        """Return points that divide the kernels' reach evenly, a few bandwidths apart, and the middles of gaps."""
+        """Return points that divide clusters of kernels evenly, a few bandwidths apart, and the middles of gaps."""
         variable = self.variable(name)
         if not isinstance(variable, Continuous):
             return np.empty(0)
@@ -311,7 +311,7 @@ class Kernel(Potential):
     def _column(self, name: str) -> int:
         return [v.name for v in (self.child, *self.parents) if isinstance(v, Continuous)].index(name)
 
-    def _widths(self, name: str) -> Values:
+    def _bandwidths_along(self, name: str) -> Values:
         return np.asarray(self.bandwidths[..., self._column(name)])
 
     # -- learning -------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Kernel(Potential):
         return self.bandwidths.size
 
     def optimism(self) -> float:
-        r"""Return the points' log-likelihood less the one in which each point is predicted by all the others.
+        r"""Return the points' log-likelihood minus that in which each point is predicted by all the others.
 
         With :math:`l_i` and :math:`m_i` the shares of point i's own kernel in the sums of the numerator and the denominator at
         that point, leaving it out multiplies its density by :math:`(1 - l_i) / (1 - m_i)`.
@@ -329,7 +329,7 @@ class Kernel(Potential):
         total = 0.0
         for number in range(len(self._starts) - 1):
             chosen = self._order[self._starts[number] : self._starts[number + 1]]
-            total -= float(self.weights[chosen] @ log_factors_without_self(self._group(number)))
+            total -= float(self.weights[chosen] @ log_factors_without_self(self._mixture_of(number)))
         return total
 
     # -- files ----------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Kernel(Potential):
         return f"{super().__repr__()[:-1]}: {len(self.points)} point{'s' * (len(self.points) != 1)}>"
 
 
-# -- checks at the door -------------------------------------------------------------------------------------------
+# -- checks of arguments ------------------------------------------------------------------------------------------
 
 
 def _check_points(child: str, numbers: Sequence[Continuous], values: ArrayLike) -> Values:
