@@ -11,7 +11,7 @@ import hybridbn as hb
 from hybridbn.formats.networks.net import parse_net
 from hybridbn.formats.networks.uai import parse_uai
 from hybridbn.formats.networks.xdsl import parse_xdsl
-from hybridbn.formats.networks.xdsl_equations import Linear, Rule, State
+from hybridbn.formats.networks.xdsl_equations import LinearRule, LinearValue, ParentState
 from hybridbn.formats.networks.xmlbif import parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")
@@ -380,16 +380,16 @@ def test_equations_of_genie():
     ],
 )
 def test_numbers_in_equations(text, expected):
-    assert Rule(text)({"c": State(1, "high")}).constant == pytest.approx(expected, rel=1e-15)
+    assert LinearRule(text)({"c": ParentState(1, "high")}).constant == pytest.approx(expected, rel=1e-15)
 
 
 def test_noise_in_equations():
-    y = Linear(0.0, {"y": 1.0})
-    found = Rule("x=Normal(y, 3)*2 - Normal(1, Sqrt(0.1))")({"y": y})
+    y = LinearValue(0.0, {"y": 1.0})
+    found = LinearRule("x=Normal(y, 3)*2 - Normal(1, Sqrt(0.1))")({"y": y})
     assert found.slopes == {"y": 2.0}
     assert found.variance == 36.1
     assert found.constant == -1.0
-    assert Rule("x=Normal(0,Sqrt(0.1))")({}).variance == 0.1  # exactly
+    assert LinearRule("x=Normal(0,Sqrt(0.1))")({}).variance == 0.1  # exactly
 
 
 # -- NET --------------------------------------------------------------------------------------------------------------

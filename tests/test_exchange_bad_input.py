@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.formats.networks.xdsl_equations import Rule
+from hybridbn.formats.networks.xdsl_equations import LinearRule
 
 XMLBIF = """<?xml version="1.0"?>
 <BIF VERSION="0.3"><NETWORK><NAME>n</NAME>
@@ -525,9 +525,9 @@ def test_damaged_files_are_read_or_refused(suffix, edits, tmp_path):
     )
 )
 def test_equations_are_read_or_refused(parts):
-    from hybridbn.formats.networks.xdsl_equations import Linear
+    from hybridbn.formats.networks.xdsl_equations import LinearValue
 
     try:
-        Rule("x=" + "".join(parts))({"y": Linear(0.0, {"y": 1.0})})
+        LinearRule("x=" + "".join(parts))({"y": LinearValue(0.0, {"y": 1.0})})
     except (ValueError, ArithmeticError):
         return

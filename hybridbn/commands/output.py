@@ -12,7 +12,7 @@ from typing import IO, Any
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
 from hybridbn.errors import TableError
-from hybridbn.formats.files import NameTaken, replacing
+from hybridbn.formats.files import NameTaken, replace_file
 from hybridbn.formats.tables.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
 from hybridbn.formats.tables.database_base import Database, DatabaseWriter
 from hybridbn.formats.tables.delimited import replace_comma
@@ -168,7 +168,7 @@ def _replace_file(location: Location, target: Path, overwrite: bool, before: Cal
     for left in target.parent.glob(f".{_glob_safe(target.name[:100])}.{mark}*.tmp"):
         left.unlink()  # left by a run that was killed; this run holds the lock
     try:
-        with replacing(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
+        with replace_file(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
             yield file
     except NameTaken:
         raise OutputTaken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None

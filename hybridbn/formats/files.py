@@ -19,16 +19,27 @@ from hybridbn.errors import FormatError
 __all__ = [
     "NameTaken",
     "is_packed",
+    "open_unpacked",
     "read_network_bytes",
-    "replacing",
-    "unpacked",
+    "replace_file",
     "write_atomically",
     "write_network_text",
 ]
 
+_LARGEST_NETWORK = 256 << 20
+"""Files of networks with more bytes are refused; the largest of the public collections has 10 MB."""
+_NETWORK_INFLATION = 60
+"""A packed network may inflate by this factor; networks full of zeros and ones reach 30."""
+_NETWORK_INFLATED = 16 << 20, 64 << 20
+"""A packed network may inflate to the first number of bytes whatever the factor, and never beyond the second."""
+_TABLE_INFLATION = 100
+"""A packed table may inflate by this factor; a column of zeros and ones reaches 60."""
+_TABLE_INFLATED = 16 << 20
+"""A packed table may inflate to this number of bytes whatever the factor."""
+
 
 class NameTaken(FileExistsError):
-    """Something has the name of the file already."""
+    """A file of this name exists already."""
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
@@ -43,12 +54,12 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     ...     Path(folder, "a.txt").read_bytes(), len(os.listdir(folder))
     (b'new', 1)
     """
-    with replacing(Path(os.path.realpath(path))) as file:
+    with replace_file(Path(os.path.realpath(path))) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def replacing(
+def replace_file(
     target: Path,
     *,
     overwrite: bool = True,
@@ -56,16 +67,16 @@ def replacing(
     mark: str = "",
     before: Callable[[], None] | None = None,
 ) -> Iterator[IO[bytes]]:
-    """Open a temporary file that takes a name in the end, when all of it is on the disk; on any failure nothing is left.
+    """Open a temporary file that gets its final name once all of it is on the disk; on any failure it is removed.
 
-    It lies in the same folder. The permissions of a file that is replaced stay.
+    It lies in the same folder, and takes over the permissions of the file that it replaces.
 
     Parameters
     ----------
     overwrite : bool
-        Replace what has the name; otherwise raise `NameTaken`, also where another process was faster.
+        Replace a file of that name; otherwise raise `NameTaken`, also where another process was faster.
     packed : bool
-        With gzip, without name and time, so that equal contents make equal files.
+        Compress with gzip, without name and time, so that equal contents make equal files.
     mark : str
         Part of the temporary name.
     before : callable, optional
@@ -74,15 +85,13 @@ def replacing(
     try:
         mode = stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
-        mode = 0o666 & ~_umask()
+        mode = 0o666 & ~_read_umask()
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", os.fspath(target.parent))
     descriptor, temporary = tempfile.mkstemp(".tmp", f".{target.name[:100]}.{mark}", target.parent)
     try:
         with os.fdopen(descriptor, "wb") as raw:
             if packed:
-                import gzip
-
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
                     yield cast(IO[bytes], file)
             else:
@@ -95,15 +104,15 @@ def replacing(
         if overwrite:
             os.replace(temporary, target)
         else:
-            _linked(temporary, target)
-    except BaseException:  # whatever happened, no debris stays
+            _link(temporary, target)
+    except BaseException:  # whatever happened, no temporary file stays
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    _synced_folder(target.parent)
+    _sync_folder(target.parent)
 
 
-def _linked(temporary: str, target: Path) -> None:
+def _link(temporary: str, target: Path) -> None:
     try:
         os.link(temporary, target)  # unlike a rename, this fails where another process was faster
     except FileExistsError:
@@ -114,7 +123,7 @@ def _linked(temporary: str, target: Path) -> None:
         os.unlink(temporary)
 
 
-def _synced_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     opener: Callable[..., int] | None = getattr(os, "open", None) if hasattr(os, "O_DIRECTORY") else None
     if opener is not None:
         with contextlib.suppress(OSError):
@@ -125,22 +134,15 @@ def _synced_folder(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     """Return the process's umask, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
-_LARGEST = 256 << 20  # bytes of a network; the largest of the public collections has 10 MB
-_INFLATION = 60  # times that a packed network may inflate; networks full of zeros and ones reach 30
-_INFLATED = 16 << 20, 64 << 20  # bytes of a network that are allowed in any case, and in none
-_TABLE_INFLATION = 100  # times that a packed table may; a column of zeros and ones reaches 60
-_TABLE_INFLATED = 16 << 20
-
-
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Tell by its name whether a file is packed.
+    """Return whether a file is packed, by its name.
 
     Examples
     --------
@@ -154,20 +156,20 @@ def is_packed(path: str | os.PathLike[str]) -> bool:
 
 
 def read_network_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file of a network, unpacked if it is packed, whatever its name."""
+    """Return the content of a file that holds a network, unpacked if it is packed, whatever its name."""
     size = os.path.getsize(path)
-    if size > _LARGEST:
+    if size > _LARGEST_NETWORK:
         raise FormatError(
-            f"{path}: the file has {size >> 20} MB; networks of more than {_LARGEST >> 20} MB are refused"
+            f"{path}: the file has {size >> 20} MB; networks of more than {_LARGEST_NETWORK >> 20} MB are refused"
         )
     data = Path(path).read_bytes()
-    return _inflated(data, str(path)) if data[:2] == b"\x1f\x8b" else data
+    return _inflate(data, str(path)) if data[:2] == b"\x1f\x8b" else data
 
 
-def _inflated(data: bytes, source: str) -> bytes:
+def _inflate(data: bytes, source: str) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
-        limit = min(max(_INFLATED[0], _INFLATION * len(data)), _INFLATED[1])
+        limit = min(max(_NETWORK_INFLATED[0], _NETWORK_INFLATION * len(data)), _NETWORK_INFLATED[1])
         inflated = inflater.decompress(data, limit)
         if inflater.unconsumed_tail:
             raise FormatError(
@@ -178,13 +180,13 @@ def _inflated(data: bytes, source: str) -> bytes:
             raise FormatError(f"{source}: the compressed file is truncated")
     except zlib.error as error:
         raise FormatError(f"{source}: the compressed file is damaged ({error})") from None
-    if inflater.unused_data:  # several members, or rubbish behind the first: rare, and gzip knows what to do
+    if inflater.unused_data:  # several members, or rubbish behind the first
         raise FormatError(f"{source}: something follows the end of the compressed text; unpack the file first")
     return inflated
 
 
 def write_network_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file of a network at once or not at all, packed if its name ends so; equal texts make equal files.
+    """Write the text of a network to a file at once or not at all, packed where its name ends with ``.gz``.
 
     Examples
     --------
@@ -201,8 +203,8 @@ def write_network_text(path: str | os.PathLike[str], text: str) -> None:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def unpacked(path: Path) -> IO[bytes]:
-    """Return the content of a packed file of a table as a stream."""
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Return the content of a packed table as a stream."""
     size = path.stat().st_size
     most = max(_TABLE_INFLATED, _TABLE_INFLATION * size)
     try:

@@ -1,4 +1,4 @@
-"""What the readers of text formats share: a file's text within limits, and faults told by their line."""
+"""What the readers of text formats share: decoding, tokens, probabilities, and messages that name the line."""
 
 from __future__ import annotations
 
@@ -14,16 +14,29 @@ from hybridbn.errors import FormatError
 from hybridbn.formats.files import read_network_bytes
 from hybridbn.variables import Values
 
-__all__ = ["NUMBER", "Rows", "Source", "Token", "Tokens", "decoded", "numbers", "read_source"]
+__all__ = [
+    "NUMBER",
+    "SUM_LIMIT",
+    "SUM_TOLERANCE",
+    "RowNormalizer",
+    "SourceText",
+    "Token",
+    "Tokens",
+    "decode_source",
+    "parse_probabilities",
+    "read_source",
+]
 
 NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_PLAIN = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
-_SUM_KEPT = 1e-6  # how far rows may be from 1 without a word: printed digits
-_SUM_REFUSED = 1e-2  # and from where on they aren't distributions at all
+_PLAIN_NUMBERS = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
+SUM_TOLERANCE = 1e-6
+"""Rows whose sum is nearer to 1 are normalized without a warning: the digits that programs print explain that much."""
+SUM_LIMIT = 1e-2
+"""Rows whose sum is further from 1 are refused: rounding does not explain that."""
 
 
-class Source(NamedTuple):
-    """A text and what messages call it."""
+class SourceText(NamedTuple):
+    """A text, and the name by which messages call it."""
 
     text: str
     name: str
@@ -33,12 +46,12 @@ class Source(NamedTuple):
         raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
 
 
-def decoded(data: bytes, source: str, encoding: str | None) -> Source:
+def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
     r"""Return bytes as text with plain line ends; without an `encoding`, UTF-8 where it is that, else Latin-1.
 
     Examples
     --------
-    >>> decoded("né\r\n".encode("latin-1"), "f", None).text
+    >>> decode_source("né\r\n".encode("latin-1"), "f", None).text
     'né\n'
     """
     chosen = "utf-8-sig" if encoding is None or encoding.lower() in {"utf-8", "utf8"} else encoding
@@ -55,21 +68,21 @@ def decoded(data: bytes, source: str, encoding: str | None) -> Source:
                 f"{source}, line {line}: the text is not {encoding or 'utf-8'}; if it was written in another encoding, "
                 "name it, for example encoding='latin-1'"
             ) from None
-    found = Source(text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text, source)
+    decoded = SourceText(text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text, source)
     if not text.strip():
         raise FormatError(f"{source}: the file is empty")
     if "\0" in text:
-        found.fail(found.text.index("\0"), "there is a NUL character; this is not a text file")
-    return found
+        decoded.fail(decoded.text.index("\0"), "there is a NUL character; this is not a text file")
+    return decoded
 
 
-def read_source(path: str | os.PathLike[str], encoding: str | None) -> Source:
-    """Return the text of a file, packed with gzip or not; see `decoded`."""
-    return decoded(read_network_bytes(path), str(path), encoding)
+def read_source(path: str | os.PathLike[str], encoding: str | None) -> SourceText:
+    """Return the text of a file, which may be packed with gzip; see `decode_source`."""
+    return decode_source(read_network_bytes(path), str(path), encoding)
 
 
 class Token(NamedTuple):
-    """A piece of text: `kind` is the name of the group of the pattern that it matched."""
+    """A piece of text; `kind` names the group of the pattern that it matched."""
 
     kind: str
     text: str
@@ -83,10 +96,10 @@ class Tokens:
     ----------
     source : Source
     pattern : compiled pattern of named groups
-        What is left out stands before the groups; the group ``odd`` holds what is refused.
+        White space and comments are matched before the groups; text that matches the group ``odd`` is refused.
     """
 
-    def __init__(self, source: Source, pattern: re.Pattern[str], at: int = 0) -> None:
+    def __init__(self, source: SourceText, pattern: re.Pattern[str], at: int = 0) -> None:
         self.source, self._match = source, pattern.match
         self.jump(at)
 
@@ -98,7 +111,7 @@ class Tokens:
         self.source.fail(at, f"can't read {self.source.text[at : at + 20]!r}")
 
     def jump(self, at: int) -> None:
-        """Go on from a position."""
+        """Continue at a position."""
         match = self._match(self.source.text, at)
         kind = match.lastgroup if match is not None else None
         if match is None or kind is None:
@@ -110,18 +123,18 @@ class Tokens:
         self.now = Token(kind, match[kind], match.start(kind))
 
     def fail(self, wanted: str) -> NoReturn:
-        """Refuse the file: something else was wanted than what stands here."""
-        found = "the end of the file; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
-        self.source.fail(min(self.now.at, len(self.source.text.rstrip())), f"expected {wanted}, found {found}")
+        """Refuse the file, because something else was expected here."""
+        here = "the end of the file; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
+        self.source.fail(min(self.now.at, len(self.source.text.rstrip())), f"expected {wanted}, found {here}")
 
     def take(self) -> Token:
-        """Return this token and go on."""
+        """Return this token and move to the next one."""
         token = self.now
         self.jump(self._end)
         return token
 
     def skip(self, *texts: str) -> bool:
-        """Go on if the token is one of these, and tell so."""
+        """Move to the next token if this one is among the texts; return whether it is."""
         if self.now.text in texts and self.now.kind != "quoted":
             self.take()
             return True
@@ -134,54 +147,54 @@ class Tokens:
         return self.take()
 
 
-def numbers(text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str) -> Values:
-    """Return probabilities from a text, separated by white space or commas.
+def parse_probabilities(text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str) -> Values:
+    """Return the probabilities in a text, separated by white space or commas.
 
     Parameters
     ----------
     text : str
     wanted : int
-        How many there must be.
+        The number of probabilities.
     fail : function of an offset in the text and a reason
     owner : str
-        Whose they are, for messages.
+        The variable, for messages.
 
     Examples
     --------
-    >>> numbers("0.25, 0.75", 2, print, "c")
+    >>> parse_probabilities("0.25, 0.75", 2, print, "c")
     array([0.25, 0.75])
     """
     words = text.replace(",", " ").split()
     try:
-        if not _PLAIN.fullmatch(text.replace(",", " ")):
+        if not _PLAIN_NUMBERS.fullmatch(text.replace(",", " ")):
             raise ValueError
-        found = np.array(words, dtype=np.float64)
+        values = np.array(words, dtype=np.float64)
     except ValueError:
         bad = next((word for word in words if not NUMBER.fullmatch(word)), "?")
         fail(text.find(bad), f"{bad[:40]!r} is not a number (in the probabilities of {owner!r})")
-    wrong = ~((found >= 0) & (found <= 1.0 + _SUM_REFUSED))
+    wrong = ~((values >= 0) & (values <= 1.0 + SUM_LIMIT))
     if wrong.any():
         bad = words[int(wrong.argmax())]
         fail(text.find(bad), f"{bad[:40]!r} is not a probability (of {owner!r})")
-    if len(found) != wanted:
-        fail(0, f"{len(found)} numbers where {wanted} are wanted for {owner!r}")
-    return found
+    if len(values) != wanted:
+        fail(0, f"{len(values)} numbers where {wanted} are wanted for {owner!r}")
+    return values
 
 
-class Rows:
-    """Normalizes the rows of a file's tables, and says once how far off the worst was."""
+class RowNormalizer:
+    """Normalizes the rows of all tables of a file, and reports the worst deviation in one warning."""
 
     def __init__(self, source: str, normalize: bool) -> None:
         self.source, self.normalize = source, normalize
         self.worst: tuple[float, str] = (0.0, "")
 
-    def checked(self, table: Values, owner: str, fail: Callable[[str], NoReturn]) -> Values:
-        """Return a table (..., states) whose rows sum to 1; one that does within rounding stays as it is, bit for bit."""
+    def normalize_rows(self, table: Values, owner: str, fail: Callable[[str], NoReturn]) -> Values:
+        """Return a table (..., states) whose rows sum to 1; rows that do within rounding stay bit for bit."""
         flat = table.reshape(-1, table.shape[-1])
         off = np.abs(flat.sum(axis=1) - 1.0)
         row = int(off.argmax())
         worst = float(off[row])
-        if not worst <= (_SUM_REFUSED if self.normalize else _SUM_KEPT):
+        if not worst <= (SUM_LIMIT if self.normalize else SUM_TOLERANCE):
             fail(f"the probabilities of {owner!r} sum to {flat[row].sum():.6g}, not 1, in row {row + 1} of its table")
         if not self.normalize:
             return table
@@ -192,22 +205,22 @@ class Rows:
             flat[rounded] /= flat[rounded].sum(axis=1, keepdims=True)
         return flat.reshape(table.shape)
 
-    def arranged(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
+    def arrange_rows(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
         """Return numbers as a table (parents, states), the states running fastest.
 
-        Some programs let the states run slowest; that is taken where the rows sum to 1 then, and only then.
+        Some programs let the states run slowest. That order is assumed only where the rows sum to 1 in it and not in ours.
         """
         table = values.reshape(sizes)
         off = np.abs(table.sum(axis=-1) - 1.0).max()
-        if len(sizes) > 1 and not off <= _SUM_REFUSED:
+        if len(sizes) > 1 and not off <= SUM_LIMIT:
             other = np.moveaxis(values.reshape([sizes[-1], *sizes[:-1]]), 0, -1)
-            if np.abs(other.sum(axis=-1) - 1.0).max() <= _SUM_REFUSED:
+            if np.abs(other.sum(axis=-1) - 1.0).max() <= SUM_LIMIT:
                 table = np.ascontiguousarray(other)
-        return self.checked(table, owner, fail)
+        return self.normalize_rows(table, owner, fail)
 
-    def report(self, stacklevel: int = 4) -> None:
-        """Warn if a row was further off than printed digits explain."""
-        if self.worst[0] > _SUM_KEPT:
+    def warn(self, stacklevel: int = 4) -> None:
+        """Warn if the sum of a row was further from 1 than printed digits explain."""
+        if self.worst[0] > SUM_TOLERANCE:
             warnings.warn(
                 f"{self.source}: rows were normalized; the worst, of {self.worst[1]}, was off by {self.worst[0]:.3g}",
                 UserWarning,

@@ -1,4 +1,4 @@
-"""The library's own files, ``.hbn``: exact, executing nothing, safe to open wherever they come from.
+"""The library's own files, ``.hbn``: they restore every number exactly, and are safe to open wherever they come from.
 
 A file is one zip archive whose members are stored as they are, so nothing can inflate:
 
@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hybridbn.errors import FormatError, HybridBNError
-from hybridbn.formats.hbn.archive import Packer, Unpacker, brief, fields, read_archive, write_archive
+from hybridbn.formats.hbn.archive import Packer, Unpacker, abbreviate, check_fields, read_archive, write_archive
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
 from hybridbn.registry import find_registered
@@ -71,7 +71,7 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     network.check()
     packer = Packer()
     content = pack_network(network, packer)
-    write_archive(path, content, packer.arrays())
+    write_archive(path, content, packer.join_arrays())
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -96,22 +96,22 @@ def load(path: str | os.PathLike[str]) -> Any:
             content, arrays = read_archive(file)
             unpacker = Unpacker(arrays)
             if isinstance(content, dict) and "ensemble" in content:
-                fields(content, "the file", ("ensemble",))
-                found: Any = unpack_ensemble(content["ensemble"], unpacker)
+                check_fields(content, "the file", ("ensemble",))
+                loaded: Any = unpack_ensemble(content["ensemble"], unpacker)
             else:
-                found = unpack_network(content, unpacker)
+                loaded = unpack_network(content, unpacker)
             unpacker.finish()
         except FormatError as error:
             # The reason may quote the file, which may hold a name of megabytes.
             raise FormatError(f"can't load {os.fsdecode(path)!r}: {error!s:.800}") from error.__cause__
-    return found
+    return loaded
 
 
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
 def pack_network(network: Network, packer: Packer) -> dict[str, Any]:
-    """Return what a file says of a network; the arrays go to the packer."""
+    """Return the description of a network for a file; the arrays go to the packer."""
     content: dict[str, Any] = {"nodes": [_pack_node(network, name, packer) for name in network]}
     content["arcs"] = [
         [start, end, packer.pack(attributes, f"the arc {start!r} -> {end!r}")] if attributes else [start, end]
@@ -147,16 +147,16 @@ def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
 
 
 def unpack_network(content: Any, unpacker: Unpacker) -> Network:
-    """Return the network that a file describes, refusing what is none."""
-    fields(content, "the network", ("nodes", "arcs"), ("attributes",))
-    nodes = _list(content["nodes"], "the nodes")
+    """Return the network that a file describes, refusing anything else."""
+    check_fields(content, "the network", ("nodes", "arcs"), ("attributes",))
+    nodes = _check_list(content["nodes"], "the nodes")
     for i, node in enumerate(nodes):
-        fields(node, f"node {i}", ("variable", "parents", "family", "parameters"), ("attributes",))
+        check_fields(node, f"node {i}", ("variable", "parents", "family", "parameters"), ("attributes",))
     variables = _unpack_variables([node["variable"] for node in nodes], unpacker)
     potentials, extras = [], []
     for node, variable in zip(nodes, variables.values(), strict=True):
         potentials.append(_unpack_potential(node, variable, variables, unpacker))
-        extras.append(_attributes(node.get("attributes", {}), unpacker))
+        extras.append(_unpack_attributes(node.get("attributes", {}), unpacker))
         if not extras[-1].keys().isdisjoint(_OURS):
             raise FormatError(f"node {variable.name!r}: attributes named {shorten(_OURS)} are not the file's to give")
     try:
@@ -164,7 +164,7 @@ def unpack_network(content: Any, unpacker: Unpacker) -> Network:
         derived.check()
     except HybridBNError as error:
         raise FormatError(str(error)) from error
-    arcs = [_unpack_arc(arc, unpacker) for arc in _list(content["arcs"], "the arcs")]
+    arcs = [_unpack_arc(arc, unpacker) for arc in _check_list(content["arcs"], "the arcs")]
     if {arc[:2] for arc in arcs} != set(derived.edges) or len(arcs) != derived.number_of_edges():
         raise FormatError("the arcs are not those from the potentials' parents")
     # The graph is built anew because algorithms follow the order of the arcs: results must not depend on the detour.
@@ -173,7 +173,7 @@ def unpack_network(content: Any, unpacker: Unpacker) -> Network:
         (name, {**derived.nodes[name], **extra}) for name, extra in zip(derived, extras, strict=True)
     )
     network.add_edges_from(arcs)
-    network.graph.update(_attributes(content.get("attributes", {}), unpacker))
+    network.graph.update(_unpack_attributes(content.get("attributes", {}), unpacker))
     return network
 
 
@@ -182,9 +182,9 @@ def _unpack_variables(states: list[Any], unpacker: Unpacker) -> dict[str, Variab
     for i, packed in enumerate(states):
         state = unpacker.unpack(packed)
         kind = ("domain",) if isinstance(state, dict) and "domain" in state else ("states",)
-        fields(state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ())
+        check_fields(state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ())
         for field in state.keys() - {"name"}:
-            _list(state[field], f"the variable of node {i}: {field}")
+            _check_list(state[field], f"the variable of node {i}: {field}")
         try:
             variable = variable_from_dict(state)
         except (HybridBNError, TypeError, ValueError, OverflowError) as error:
@@ -201,8 +201,8 @@ def _unpack_potential(
     node: Mapping[str, Any], variable: Variable, variables: Mapping[str, Variable], unpacker: Unpacker
 ) -> Potential:
     where = f"node {variable.name!r}"
-    family = _family(node["family"], where)
-    names = _list(node["parents"], f"{where}, its parents")
+    family = _find_family(node["family"], where)
+    names = _check_list(node["parents"], f"{where}, its parents")
     unknown = [name for name in names if not isinstance(name, str) or name not in variables]
     if unknown:
         raise FormatError(f"{where}: its parents {shorten(unknown)} are no nodes")
@@ -224,31 +224,31 @@ def _unpack_potential(
 
 def _unpack_arc(arc: Any, unpacker: Unpacker) -> tuple[Any, ...]:
     if not isinstance(arc, list) or len(arc) not in (2, 3) or not all(isinstance(name, str) for name in arc[:2]):
-        raise FormatError(f"an arc must be a pair of names, not {brief(arc)}")
-    return (*arc[:2], *(_attributes(packed, unpacker) for packed in arc[2:]))
+        raise FormatError(f"an arc must be a pair of names, not {abbreviate(arc)}")
+    return (*arc[:2], *(_unpack_attributes(packed, unpacker) for packed in arc[2:]))
 
 
-def _family(name: Any, where: str) -> type[Potential]:
+def _find_family(name: Any, where: str) -> type[Potential]:
     # The name chooses among the library's own modules; nothing else is imported by a name from the file.
     family = find_registered(name, Potential.families, "hybridbn.potentials") if isinstance(name, str) else None
     if family is None:
         raise FormatError(
-            f"{where}: there is no family of potentials {brief(name)}, only {shorten(sorted(Potential.families), 20)}; "
+            f"{where}: there is no family of potentials {abbreviate(name)}, only {shorten(sorted(Potential.families), 20)}; "
             "import the module that defines it before loading"
         )
     return family
 
 
-def _attributes(packed: Any, unpacker: Unpacker) -> dict[Any, Any]:
+def _unpack_attributes(packed: Any, unpacker: Unpacker) -> dict[Any, Any]:
     attributes = unpacker.unpack(packed)
     if not isinstance(attributes, dict):
-        raise FormatError(f"attributes must be an object, not {brief(attributes)}")
+        raise FormatError(f"attributes must be an object, not {abbreviate(attributes)}")
     return attributes
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _check_list(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
-        raise FormatError(f"{what} must be a list, not {brief(value)}")
+        raise FormatError(f"{what} must be a list, not {abbreviate(value)}")
     return value
 
 
@@ -276,17 +276,17 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     for network in ensemble.networks:
         network.check()
         content["networks"].append(pack_network(network, packer))
-    write_archive(path, {"ensemble": content}, packer.arrays())
+    write_archive(path, {"ensemble": content}, packer.join_arrays())
 
 
 def unpack_ensemble(content: Any, unpacker: Unpacker) -> Ensemble:
-    """Return the ensemble that a file describes, refusing what is none."""
+    """Return the ensemble that a file describes, refusing anything else."""
     from hybridbn.learning.ensemble import Ensemble
 
-    fields(content, "the ensemble", ("target", "algorithm", "restarts", "votes", "errors", "networks"))
+    check_fields(content, "the ensemble", ("target", "algorithm", "restarts", "votes", "errors", "networks"))
     restarts, listed = content["restarts"], content["networks"]
     if type(restarts) is not int or restarts < 0:
-        raise FormatError(f"the ensemble: restarts must be a whole number, not {brief(restarts)}")
+        raise FormatError(f"the ensemble: restarts must be a whole number, not {abbreviate(restarts)}")
     if not isinstance(content["target"], str) or not isinstance(listed, list):
         raise FormatError("the ensemble: expected the name of a target and a list of networks")
     votes, errors = unpacker.unpack(content["votes"]), unpacker.unpack(content["errors"])

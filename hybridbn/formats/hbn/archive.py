@@ -1,8 +1,8 @@
-"""Values of ``.hbn`` files: exact in JSON, arrays apart, and nothing believed when they are read.
+"""The zip archive of a ``.hbn`` file, and the values in it: exact in JSON, arrays apart, everything checked when it is read.
 
-JSON knows neither arrays, tuples, infinities nor keys that are not text; these are written as an object with a single
-key that starts with ``$``. Arrays of one type are laid end to end, and must be read in the order they were written:
-so what a file makes the reader allocate is never more than what the file holds.
+The archive is written whole or not at all. JSON knows neither arrays, tuples, infinities nor keys that are not text; these
+are written as an object with a single key that starts with ``$``. Arrays of one type are laid end to end, and must be read
+in the order in which they were written: so a reader never allocates more than the file holds.
 """
 
 from __future__ import annotations
@@ -33,24 +33,52 @@ __all__ = [
     "VERSION",
     "Packer",
     "Unpacker",
-    "brief",
-    "fields",
+    "abbreviate",
+    "check_fields",
     "from_json",
     "read_archive",
     "to_json",
     "write_archive",
 ]
 
+VERSION = 1
+
+_MANIFEST = "manifest.json"
+_NETWORK = "network.json"
+_MAX_MANIFEST = 64 << 10
+_MAX_NETWORK = 64 << 20
+_MAX_MEMBERS = 64
+"""Manifests and descriptions of networks with more bytes, and archives with more members, are refused."""
+_END = struct.Struct("<4s4H2LH")
+_NPY = re.compile(rb"\{'descr': '([^']{1,8})', 'fortran_order': False, 'shape': \((\d{1,15}),\), \}\s*")
+_KNOWN_STARTS = {
+    b"": "the file is empty",
+    b"PK\x05\x06": "an empty zip archive",
+    b"\x80": "a Python pickle, which could run any code and is never read",
+    b"\x93NUMPY": "a bare array of numpy",
+    b"\x1f\x8b": "a gzip file",
+    b"\x89HDF": "an HDF5 file",
+    b"{": "bare JSON",
+    b"[": "bare JSON",
+    b"<": "an XML file",
+}
+
 DTYPES = {"float64": "<f8", "int64": "<i8", "bool": "|b1"}
+"""Arrays of these types are saved, each in a member named after the type."""
+_ARRAYS = {f"{name}.npy": dtype for name, dtype in DTYPES.items()}
 _NAMES = {np.dtype(dtype).type: name for name, dtype in DTYPES.items()}  # dtype.name does the same, but slowly
 
 _MAX_DEPTH = 50
 _MAX_BITS = 3000
+"""Values that are nested deeper, and integers with more bits, are refused."""
 _MAX_ITEMS = 5_000_000
 """Two bytes of JSON can cost 60 when they are read; this bounds it, and leaves room for networks of 100,000 nodes."""
 
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 100
+_SHORT_REPR = reprlib.Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
 
 
 def to_json(value: Any) -> bytes:
@@ -82,10 +110,10 @@ def from_json(data: bytes) -> Any:
     try:
         return json.loads(
             data.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            parse_int=_integer,
+            object_pairs_hook=_build_object,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_float,
+            parse_int=_parse_integer,
         )
     except RecursionError:
         raise FormatError("the JSON is nested too deeply") from None
@@ -100,40 +128,40 @@ def _refuse_many(data: bytes) -> None:
         raise FormatError(f"more than {_MAX_ITEMS:,} values in JSON; large parameters belong in arrays")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise FormatError(f"the key {brief(name)} occurs twice")
+        raise FormatError(f"the key {abbreviate(name)} occurs twice")
     return result
 
 
-def _no_constant(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
     raise FormatError(f"{text} is not a JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise FormatError(f"the number {text[:40]} is out of range")
     return number
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > _MAX_BITS // 3:
         raise FormatError(f"an integer of {len(text)} digits")
     return int(text)
 
 
 class Packer:
-    """Turns values into what JSON can hold, and collects the arrays.
+    """Converts values to what JSON can hold, and collects the arrays.
 
     Examples
     --------
     >>> packer = Packer()
     >>> packer.pack({"table": np.array([[0.5, 0.5]]), "end": math.inf}, "node 'c'")
     {'table': {'$array': ['float64', 0, [1, 2]]}, 'end': {'$float': 'inf'}}
-    >>> packer.arrays()
+    >>> packer.join_arrays()
     {'float64': array([0.5, 0.5])}
     """
 
@@ -163,21 +191,23 @@ class Packer:
                 return {key: self.pack(item, where, depth + 1) for key, item in value.items()}
             return {"$dict": [[self.pack(item, where, depth + 1) for item in pair] for pair in value.items()]}
         if isinstance(value, np.ndarray) and value.dtype.type in _NAMES:
-            return self._array(value)
-        what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{brief(value)} ({kind.__name__})"
+            return self._pack_array(value)
+        what = (
+            f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{abbreviate(value)} ({kind.__name__})"
+        )
         raise FormatError(
             f"{where}: {what} can't be saved; files hold text, numbers, booleans, None, lists, tuples, dictionaries "
             f"and arrays of {', '.join(DTYPES)}"
         )
 
-    def _array(self, array: NDArray[Any]) -> dict[str, Any]:
+    def _pack_array(self, array: NDArray[Any]) -> dict[str, Any]:
         name = _NAMES[array.dtype.type]
         offset = self._used[name]
         self._used[name] += array.size
         self._arrays[name].append(array.ravel())
         return {"$array": [name, offset, list(array.shape)]}
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def join_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays of each type end to end; types without any are left out."""
         return {
             name: np.concatenate(arrays).astype(DTYPES[name], copy=False)
@@ -187,7 +217,7 @@ class Packer:
 
 
 class Unpacker:
-    """Turns what `Packer` made back into the values; arrays must be asked for in the order they were packed.
+    """Restores the values that `Packer` converted; arrays must be asked for in the order in which they were packed.
 
     Examples
     --------
@@ -216,14 +246,14 @@ class Unpacker:
             if tag == "$float" and content in ("inf", "-inf", "nan"):
                 return float(content)
             if tag == "$array" and isinstance(content, list) and len(content) == 3:
-                return self._array(*content)
+                return self._unpack_array(*content)
             if tag == "$tuple" and isinstance(content, list):
                 return tuple(self.unpack(item, depth + 1) for item in content)
             if tag == "$dict" and isinstance(content, list):
-                return self._dict(content, depth)
+                return self._unpack_dict(content, depth)
         raise FormatError(f"{shorten(value)} is no value that a version 1 file can hold")
 
-    def _dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
+    def _unpack_dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
         result = {}
         for pair in pairs:
             if not isinstance(pair, list) or len(pair) != 2:
@@ -237,11 +267,11 @@ class Unpacker:
             raise FormatError("a key of a dictionary occurs twice")
         return result
 
-    def _array(self, name: Any, offset: Any, shape: Any) -> NDArray[Any]:
+    def _unpack_array(self, name: Any, offset: Any, shape: Any) -> NDArray[Any]:
         if not isinstance(name, str) or name not in DTYPES or not isinstance(shape, list):
-            raise FormatError(f"a reference to an array of unknown type {brief(name)}")
+            raise FormatError(f"a reference to an array of unknown type {abbreviate(name)}")
         if len(shape) > 32 or not all(type(n) is int and 0 <= n < 1 << 31 for n in (offset, *shape)):
-            raise FormatError(f"a reference to an array of impossible shape {brief(shape)}")
+            raise FormatError(f"a reference to an array of impossible shape {abbreviate(shape)}")
         used, size = self._used[name], math.prod(shape)
         array = self._arrays.get(name, np.empty(0, DTYPES[name]))
         if offset != used or used + size > len(array):
@@ -252,7 +282,7 @@ class Unpacker:
         try:
             return array[used : used + size].reshape(shape)
         except ValueError:
-            raise FormatError(f"a reference to an array of impossible shape {brief(shape)}") from None
+            raise FormatError(f"a reference to an array of impossible shape {abbreviate(shape)}") from None
 
     def finish(self) -> None:
         """Refuse arrays that nothing referred to."""
@@ -261,57 +291,34 @@ class Unpacker:
                 raise FormatError(f"only {self._used[name]} of the {len(array)} values of {name}.npy are used")
 
 
-def brief(value: Any) -> str:
+def abbreviate(value: Any) -> str:
     """Return the start of a value's repr, without making the whole of it, which may be huge.
 
     Examples
     --------
-    >>> brief(["a"] * 1_000_000)
+    >>> abbreviate(["a"] * 1_000_000)
     "['a', 'a', 'a', 'a', 'a', 'a', ...]"
     """
-    return _BRIEF.repr(value)
+    return _SHORT_REPR.repr(value)
 
 
-def fields(value: Any, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
+def check_fields(value: Any, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
     """Return a JSON object that has exactly these fields.
 
     Examples
     --------
-    >>> fields({"size": 3, "extra": 1}, "the manifest", ["size"])
+    >>> check_fields({"size": 3, "extra": 1}, "the manifest", ["size"])
     Traceback (most recent call last):
         ...
     hybridbn.errors.FormatError: the manifest: unknown field 'extra'
     """
     if not isinstance(value, dict):
-        raise FormatError(f"{where}: expected an object, not {brief(value)}")
+        raise FormatError(f"{where}: expected an object, not {abbreviate(value)}")
     missing = [name for name in needed if name not in value]
     unknown = [name for name in value if name not in {*needed, *optional}]
     if missing or unknown:
         raise FormatError(f"{where}: {'field missing:' if missing else 'unknown field'} {shorten(missing or unknown)}")
     return value
-
-
-VERSION = 1
-
-_MANIFEST = "manifest.json"
-_NETWORK = "network.json"
-_ARRAYS = {f"{name}.npy": dtype for name, dtype in DTYPES.items()}
-_MAX_MANIFEST = 64 << 10
-_MAX_NETWORK = 64 << 20
-_MAX_MEMBERS = 64
-_END = struct.Struct("<4s4H2LH")
-_NPY = re.compile(rb"\{'descr': '([^']{1,8})', 'fortran_order': False, 'shape': \((\d{1,15}),\), \}\s*")
-_KNOWN_STARTS = {
-    b"": "the file is empty",
-    b"PK\x05\x06": "an empty zip archive",
-    b"\x80": "a Python pickle, which could run any code and is never read",
-    b"\x93NUMPY": "a bare array of numpy",
-    b"\x1f\x8b": "a gzip file",
-    b"\x89HDF": "an HDF5 file",
-    b"{": "bare JSON",
-    b"[": "bare JSON",
-    b"<": "an XML file",
-}
 
 
 # -- writing ------------------------------------------------------------------------------------------------------
@@ -334,7 +341,7 @@ def write_archive(path: str | os.PathLike[str], network: Any, arrays: Mapping[st
         raise FormatError(f"the network's description takes more than {_MAX_NETWORK >> 20} MiB, too much for one file")
     listed: dict[str, dict[str, Any]] = {_NETWORK: {}}
     for name, array in arrays.items():
-        members[f"{name}.npy"] = _npy(array, DTYPES[name])
+        members[f"{name}.npy"] = _format_npy(array, DTYPES[name])
         listed[f"{name}.npy"] = {"dtype": DTYPES[name], "shape": [len(array)]}
     for name, data in members.items():
         listed[name] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -350,7 +357,7 @@ def write_archive(path: str | os.PathLike[str], network: Any, arrays: Mapping[st
     write_atomically(path, whole.getvalue())
 
 
-def _npy(array: NDArray[Any], dtype: str) -> bytes:
+def _format_npy(array: NDArray[Any], dtype: str) -> bytes:
     header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({len(array)},), }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + array.tobytes()
@@ -370,7 +377,7 @@ def read_archive(file: BinaryIO) -> tuple[Any, dict[str, NDArray[Any]]]:
         ...
     hybridbn.errors.FormatError: the file is empty
     """
-    size = _checked_frame(file)
+    size = _check_frame(file)
     try:
         with zipfile.ZipFile(file) as archive:
             return _read_members(archive, size)
@@ -381,7 +388,7 @@ def read_archive(file: BinaryIO) -> tuple[Any, dict[str, NDArray[Any]]]:
         raise FormatError(f"the zip archive is damaged: {error}") from error
 
 
-def _checked_frame(file: BinaryIO) -> int:
+def _check_frame(file: BinaryIO) -> int:
     """Check both ends of the archive, so that zipfile needn't search, and return the file's size."""
     head = file.read(8)
     if not head.startswith(b"PK\x03\x04"):
@@ -406,7 +413,7 @@ def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[Any, dict[str, N
         raise FormatError("the archive has two members of the same name")
     if _MANIFEST not in infos:
         raise FormatError(f"not a hybridbn file: {_MANIFEST} is missing among its members {shorten(infos)}")
-    listed = _checked_manifest(from_json(_read(archive, infos.pop(_MANIFEST), _MAX_MANIFEST)))
+    listed = _check_manifest(from_json(_read_member(archive, infos.pop(_MANIFEST), _MAX_MANIFEST)))
     unknown = [name for name in infos if name not in {_NETWORK, *_ARRAYS}]
     if unknown:
         raise FormatError(f"unknown members {shorten(unknown)}")
@@ -419,35 +426,37 @@ def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[Any, dict[str, N
     arrays = {}
     for name, entry in listed.items():
         keys = ("size", "sha256") if name == _NETWORK else ("size", "sha256", "dtype", "shape")
-        fields(entry, f"the manifest's entry of {name}", keys)
+        check_fields(entry, f"the manifest's entry of {name}", keys)
         if infos[name].file_size != entry["size"]:
-            raise FormatError(f"{name} has {infos[name].file_size} bytes, but its manifest says {brief(entry['size'])}")
-        data = _read(archive, infos[name], _MAX_NETWORK if name == _NETWORK else size)
+            raise FormatError(
+                f"{name} has {infos[name].file_size} bytes, but its manifest says {abbreviate(entry['size'])}"
+            )
+        data = _read_member(archive, infos[name], _MAX_NETWORK if name == _NETWORK else size)
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise FormatError(f"{name} was changed: its sha256 is not the one in the manifest")
         if name == _NETWORK:
             network = from_json(data)
         else:
-            arrays[name.removesuffix(".npy")] = _array(name, data, entry)
+            arrays[name.removesuffix(".npy")] = _parse_array(name, data, entry)
     return network, arrays
 
 
-def _checked_manifest(manifest: Any) -> dict[str, Any]:
+def _check_manifest(manifest: Any) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != "hybridbn":
         raise FormatError(f"not a hybridbn file: its {_MANIFEST} does not say so")
     version = manifest.get("version")
     if type(version) is not int or version < 1:
-        raise FormatError(f"the format's version is {brief(version)}, not a positive integer")
+        raise FormatError(f"the format's version is {abbreviate(version)}, not a positive integer")
     if version > VERSION:
         raise FormatError(
-            f"written in version {version} of the format by hybridbn {brief(manifest.get('library'))}; this is hybridbn "
+            f"written in version {version} of the format by hybridbn {abbreviate(manifest.get('library'))}; this is hybridbn "
             f"{hybridbn.__version__}, which reads version {VERSION}: upgrade it"
         )
-    fields(manifest, "the manifest", ("format", "version", "library", "members"))
+    check_fields(manifest, "the manifest", ("format", "version", "library", "members"))
     if not isinstance(manifest["library"], str):
         raise FormatError("the manifest's library is not text")
     members = manifest["members"]
-    return fields(members, "the manifest's members", (_NETWORK,), _ARRAYS)
+    return check_fields(members, "the manifest's members", (_NETWORK,), _ARRAYS)
 
 
 def _refuse_odd(info: zipfile.ZipInfo) -> None:
@@ -457,14 +466,14 @@ def _refuse_odd(info: zipfile.ZipInfo) -> None:
         raise FormatError(f"{info.filename} is encrypted")
 
 
-def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
     _refuse_odd(info)
     if info.file_size > most:
         raise FormatError(f"{info.filename} has {info.file_size:,} bytes; the most is {most:,}")
     return archive.read(info)
 
 
-def _array(name: str, data: bytes, entry: Mapping[str, Any]) -> NDArray[Any]:
+def _parse_array(name: str, data: bytes, entry: Mapping[str, Any]) -> NDArray[Any]:
     """Read an array of one dimension; only the one way in which numpy writes these is understood."""
     start = 10 + int.from_bytes(data[8:10], "little")
     header = _NPY.fullmatch(data[10:start]) if data.startswith(b"\x93NUMPY\x01\x00") else None

@@ -1,7 +1,7 @@
 """Networks in the BIF format (Bayesian Interchange Format), the plain text of the public collections.
 
-The reader is written for tables of a million numbers: no Python statement runs once a number. Quoted names and comments
-are masked first, so that what is left splits at its punctuation; labels, counts and numbers are then taken a block at a time.
+The reader is written for tables of a million numbers: no Python statement runs for each number. Quoted names and comments
+are masked first, so that the rest splits at its punctuation; labels, counts and numbers are then converted block by block.
 
 The grammar, as the programs of the field write it::
 
@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError
-from hybridbn.formats.files import read_network_bytes, write_network_text
+from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks import register_format
-from hybridbn.formats.networks.bif_tables import Block
-from hybridbn.formats.networks.exchange import binned, plain_states, table_of
+from hybridbn.formats.networks.bif_tables import ProbabilityBlock
+from hybridbn.formats.networks.exchange import bin_network, format_states, table_of
+from hybridbn.formats.parsing import SUM_LIMIT, SUM_TOLERANCE, read_source
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, shorten
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
-__all__ = ["format_bif", "parse_bif", "properties", "read_bif", "write_bif"]
+__all__ = ["bif_properties_of", "format_bif", "parse_bif", "read_bif", "write_bif"]
 
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
 _BARE = re.compile(r'[^\s,;{}()|\[\]"\0]+')
@@ -49,9 +50,8 @@ _BODY = re.compile(r"([^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+)\}")
 _TYPE = re.compile(r"type\s+([^\s\[{]+)\s*+(?:\[\s*([0-9]{1,9})\s*\])?+\s*+(?:\{([^{}]*)\})?")
 _PROPERTY = re.compile(r"property\s+(hybridbn_states|hybridbn_cuts)\s*=([\s\S]*)")
 
-_SUM_KEPT = 1e-6  # how far rows may be from 1 without a word: printed digits
-_SUM_REFUSED = 1e-2  # and from where on they aren't distributions at all
-_DEFAULTED = 8_000_000  # numbers that `default` rows may stand for in one file (64 MB)
+_DEFAULTED = 8_000_000
+"""Files whose `default` rows stand for more numbers (64 MB) are refused: a small file can name a huge table."""
 
 _TYPES: dict[str, Callable[[str], Hashable]] = {
     "str": str,
@@ -94,19 +94,8 @@ def read_bif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: 
     ...     print(read_bif(path).potential("c").table)
     [0.25 0.75]
     """
-    data = read_network_bytes(path)
-    try:
-        text = data.decode("utf-8-sig" if encoding.lower() in {"utf-8", "utf8"} else encoding)
-    except LookupError:
-        raise FormatError(f"{path}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(
-            f"{path}, line {line}: the text is not {encoding}; if it was written in another encoding, name it, "
-            "for example encoding='latin-1'"
-        ) from None
-    del data  # large files need the room
-    return parse_bif(text, normalize=normalize, source=str(path))
+    text, name = read_source(path, encoding)
+    return parse_bif(text, normalize=normalize, source=name)
 
 
 def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
@@ -118,15 +107,15 @@ def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> N
     >>> net.variable("c").states
     ('1', '2')
     """
-    return _Parser(text, source, normalize).network()
+    return _BifParser(text, source, normalize).parse()
 
 
 def _first_twice(items: list[str]) -> str:
     return next(item for item, count in Counter(items).items() if count > 1)
 
 
-class _Parser:
-    """One pass over a text; the attributes are what was found so far."""
+class _BifParser:
+    """One pass over a text; the attributes hold the parts that were read so far."""
 
     def __init__(self, text: str, source: str, normalize: bool) -> None:
         self.source, self.normalize = source, normalize
@@ -143,7 +132,7 @@ class _Parser:
         """Refuse the file, naming the line of this position."""
         raise FormatError(f"{self.source}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
 
-    def reserve(self, position: int, numbers: int) -> None:
+    def count_defaults(self, position: int, numbers: int) -> None:
         """Refuse the file if `default` stands for more numbers than is reasonable."""
         self.defaulted += numbers
         if self.defaulted > _DEFAULTED:
@@ -152,7 +141,7 @@ class _Parser:
                 f"`default` stands for more than {_DEFAULTED:,} numbers; no table of that size is made from it",
             )
 
-    def network(self) -> Network:
+    def parse(self) -> Network:
         """Read all blocks and make the network."""
         from hybridbn.network import Network
 
@@ -161,18 +150,18 @@ class _Parser:
         if "\0" in self.text:
             self.fail(self.text.index("\0"), "there is a NUL character; this is not a text file")
         if '"' in self.text or "/" in self.text:
-            self.text = _MASKED.sub(self._masked, self.text)
-        headers = self._blocks()
+            self.text = _MASKED.sub(self._mask, self.text)
+        headers = self._parse_blocks()
         if not self.variables:
             raise FormatError(f"{self.source}: there is no `variable` block; is this a BIF file?")
         for child, parents, body, position in headers:
             if child in self.potentials:
-                self.fail(position, f"a second probability block for {self.shown(child)}")
-            self.potentials[child] = self._potential(child, parents, body, position)
-        missing = [self._name(key) for key in self.variables if key not in self.potentials]
+                self.fail(position, f"a second probability block for {self.show(child)}")
+            self.potentials[child] = self._make_potential(child, parents, body, position)
+        missing = [self._unmask(key) for key in self.variables if key not in self.potentials]
         if missing:
             raise FormatError(f"{self.source}: no probability block for {shorten(missing)}; is the file complete?")
-        if self.worst[0] > _SUM_KEPT:
+        if self.worst[0] > SUM_TOLERANCE:
             warnings.warn(
                 f"{self.source}: rows were normalized; the worst, {self.worst[1]}, was off by {self.worst[0]:.3g}",
                 UserWarning,
@@ -185,15 +174,16 @@ class _Parser:
 
     # -- text ------------------------------------------------------------------------------------------------------
 
-    def _masked(self, match: re.Match[str]) -> str:
-        found = match[0]
-        if found[0] == "/":
-            if found[1] == "*" and (len(found) < 4 or found[-2:] != "*/"):
+    def _mask(self, match: re.Match[str]) -> str:
+        """Replace a comment by white space, and a quoted name by a placeholder or, where it is a plain word, by itself."""
+        text = match[0]
+        if text[0] == "/":
+            if text[1] == "*" and (len(text) < 4 or text[-2:] != "*/"):
                 self.fail(match.start(), "the comment that starts here is not closed")
-            return " " + "\n" * found.count("\n")
-        if len(found) < 2 or found[-1] != '"':
+            return " " + "\n" * text.count("\n")
+        if len(text) < 2 or text[-1] != '"':
             self.fail(match.start(), "the quoted name that starts here is not closed on its line")
-        content = found[1:-1]
+        content = text[1:-1]
         if _BARE.fullmatch(content):
             return f" {content} "  # the same name as without quotes
         number = self.quoted.setdefault(content, len(self.contents))
@@ -201,34 +191,34 @@ class _Parser:
             self.contents.append(content)
         return f" \0{number}\0 "
 
-    def _name(self, key: str) -> str:
+    def _unmask(self, key: str) -> str:
         """Return the text that a masked word stands for."""
         return _PLACEHOLDER.sub(lambda match: self.contents[int(match[1])], key) if "\0" in key else key
 
-    def shown(self, key: str) -> str:
+    def show(self, key: str) -> str:
         """Return a name as messages show it."""
-        name = self._name(key)
+        name = self._unmask(key)
         return repr(name if len(name) <= 60 else f"{name[:57]}...")
 
-    def keys(self, names: list[str]) -> list[str]:
+    def keys_of(self, names: list[str]) -> list[str]:
         """Return the keys of names as they stand in the text: the same, quoted or not."""
         if not self.quoted:
             return names
         return [f"\0{self.quoted[name]}\0" if name in self.quoted else name for name in names]
 
-    def _split(self, text: str, wanted: int | None = None) -> list[str]:
+    def _split_list(self, text: str, wanted: int | None = None) -> list[str]:
         """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no commas)."""
         if not text.strip():
             return []
         items = [item.strip() for item in text.split(",")]
         if wanted is not None and len(items) != wanted:
             words = text.replace(",", " ").split()
-            return words if len(words) == wanted else self.keys(items)
-        return self.keys(items)
+            return words if len(words) == wanted else self.keys_of(items)
+        return self.keys_of(items)
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 
-    def _blocks(self) -> list[tuple[str, list[str], str, int]]:
+    def _parse_blocks(self) -> list[tuple[str, list[str], str, int]]:
         """Read the variables, and return (child, parents, body, position of the body) of each probability block."""
         headers = []
         position, end = 0, len(self.text.rstrip())
@@ -236,21 +226,21 @@ class _Parser:
             opening = _OPENING.match(self.text, position)
             if opening is None:
                 start = end - len(self.text[position:end].lstrip())
-                found = self.text[start : start + 40].split("\n")[0]
-                self.fail(start, f"expected network, variable or probability {{ ... }}, found {found!r}")
+                line = self.text[start : start + 40].split("\n")[0]
+                self.fail(start, f"expected network, variable or probability {{ ... }}, found {line!r}")
             kind, head = opening[1], opening[2].strip()
             start = opening.start(1)
             body = _BODY.match(self.text, opening.end())
             if body is None:
                 self.fail(start, f"the {kind} block that starts here is not closed; is the file truncated?")
             if kind == "variable":
-                self._variable(head, body[1], start)
+                self._parse_variable(head, body[1], start)
             elif kind == "probability":
                 headers.append((head, body[1], start, body.start()))
             position = body.end()
-        return [(*self._header(head, start), body, at) for head, body, start, at in headers]
+        return [(*self._parse_header(head, start), body, at) for head, body, start, at in headers]
 
-    def _statements(self, body: str, position: int) -> list[str]:
+    def _split_statements(self, body: str, position: int) -> list[str]:
         statements = body.split(";")
         if statements[-1].strip():
             at = position + len(body) - len(statements[-1].lstrip())
@@ -258,99 +248,101 @@ class _Parser:
         statements.pop()
         return statements
 
-    def _variable(self, name: str, body: str, position: int) -> None:
-        name = self.keys([name])[0]
+    def _parse_variable(self, name: str, body: str, position: int) -> None:
+        name = self.keys_of([name])[0]
         if not name:
             self.fail(position, "a variable without a name")
         if name in self.variables:
-            self.fail(position, f"a second variable named {self.shown(name)}")
+            self.fail(position, f"a second variable named {self.show(name)}")
         states: list[str] | None = None
-        kept: dict[str, str] = {}
-        for statement in map(str.strip, self._statements(body, position)):
+        properties: dict[str, str] = {}
+        for statement in map(str.strip, self._split_statements(body, position)):
             if statement.startswith("property"):
-                found = _PROPERTY.fullmatch(statement)
-                if found is not None:
-                    kept[found[1]] = self._name(found[2].strip())
+                match = _PROPERTY.fullmatch(statement)
+                if match is not None:
+                    properties[match[1]] = self._unmask(match[2].strip())
                 continue
             declared = _TYPE.fullmatch(statement)
             if declared is None or states is not None:
                 self.fail(
                     position,
-                    f"{self.shown(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
+                    f"{self.show(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
                 )
             if declared[1] != "discrete":
                 self.fail(
-                    position, f"{self.shown(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
+                    position, f"{self.show(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
                 )
-            states = self._states(name, declared[2], declared[3], position)
+            states = self._parse_states(name, declared[2], declared[3], position)
         if states is None:
-            self.fail(position, f"{self.shown(name)} has no `type discrete [ n ] {{ ... }};`")
+            self.fail(position, f"{self.show(name)} has no `type discrete [ n ] {{ ... }};`")
         try:
-            cuts = tuple(map(float, kept["hybridbn_cuts"].split())) if "hybridbn_cuts" in kept else None
-            self.variables[name] = Discrete(self._name(name), self._typed(states, kept.get("hybridbn_states")), cuts)
+            cuts = tuple(map(float, properties["hybridbn_cuts"].split())) if "hybridbn_cuts" in properties else None
+            self.variables[name] = Discrete(
+                self._unmask(name), self._convert_states(states, properties.get("hybridbn_states")), cuts
+            )
         except (ValueError, KeyError) as error:
-            self.fail(position, f"{self.shown(name)}: its properties don't fit its states: {error}")
+            self.fail(position, f"{self.show(name)}: its properties don't fit its states: {error}")
         self.codes[name] = {state: code for code, state in enumerate(states)}
 
-    def _states(self, name: str, count: str | None, listed: str | None, position: int) -> list[str]:
+    def _parse_states(self, name: str, count: str | None, listed: str | None, position: int) -> list[str]:
         wanted = None if count is None else int(count)
-        states = self._split(listed or "", wanted)
+        states = self._split_list(listed or "", wanted)
         if not states or "" in states:
-            self.fail(position, f"{self.shown(name)} has {'an empty state name' if states else 'no states'}")
+            self.fail(position, f"{self.show(name)} has {'an empty state name' if states else 'no states'}")
         if wanted is not None and len(states) != wanted:
-            self.fail(position, f"{self.shown(name)} is declared with {wanted} states, but {len(states)} are listed")
+            self.fail(position, f"{self.show(name)} is declared with {wanted} states, but {len(states)} are listed")
         if len(set(states)) != len(states):
             twice = _first_twice(states)
-            self.fail(position, f"{self.shown(name)} lists the state {self.shown(twice)} twice")
+            self.fail(position, f"{self.show(name)} lists the state {self.show(twice)} twice")
         return states
 
-    def _typed(self, states: list[str], types: str | None) -> tuple[Hashable, ...]:
-        names = list(map(self._name, states))
+    def _convert_states(self, states: list[str], types: str | None) -> tuple[Hashable, ...]:
+        names = list(map(self._unmask, states))
         if types is None:
             return tuple(names)
         words = types.split()
         each = words * len(names) if len(words) == 1 else words
         return tuple(_TYPES[word](name) for word, name in zip(each, names, strict=True))
 
-    def _header(self, head: str, position: int) -> tuple[str, list[str]]:
+    def _parse_header(self, head: str, position: int) -> tuple[str, list[str]]:
         if head[:1] != "(" or head[-1:] != ")":
-            self.fail(position, f"expected probability ( child | parents ), found {self.shown(head)}")
+            self.fail(position, f"expected probability ( child | parents ), found {self.show(head)}")
         child, bar, given = head[1:-1].partition("|")
-        first = self.keys([child.strip()])
-        names = [*first, *self._split(given)] if bar or first[0] in self.variables else self._split(child)
+        first = self.keys_of([child.strip()])
+        names = [*first, *self._split_list(given)] if bar or first[0] in self.variables else self._split_list(child)
         if not all(name in self.variables for name in names):
             names = f"{child} {given}".replace(",", " ").split()
         for name in names:
             if name not in self.variables:
-                close = [self._name(key) for key in self.variables if key.lower() == name.lower()]
+                close = [self._unmask(key) for key in self.variables if key.lower() == name.lower()]
                 hint = f"; did you mean {close[0]!r}?" if close else ""
-                self.fail(position, f"a probability block mentions {self.shown(name)}, which is not declared{hint}")
+                self.fail(position, f"a probability block mentions {self.show(name)}, which is not declared{hint}")
         if not names:
             self.fail(position, "a probability block without a variable")
         if len(set(names)) != len(names):
             twice = _first_twice(names)
-            self.fail(position, f"{self.shown(twice)} occurs twice in a probability block")
+            self.fail(position, f"{self.show(twice)} occurs twice in a probability block")
         return names[0], names[1:]
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def _potential(self, child: str, parents: list[str], body: str, position: int) -> Multinomial:
-        block = Block(self, child, parents, self._statements(body, position), position)
-        table = block.table()
+    def _make_potential(self, child: str, parents: list[str], body: str, position: int) -> Multinomial:
+        block = ProbabilityBlock(self, child, parents, self._split_statements(body, position), position)
+        table = block.parse_table()
         off = np.abs(table.sum(axis=1) - 1.0)
         worst = float(off.max())
-        if worst > (_SUM_REFUSED if self.normalize else _SUM_KEPT):
+        if worst > (SUM_LIMIT if self.normalize else SUM_TOLERANCE):
             block.refuse_sum(table, int(off.argmax()))
         if self.normalize:
             if worst > self.worst[0]:
-                self.worst = (worst, f"{self.shown(child)}{block.given(int(off.argmax()))}")
+                self.worst = (worst, f"{self.show(child)}{block.show_parents(int(off.argmax()))}")
             # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for bit.
             rounded = off > table.shape[1] * np.finfo(float).eps
             if rounded.any():
                 table[rounded] /= table[rounded].sum(axis=1, keepdims=True)
         sizes = [len(self.codes[name]) for name in (*parents, child)]
-        of = [self.variables[name] for name in parents]
-        return Multinomial(self.variables[child], parents=of, table=table.reshape(sizes), normalize=False)
+        variables = [self.variables[name] for name in parents]
+        return Multinomial(self.variables[child], parents=variables, table=table.reshape(sizes), normalize=False)
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -363,16 +355,16 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     """Write a network of `Multinomial` potentials to a BIF file, compressed if the name ends with ``.gz``.
 
     Every number is written so that it is read back as the same double, and the same network gives the same bytes. An
-    existing file is replaced at once, or not at all. Names that are not plain words are quoted: hybridbn reads these and
-    pgmpy takes the quotes for spaces (so it fails on a variable with a space and no parents); pyAgrum reads plain words
-    only. States that are not text are written as text, with their types in a property that `read_bif` restores them from.
+    existing file is replaced at once, or not at all. Names that are not plain words are quoted: hybridbn reads these,
+    pgmpy replaces the quotes by spaces (so it fails on a variable with a space and no parents), and pyAgrum reads plain
+    words only. States that are not text are written as text, with their types in a property that `read_bif` restores them from.
 
     Parameters
     ----------
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning tells what that costs.
+        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning reports the error.
 
     Raises
     ------
@@ -389,7 +381,7 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     ...     print(pathlib.Path(folder, "coin.bif").read_text().splitlines()[-2])
       table 0.25, 0.75;
     """
-    write_network_text(path, format_bif(binned(network, bins, "BIF", stacklevel=4)))
+    write_network_text(path, format_bif(bin_network(network, bins, "BIF", stacklevel=4)))
 
 
 def format_bif(network: Network) -> str:
@@ -420,32 +412,32 @@ def format_bif(network: Network) -> str:
     <BLANKLINE>
     """
     network.check()
-    tables = _tables(network)
-    states = {table.child.name: _states(table.child) for table in tables}
+    tables = _collect_tables(network)
+    states = {table.child.name: _format_states(table.child) for table in tables}
     blocks = ["network unknown {\n}\n"]
-    blocks += [_variable_block(table.child, states[table.child.name]) for table in tables]
-    blocks += [_probability_block(table, states) for table in tables]
+    blocks += [_format_variable(table.child, states[table.child.name]) for table in tables]
+    blocks += [_format_potential(table, states) for table in tables]
     return "".join(blocks)
 
 
-def properties(variable: Discrete) -> dict[str, str]:
-    """Return what BIF has no place for, the types of states and the cuts of a discretized number, as properties.
+def bif_properties_of(variable: Discrete) -> dict[str, str]:
+    """Return as properties what BIF itself can't hold: the types of states and the cuts of a discretized number.
 
     Examples
     --------
-    >>> properties(Discrete("c", states=(1, 2))), properties(Discrete("c", states=("1", "2")))
+    >>> bif_properties_of(Discrete("c", states=(1, 2))), bif_properties_of(Discrete("c", states=("1", "2")))
     ({'hybridbn_states': '"int"'}, {})
     """
-    kept = {}
+    properties = {}
     types = [type(state).__name__ for state in variable.states]
     if set(types) != {"str"} and set(types) <= {plain.__name__ for plain in _PLAIN}:
-        kept["hybridbn_states"] = f'"{" ".join(types if len(set(types)) > 1 else types[:1])}"'
+        properties["hybridbn_states"] = f'"{" ".join(types if len(set(types)) > 1 else types[:1])}"'
     if variable.cuts is not None:
-        kept["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
-    return kept
+        properties["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
+    return properties
 
 
-def _tables(network: Network) -> list[Multinomial]:
+def _collect_tables(network: Network) -> list[Multinomial]:
     potentials = [network.potential(name) for name in network]
     continuous = [p.child.name for p in potentials if not isinstance(p.child, Discrete)]
     if continuous:
@@ -462,8 +454,8 @@ def _tables(network: Network) -> list[Multinomial]:
     return tables
 
 
-def _word(text: str, plain: re.Pattern[str], what: str) -> str:
-    """Return a name as it is written, quoted where it isn't a plain word; refuse what nobody else could read."""
+def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:
+    """Return a name as it is written, quoted where it isn't a plain word; refuse what other programs can't read."""
     if plain.fullmatch(text) and text not in _KEYWORDS:
         return text
     if not text.isprintable() or text != text.strip() or not text:
@@ -479,20 +471,20 @@ def _word(text: str, plain: re.Pattern[str], what: str) -> str:
     )
 
 
-def _states(variable: Discrete) -> list[str]:
-    texts = plain_states(variable, "BIF")
-    return [_word(text, _STATE, f"{variable.name!r}: the state {text!r}") for text in texts]
+def _format_states(variable: Discrete) -> list[str]:
+    texts = format_states(variable, "BIF")
+    return [_format_name(text, _STATE, f"{variable.name!r}: the state {text!r}") for text in texts]
 
 
-def _variable_block(variable: Discrete, states: list[str]) -> str:
-    name = _word(variable.name, _NAME, f"the name {variable.name!r}")
+def _format_variable(variable: Discrete, states: list[str]) -> str:
+    name = _format_name(variable.name, _NAME, f"the name {variable.name!r}")
     lines = [f"variable {name} {{", f"  type discrete [ {len(states)} ] {{ {', '.join(states)} }};"]
-    lines += [f"  property {key} = {value} ;" for key, value in properties(variable).items()]
+    lines += [f"  property {key} = {value} ;" for key, value in bif_properties_of(variable).items()]
     return "\n".join([*lines, "}", ""])
 
 
-def _probability_block(potential: Multinomial, states: dict[str, list[str]]) -> str:
-    name, *parents = (_word(v.name, _NAME, v.name) for v in (potential.child, *potential.parents))
+def _format_potential(potential: Multinomial, states: dict[str, list[str]]) -> str:
+    name, *parents = (_format_name(v.name, _NAME, v.name) for v in (potential.child, *potential.parents))
     given = f" | {', '.join(parents)}" if parents else ""
     rows = potential.table.reshape(-1, len(potential.child)).tolist()
     if parents:

@@ -1,13 +1,14 @@
-"""Cut the continuous variables of a network into declared bins, and say what that costs.
+"""Cut the continuous variables of a network into bins, and estimate the error.
 
-What a binned conditional table should hold is ``P(child in bin | parents in bins)``. It is the average of the potential's own
-masses over the parents inside their bins, taken by Gauss-Legendre quadrature over the probability of each parent inside its bin;
-the quantiles come from an evenly spread forward sample of the network. Several continuous parents are taken as independent inside their bins.
+A binned conditional table holds ``P(child in bin | parents in bins)``. It is the average of the potential's own masses over
+the parents inside their bins, computed by Gauss-Legendre quadrature over the probability of each parent inside its bin; the
+quantiles come from an evenly spread forward sample of the network. Several continuous parents are treated as independent
+inside their bins.
 
-The cost is measured, not guessed: the forward sample gives, for each node, the mean total variation distance
-between the conditional given the exact parents and the table's row for their bins. Replacing one conditional after the
-other changes the joint distribution by at most their sum, which therefore bounds the error of every probability of
-events in terms of bins (before evidence is entered; a posterior may be off by twice the bound over the evidence's probability).
+The error is measured: the forward sample gives, for each node, the mean total variation distance between the conditional
+given the exact parents and the table's row for their bins. Replacing one conditional after the other changes the joint
+distribution by at most their sum, which therefore bounds the error of every probability of events in terms of bins (before
+evidence is entered; a posterior may be off by twice the bound over the evidence's probability).
 """
 
 from __future__ import annotations
@@ -35,15 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["Binning", "discretize"]
 
 _SAMPLE = 1 << 12
-_NODES = (6, 4, 3, 2, 1)  # quadrature points for each bin of a parent; fewer where there are many parents
-_MOST = 4_000_000  # masses computed for one table
-_WIDEST = 10_000_000  # numbers in one table
-_ROWS = 4096  # rows computed at a time
+"""The forward sample has this number of rows, which gives the error to about two digits."""
+_NODES = (6, 4, 3, 2, 1)
+"""Each bin of a parent gets the first of these numbers of quadrature points that `_MOST` allows."""
+_MOST = 4_000_000
+"""The masses that are computed for one table are limited to this number, by fewer quadrature points."""
+_WIDEST = 10_000_000
+"""Tables with more numbers (80 MB) are refused."""
+_ROWS = 4096
+"""Rows are computed in blocks of this number, so that temporary arrays stay small."""
 
 
 @dataclass(frozen=True)
 class Binning:
-    """How continuous variables were cut, and how far the binned model may be from the network.
+    """The cut points of continuous variables, and how far the binned model may be from the network.
 
     Attributes
     ----------
@@ -67,12 +73,12 @@ def discretize(network: Network, bins: int | Mapping[str, int | Sequence[float]]
     ----------
     network : Network
     bins : int, or mapping from each continuous variable to an int or to cut points
-        A number asks for that many bins of about equal probability.
+        A number of bins gives bins of about equal probability.
 
     Returns
     -------
     binned : Network
-        Of `Multinomial` potentials; the binned variables are `Discrete` with `cuts`, so they take raw numbers too.
+        With `Multinomial` potentials; the binned variables are `Discrete` with `cuts`, so they accept raw numbers too.
     binning : Binning
 
     Examples
@@ -97,10 +103,10 @@ def discretize(network: Network, bins: int | Mapping[str, int | Sequence[float]]
     """
     from hybridbn.network import Network
 
-    wanted = _checked_bins(network, bins)
+    wanted = _check_bins(network, bins)
     order: list[str] = list(nx.topological_sort(network))
-    sample = _forward_sample(network, order)
-    cut = {name: _cuts(network.potential(name), sample[name], wanted[name]) for name in order if name in wanted}
+    sample = _draw_sample(network, order)
+    cut = {name: _choose_cuts(network.potential(name), sample[name], wanted[name]) for name in order if name in wanted}
     variables = {
         v.name: v if isinstance(v, Discrete) else Discrete(v.name, cuts=cut[v.name])
         for v in map(network.variable, order)
@@ -111,13 +117,13 @@ def discretize(network: Network, bins: int | Mapping[str, int | Sequence[float]]
     }
     tables, error = [], {}
     for name in network:
-        table, error[name] = _table(network.potential(name), variables, sample, codes)
+        table, error[name] = _bin_potential(network.potential(name), variables, sample, codes)
         *parents, child = (variables[each] for each in network.potential(name).scope)
         tables.append(Multinomial(child, parents=parents, table=table))
     return Network(tables), Binning(cut, error, math.fsum(error.values()))
 
 
-def _checked_bins(network: Network, bins: Any) -> dict[str, int | tuple[float, ...]]:
+def _check_bins(network: Network, bins: Any) -> dict[str, int | tuple[float, ...]]:
     continuous = {v.name: v for v in map(network.variable, network) if isinstance(v, Continuous)}
     if not isinstance(bins, Mapping):
         bins = dict.fromkeys(continuous, bins)
@@ -129,17 +135,17 @@ def _checked_bins(network: Network, bins: Any) -> dict[str, int | tuple[float, .
         raise NetworkError(
             f"bins don't say how to cut {shorten(missing)}; give a number of bins or cut points for each"
         )
-    return {name: _checked_count(variable, bins[name]) for name, variable in continuous.items()}
+    return {name: _check_count(variable, bins[name]) for name, variable in continuous.items()}
 
 
-def _checked_count(variable: Continuous, given: Any) -> int | tuple[float, ...]:
+def _check_count(variable: Continuous, given: Any) -> int | tuple[float, ...]:
     if isinstance(given, int | np.integer) and not isinstance(given, bool):
         if not 2 <= given <= 10_000:
             raise NetworkError(f"{variable.name!r}: {given} bins; give a number from 2 to 10,000, or cut points")
         return int(given)
     if isinstance(given, str | bytes | float | bool) or not np.iterable(given):
         raise NetworkError(f"{variable.name!r}: bins are a whole number or a list of cut points, not {given!r}")
-    cuts = Discrete(variable.name, cuts=tuple(given)).cuts or ()  # which refuses what isn't finite and increasing
+    cuts = Discrete(variable.name, cuts=tuple(given)).cuts or ()  # refuses numbers that aren't finite and increasing
     low, high = variable.domain
     if not cuts or cuts[0] <= low or cuts[-1] >= high:
         raise NetworkError(
@@ -148,7 +154,7 @@ def _checked_count(variable: Continuous, given: Any) -> int | tuple[float, ...]:
     return cuts
 
 
-def _forward_sample(network: Network, order: Sequence[str]) -> dict[str, NDArray[Any]]:
+def _draw_sample(network: Network, order: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Draw from the network by evenly spread uniforms (a Sobol' sequence with a random shift); the same rows every time."""
     rng = np.random.default_rng(0)
     sobol = qmc.Sobol(min(len(order), qmc.Sobol.MAXDIM), scramble=False).random_base2(_SAMPLE.bit_length() - 1)
@@ -161,7 +167,7 @@ def _forward_sample(network: Network, order: Sequence[str]) -> dict[str, NDArray
     return sample
 
 
-def _cuts(potential: Potential, values: Values, wanted: int | tuple[float, ...]) -> tuple[float, ...]:
+def _choose_cuts(potential: Potential, values: Values, wanted: int | tuple[float, ...]) -> tuple[float, ...]:
     if isinstance(wanted, tuple):
         return wanted
     levels = np.arange(1, wanted) / wanted
@@ -175,13 +181,13 @@ def _cuts(potential: Potential, values: Values, wanted: int | tuple[float, ...])
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _table(
+def _bin_potential(
     potential: Potential,
     variables: Mapping[str, Discrete],
     sample: Mapping[str, NDArray[Any]],
     codes: Mapping[str, Codes],
 ) -> tuple[Values, float]:
-    """Return the binned table (parents..., child), and the mean total variation distance that binning parents makes."""
+    """Return the binned table (parents..., child), and the mean total variation distance from binning the parents."""
     exact = potential.probabilities()
     if exact is not None:
         return exact, 0.0
@@ -199,11 +205,11 @@ def _table(
     weights = np.polynomial.legendre.leggauss(nodes)[1] / 2
     for parent in parents:
         if isinstance(parent, Continuous):
-            points.append(_points(sample[parent.name], variables[parent.name].cuts or (), parent, nodes))
+            points.append(_choose_points(sample[parent.name], variables[parent.name].cuts or (), parent, nodes))
         else:
             points.append(np.arange(len(parent)))
     grid = dict(zip((p.name for p in parents), map(np.ravel, np.meshgrid(*points, indexing="ij")), strict=True))
-    masses = _masses(potential, grid, child).reshape(*map(len, points), len(child))
+    masses = _compute_masses(potential, grid, child).reshape(*map(len, points), len(child))
     for axis, parent in enumerate(parents):
         if isinstance(parent, Continuous):
             shape = (*masses.shape[:axis], -1, nodes, *masses.shape[axis + 1 :])
@@ -211,13 +217,13 @@ def _table(
     table = masses / masses.sum(axis=-1, keepdims=True)
     if not continuous:
         return table, 0.0
-    exact = _masses(potential, {parent.name: sample[parent.name] for parent in parents}, child)
+    exact = _compute_masses(potential, {parent.name: sample[parent.name] for parent in parents}, child)
     binned = table[tuple(codes[parent.name] for parent in parents)]
     return table, float(np.abs(exact - binned).sum(axis=1).mean() / 2)
 
 
-def _points(values: Values, cuts: Sequence[float], variable: Continuous, nodes: int) -> Values:
-    """Return quadrature points in every bin, as quantiles of the variable inside it; evenly where it never comes."""
+def _choose_points(values: Values, cuts: Sequence[float], variable: Continuous, nodes: int) -> Values:
+    """Return quadrature points in every bin, as quantiles of the variable inside it; evenly spaced in bins without a sample."""
     levels = (1 + np.polynomial.legendre.leggauss(nodes)[0]) / 2
     spread = float(np.ptp(values)) or 1.0
     points = []
@@ -231,7 +237,7 @@ def _points(values: Values, cuts: Sequence[float], variable: Continuous, nodes: 
     return np.concatenate(points)
 
 
-def _masses(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
+def _compute_masses(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
     """Return the probabilities (rows, states or bins of the child) for every row of the parents' codes or values.
 
     Scales are common to a row, and rows are divided by their sums, so that the scales cancel.
@@ -241,12 +247,12 @@ def _masses(potential: Potential, given: Mapping[str, NDArray[Any]], child: Disc
     for start in range(0, rows, _ROWS):
         block = slice(start, start + _ROWS)
         some = {name: values[block] for name, values in given.items()}
-        result[block] = _some_masses(potential, some, child)
+        result[block] = _compute_block(potential, some, child)
     result /= result.sum(axis=1, keepdims=True)
     return result
 
 
-def _some_masses(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
+def _compute_block(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
     axes = {name: values[None, :] for name, values in given.items()}
     if isinstance(potential.child, Discrete):
         values, _ = potential.on({**axes, child.name: np.arange(len(child))})
@@ -254,15 +260,15 @@ def _some_masses(potential: Potential, given: Mapping[str, NDArray[Any]], child:
         low, high = potential.child.domain
         edges = np.array([low, *(child.cuts or ()), high])
         if not potential.exact_mass:
-            return _quadrature(potential, given, edges)
+            return _integrate_bins(potential, given, edges)
         values, _ = potential.mass(axes, edges)
     return np.asarray(np.reshape(values, (len(child), -1)).T)
 
 
-def _quadrature(potential: Potential, given: Mapping[str, NDArray[Any]], edges: Values) -> Values:
+def _integrate_bins(potential: Potential, given: Mapping[str, NDArray[Any]], edges: Values) -> Values:
     """Integrate over the bins for every row, by adaptive cells with edges at the bins' ends."""
     rows = len(next(iter(given.values()))) if given else 1
-    divided = _Divided(potential, edges[np.isfinite(edges)])
+    divided = _DividedDensity(potential, edges[np.isfinite(edges)])
     result = np.zeros((rows, len(edges) - 1))
     for start in range(0, rows, numeric.ROWS):
         some = {name: values[start : start + numeric.ROWS] for name, values in given.items()}
@@ -280,7 +286,7 @@ def _quadrature(potential: Potential, given: Mapping[str, NDArray[Any]], edges: 
     return result
 
 
-class _Divided(Potential):
+class _DividedDensity(Potential):
     """The same density with more breaks along the child."""
 
     def __init__(self, potential: Potential, edges: Values) -> None:

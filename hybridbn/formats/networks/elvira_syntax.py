@@ -1,6 +1,6 @@
 """The grammar of Elvira's text formats: networks (``.elv``) and the head of data bases (``.dbc``).
 
-What is found is returned as it is written, numbers as text, with positions for messages. The trees of a relation::
+The parts are returned as they are written, numbers as text, with positions for messages. The trees of a relation::
 
     tree    := case VARIABLE ( c0 , ... , cn ) { 0 = tree ... n-1 = tree }
              | case VARIABLE { state = tree ... }
@@ -8,7 +8,7 @@ What is found is returned as it is written, numbers as text, with positions for 
     density := [sign] term (sign term)*
     term    := NUMBER | [NUMBER [*]] exp ( [sign] [NUMBER [*]] VARIABLE (sign [NUMBER [*]] VARIABLE)* )
 
-Elvira's own parser takes a missing coefficient inside ``exp()`` for 2. Here it is marked by an empty text.
+Elvira's own parser takes a missing coefficient inside ``exp()`` for 2. Here it is an empty text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,28 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from hybridbn.formats.parsing import Source, Token, Tokens
+from hybridbn.formats.parsing import SourceText, Token, Tokens
 
-__all__ = ["ENDLESS", "Case", "Density", "Node", "Relation", "Syntax", "Tree", "parse", "parse_head", "unquoted"]
+__all__ = [
+    "ENDLESS",
+    "ElviraCase",
+    "ElviraDensity",
+    "ElviraNode",
+    "ElviraRelation",
+    "ElviraSyntax",
+    "ElviraTree",
+    "parse_head",
+    "parse_syntax",
+    "remove_quotes",
+]
 
 ENDLESS = 1.7976931348623157e308
-"""What stands for infinity in files: the largest double, as Elvira reads no infinite number."""
+"""Infinity in files: the largest double, because Elvira reads no infinite number."""
 
-_DEEPEST = 150  # cases inside each other
-_LONGEST = 400  # characters of a number
+_DEEPEST = 150
+"""Cases that are nested deeper are refused, before Python's own limit of recursion is reached."""
+_LONGEST = 400
+"""Numbers with more characters are refused."""
 
 _KEYWORDS = (
     "kind-of-node|type-of-variable|num-states|finite-states|kind-of-relation|continuous-tree|data-base|number-of-cases"
@@ -44,27 +57,27 @@ _BRANCH = re.compile(r"\s*([A-Za-z0-9_.]+)\s*=\s*(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)
 _NUMBERS = re.compile(r"[^()\[\]{};\"=]*")
 
 
-class Density(NamedTuple):
+class ElviraDensity(NamedTuple):
     """A sum of terms (coefficient, rates), coefficient and rates as text; a constant has no rates."""
 
     terms: list[tuple[str, dict[str, str]]]
     at: int
 
 
-class Case(NamedTuple):
+class ElviraCase(NamedTuple):
     """A branching: cells between `cuts` (as text), or states."""
 
     name: str
     cuts: list[str] | None
-    branches: list[tuple[str, Tree]]
+    branches: list[tuple[str, ElviraTree]]
     at: int
 
 
-Tree: TypeAlias = Case | Density
+ElviraTree: TypeAlias = ElviraCase | ElviraDensity
 
 
 @dataclass
-class Node:
+class ElviraNode:
     """A node as declared: `states` is None for a continuous one."""
 
     name: str
@@ -77,58 +90,58 @@ class Node:
     comment: str = ""
 
 
-class Relation(NamedTuple):
+class ElviraRelation(NamedTuple):
     """The names that a relation mentions, child first, and its values: a table's numbers, or a tree."""
 
     names: list[str]
     table: str | None
-    tree: Tree | None
+    tree: ElviraTree | None
     mixed: bool
     at: int
 
 
 @dataclass
-class Syntax:
+class ElviraSyntax:
     """A whole network as written."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, ElviraNode] = field(default_factory=dict)
     links: list[tuple[str, str, int]] = field(default_factory=list)
-    relations: list[Relation] = field(default_factory=list)
+    relations: list[ElviraRelation] = field(default_factory=list)
     states: list[str] | None = None
     comment: str = ""
     cases: str | None = None
 
 
-def unquoted(text: str) -> str:
-    """Return a word, or what stands between its quotes."""
+def remove_quotes(text: str) -> str:
+    """Return a word without the quotes around it, if it has any."""
     return text[1:-1] if text[:1] == '"' else text
 
 
-class _Parser:
-    def __init__(self, source: Source, at: int = 0) -> None:
+class _ElviraParser:
+    def __init__(self, source: SourceText, at: int = 0) -> None:
         self.source = source
         self.tokens = Tokens(source, _TOKEN, at)
 
     # -- small parts -----------------------------------------------------------------------------------------------
 
-    def name(self, what: str) -> Token:
+    def take_name(self, what: str) -> Token:
         """Take a word, a number (as a name) or a quoted text."""
         if self.tokens.now.kind not in ("word", "quoted", "number"):
             self.tokens.fail(what)
         token = self.tokens.take()
-        text = unquoted(token.text)
+        text = remove_quotes(token.text)
         if not text:
             self.source.fail(token.at, f"expected {what}, found an empty text")
         return Token(token.kind, text, token.at)
 
-    def key(self, what: str) -> Token:
+    def take_key(self, what: str) -> Token:
         """Take the name of a property, whose words may be joined by hyphens."""
-        token = self.name(what)
+        token = self.take_name(what)
         while self.tokens.skip("-"):
-            token = token._replace(text=f"{token.text}-{self.name('a word after the hyphen').text}")
+            token = token._replace(text=f"{token.text}-{self.take_name('a word after the hyphen').text}")
         return token
 
-    def number(self, what: str, sign: str = "") -> str:
+    def take_number(self, what: str, sign: str = "") -> str:
         if self.tokens.now.kind != "number":
             self.tokens.fail(what)
         token = self.tokens.take()
@@ -136,11 +149,11 @@ class _Parser:
             self.source.fail(token.at, f"a number of {len(token.text)} characters")
         return sign + token.text
 
-    def signed(self, what: str) -> str:
-        return self.number(what, self.sign())
+    def take_signed_number(self, what: str) -> str:
+        return self.take_number(what, self.take_sign())
 
-    def value(self) -> str:
-        """Return what stands up to the next ``;`` as text, and go behind it."""
+    def take_value(self) -> str:
+        """Take everything up to the next ``;``, and return it as text."""
         start = end = self.tokens.now.at
         while not self.tokens.skip(";"):
             if self.tokens.now.kind == "end" or self.tokens.now.text in "{}":
@@ -149,18 +162,18 @@ class _Parser:
             end = token.at + len(token.text)
         return self.source.text[start:end]
 
-    def states(self) -> list[str]:
+    def take_states(self) -> list[str]:
         self.tokens.expect("(", after="before the states")
-        found: list[str] = []
+        states: list[str] = []
         while not self.tokens.skip(")"):
-            found.append(self.name("a state, or `)`").text)
+            states.append(self.take_name("a state, or `)`").text)
             self.tokens.skip(",")
         self.tokens.expect(";", after="after the states")
-        return found
+        return states
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 
-    def opening(self, word: str) -> None:
+    def take_opening(self, word: str) -> None:
         if self.tokens.now.text != word:
             self.source.fail(
                 self.tokens.now.at, f"expected `{word}`, found {self.tokens.now.text[:40]!r}; is this a file of Elvira?"
@@ -170,84 +183,84 @@ class _Parser:
             self.tokens.take()
         self.tokens.expect("{")
 
-    def network(self) -> Syntax:
-        syntax = Syntax()
-        self.opening("bnet")
+    def parse_network(self) -> ElviraSyntax:
+        syntax = ElviraSyntax()
+        self.take_opening("bnet")
         while not self.tokens.skip("}"):
             token = self.tokens.now
             if token.kind != "word":
                 self.tokens.fail("node, link, relation, a property or `}`")
             self.tokens.take()
             if token.text == "node":
-                self.node(syntax)
+                self.parse_node(syntax)
             elif token.text == "link":
-                self.link(syntax)
+                self.parse_link(syntax)
             elif token.text == "relation":
-                syntax.relations += self.relation(token.at)
+                syntax.relations += self.parse_relation(token.at)
             else:
-                self.property(token, syntax)
+                self.parse_property(token, syntax)
         if self.tokens.now.kind != "end":
             self.tokens.fail("the end of the file after the network")
         return syntax
 
-    def property(self, token: Token, syntax: Syntax) -> None:
+    def parse_property(self, token: Token, syntax: ElviraSyntax) -> None:
         words = [token.text]
         while self.tokens.now.kind == "word" or self.tokens.now.text == "-":
             words.append(self.tokens.take().text)
         self.tokens.expect("=", after=f"after {' '.join(words)!r}")
         if words == ["default", "node", "states"]:
-            syntax.states = self.states()
+            syntax.states = self.take_states()
         elif words == ["number-of-cases"]:
-            syntax.cases = self.value()
+            syntax.cases = self.take_value()
         elif words == ["comment"]:
-            syntax.comment = unquoted(self.value())
+            syntax.comment = remove_quotes(self.take_value())
         else:
-            self.value()
+            self.take_value()
 
-    def node(self, syntax: Syntax) -> None:
-        name = self.name("a node's name")
-        node = Node(name.text, name.at)
+    def parse_node(self, syntax: ElviraSyntax) -> None:
+        name = self.take_name("a node's name")
+        node = ElviraNode(name.text, name.at)
         if self.tokens.skip("("):
-            node.continuous = self.variable_type(self.name("a type"))
+            node.continuous = self.check_type(self.take_name("a type"))
             self.tokens.expect(")")
         self.tokens.expect("{", after=f"after the name of the node {name.text!r}")
         while not self.tokens.skip("}"):
-            key = self.key("a property of the node, or `}`")
+            key = self.take_key("a property of the node, or `}`")
             self.tokens.expect("=", after=f"after {key.text!r}")
             if key.text == "states":
-                node.states = self.states()
+                node.states = self.take_states()
                 continue
-            value = self.value()
+            value = self.take_value()
             if key.text == "type-of-variable":
-                node.continuous = self.variable_type(Token("word", value, key.at))
+                node.continuous = self.check_type(Token("word", value, key.at))
             elif key.text == "kind-of-node":
                 node.kind = value
             elif key.text == "num-states":
                 node.count = value
             elif key.text == "comment":
-                node.comment = unquoted(value)
+                node.comment = remove_quotes(value)
             elif key.text in ("min", "max"):
                 node.ends[key.text] = value
         if node.name in syntax.nodes:
             self.source.fail(node.at, f"a second node named {node.name!r}")
         syntax.nodes[node.name] = node
 
-    def variable_type(self, token: Token) -> bool:
+    def check_type(self, token: Token) -> bool:
         if token.text not in ("continuous", "finite-states"):
             self.source.fail(token.at, f"a variable is continuous or finite-states here, not {token.text[:40]!r}")
         return token.text == "continuous"
 
-    def link(self, syntax: Syntax) -> None:
-        parent, child = self.name("a link's parent"), self.name("a link's child")
+    def parse_link(self, syntax: ElviraSyntax) -> None:
+        parent, child = self.take_name("a link's parent"), self.take_name("a link's child")
         if self.tokens.now.text != "{":
             self.tokens.expect(";", after="after a link")
         else:
-            self.body()
+            self.skip_body()
             self.tokens.skip(";")
         syntax.links.append((parent.text, child.text, parent.at))
 
-    def body(self) -> None:
-        """Go behind a block in braces that means nothing here."""
+    def skip_body(self) -> None:
+        """Skip a block in braces, whose content is not used."""
         depth = 0
         while True:
             if self.tokens.now.kind == "end":
@@ -256,41 +269,41 @@ class _Parser:
             if not depth:
                 return
 
-    def relation(self, at: int) -> list[Relation]:
+    def parse_relation(self, at: int) -> list[ElviraRelation]:
         names: list[str] = []
         while self.tokens.now.text != "{":
-            names.append(self.name("a name, or `{`").text)
+            names.append(self.take_name("a name, or `{`").text)
         self.tokens.take()
-        active, table, tree, mixed, found = True, None, None, False, False
+        active, table, tree, mixed, has_values = True, None, None, False, False
         while not self.tokens.skip("}"):
-            key = self.key("a property of the relation, or `}`")
+            key = self.take_key("a property of the relation, or `}`")
             self.tokens.expect("=", after=f"after {key.text!r}")
             if key.text != "values":
-                value = self.value()
+                value = self.take_value()
                 active = active and (key.text, value) != ("active", "false")
                 if key.text == "kind-of-relation" and value not in ("potential", "conditional-prob"):
                     self.source.fail(
                         key.at, f"a relation of the kind {value[:40]!r}; only conditional distributions can be read"
                     )
                 continue
-            if found:
+            if has_values:
                 self.source.fail(key.at, "a second `values` in one relation")
-            found = True
-            form = self.name("table, tree or continuous-tree")
+            has_values = True
+            form = self.take_name("table, tree or continuous-tree")
             if form.text not in ("table", "tree", "continuous-tree"):
                 self.source.fail(
                     form.at, f"values of the form {form.text[:40]!r}; only table, tree and continuous-tree can be read"
                 )
             self.tokens.expect("(")
             if form.text == "table":
-                table = self.table()
+                table = self.take_table()
             else:
-                tree, mixed = self.tree(0), form.text == "continuous-tree"
+                tree, mixed = self.parse_tree(0), form.text == "continuous-tree"
                 self.tokens.expect(")", after="after the values")
             self.tokens.expect(";", after="after the values")
-        return [Relation(names, table, tree, mixed, at)] if active else []
+        return [ElviraRelation(names, table, tree, mixed, at)] if active else []
 
-    def table(self) -> str:
+    def take_table(self) -> str:
         match = _NUMBERS.match(self.source.text, self.tokens.now.at)
         end = self.tokens.now.at if match is None else match.end()
         text = self.source.text[self.tokens.now.at : end]
@@ -302,55 +315,55 @@ class _Parser:
 
     # -- trees -----------------------------------------------------------------------------------------------------
 
-    def tree(self, depth: int) -> Tree:
+    def parse_tree(self, depth: int) -> ElviraTree:
         if self.tokens.now.text != "case":
-            return self.density()
+            return self.parse_density()
         at = self.tokens.take().at
         if depth == _DEEPEST:
             self.source.fail(at, f"more than {_DEEPEST} cases inside each other")
-        name = self.name("a variable after `case`").text
+        name = self.take_name("a variable after `case`").text
         cuts: list[str] | None = None
         if self.tokens.skip("("):
-            cuts = [self.signed("a cut point")]
+            cuts = [self.take_signed_number("a cut point")]
             while self.tokens.skip(","):
-                cuts.append(self.signed("a cut point"))
+                cuts.append(self.take_signed_number("a cut point"))
             self.tokens.expect(")", ",")
         self.tokens.expect("{", after="after the variable of a case")
-        branches: list[tuple[str, Tree]] = []
+        branches: list[tuple[str, ElviraTree]] = []
         text, start = self.source.text, self.tokens.now.at
         while plain := _BRANCH.match(text, start):  # most branches are one number
             if len(plain[2]) > _LONGEST:
                 break
-            branches.append((plain[1], Density([(plain[2], {})], plain.start(2))))
+            branches.append((plain[1], ElviraDensity([(plain[2], {})], plain.start(2))))
             start = plain.end()
         self.tokens.jump(start)
         while not self.tokens.skip("}"):
-            label = self.name("a branch, or `}`").text
+            label = self.take_name("a branch, or `}`").text
             self.tokens.expect("=", after="after the name of a branch")
-            branches.append((label, self.tree(depth + 1)))
+            branches.append((label, self.parse_tree(depth + 1)))
         self.tokens.skip(";")
-        return Case(name, cuts, branches, at)
+        return ElviraCase(name, cuts, branches, at)
 
-    def sign(self) -> str:
+    def take_sign(self) -> str:
         """Take the signs before a number or a variable, and return a minus or nothing."""
         minus = False
         while self.tokens.now.text in ("-", "+"):
             minus ^= self.tokens.take().text == "-"
         return "-" if minus else ""
 
-    def density(self) -> Density:
+    def parse_density(self) -> ElviraDensity:
         at = self.tokens.now.at
-        terms = [self.term(self.sign())]
+        terms = [self.parse_term(self.take_sign())]
         while not self.tokens.skip(";"):
             if self.tokens.now.text not in ("+", "-"):
                 self.tokens.expect("+", "-", ";", after="in a density")
-            terms.append(self.term(self.sign()))
-        return Density(terms, at)
+            terms.append(self.parse_term(self.take_sign()))
+        return ElviraDensity(terms, at)
 
-    def term(self, sign: str) -> tuple[str, dict[str, str]]:
+    def parse_term(self, sign: str) -> tuple[str, dict[str, str]]:
         coefficient = f"{sign}1"
         if self.tokens.now.kind == "number":
-            coefficient = self.number("a number", sign)
+            coefficient = self.take_number("a number", sign)
             if not self.tokens.skip("*") and self.tokens.now.text not in ("exp", "gauss"):
                 return coefficient, {}
         if self.tokens.now.text == "gauss":
@@ -362,56 +375,56 @@ class _Parser:
         rates: dict[str, str] = {}
         first = True
         while not (self.tokens.now.text == ")" and not first):
-            self.rate(rates, first)
+            self.parse_rate(rates, first)
             first = False
         self.tokens.take()
         return coefficient, rates
 
-    def rate(self, rates: dict[str, str], first: bool) -> None:
+    def parse_rate(self, rates: dict[str, str], first: bool) -> None:
         if self.tokens.now.text not in ("+", "-") and not first:
             self.tokens.fail("`+`, `-` or `)` in an exponent")
-        sign, size = self.sign(), ""
+        sign, size = self.take_sign(), ""
         if self.tokens.now.kind == "number":
-            size = self.number("a number")
+            size = self.take_number("a number")
             if not self.tokens.skip("*") and self.tokens.now.text == ")":
                 self.tokens.fail("a variable after the number in an exponent, where no constant may stand")
-        variable = self.name("a variable in an exponent")
+        variable = self.take_name("a variable in an exponent")
         if self.tokens.now.text in ("*", "^") or self.tokens.now.kind in ("word", "quoted", "number"):
             self.tokens.fail("a linear exponent; squares and products of variables are not those of an MTE;")
         if variable.text in rates:
             self.source.fail(variable.at, f"{variable.text!r} occurs twice in an exponent")
-        # A bare sign stands for a coefficient that is not written.
+        # Without a number, the text holds the sign only.
         rates[variable.text] = sign + size
 
 
-def parse(source: Source) -> Syntax:
-    """Return the parts of a network."""
-    return _Parser(source).network()
+def parse_syntax(source: SourceText) -> ElviraSyntax:
+    """Return the parts of a network, as they are written."""
+    return _ElviraParser(source).parse_network()
 
 
-def parse_head(source: Source) -> tuple[Syntax, int]:
-    """Return the nodes of a data base, and the position behind the opening of its cases."""
-    parser, syntax = _Parser(source), Syntax()
-    parser.opening("data-base")
+def parse_head(source: SourceText) -> tuple[ElviraSyntax, int]:
+    """Return the nodes of a data base, and the position where its cases begin."""
+    parser, syntax = _ElviraParser(source), ElviraSyntax()
+    parser.take_opening("data-base")
     while True:
         token = parser.tokens.now
         if token.kind != "word":
             parser.tokens.fail("node, relation or a property")
         parser.tokens.take()
         if token.text == "node":
-            parser.node(syntax)
+            parser.parse_node(syntax)
         elif token.text != "relation":
-            parser.property(token, syntax)
+            parser.parse_property(token, syntax)
         else:
             break
     while parser.tokens.now.text != "{":
-        parser.name("`{` after relation")
+        parser.take_name("`{` after relation")
     parser.tokens.take()
     while True:
-        key = parser.key("a property of the relation, or cases")
+        key = parser.take_key("a property of the relation, or cases")
         parser.tokens.expect("=", after=f"after {key.text!r}")
         if key.text != "cases":
-            parser.value()
+            parser.take_value()
             continue
         if parser.tokens.now.text != "(":
             parser.tokens.fail("`(` before the cases")

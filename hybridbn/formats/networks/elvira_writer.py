@@ -15,7 +15,7 @@ import numpy as np
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks.elvira_syntax import ENDLESS
-from hybridbn.formats.networks.exchange import binned, labels, listed, plain_states, reserved, table_of
+from hybridbn.formats.networks.exchange import bin_network, convert_potentials, format_states, make_words, table_of
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.pieces import coefficient_at_zero
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["format_elvira", "write_elvira"]
 
-_KEYWORDS = reserved(
+_WORDS = (
     "bnet node link relation case exp gauss table tree values states default title comment min max precision true false "
     "continuous chance decision utility potential deterministic version kindofgraph visualprecision relevance purpose active"
 )
+_KEYWORDS = frozenset(_WORDS.split())
+"""Names that mean something in the format, so nodes can't have them."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LARGEST, _SMALLEST = 1e308, 1e-307
+"""Coefficients beyond these would be infinite or zero when Elvira reads them as doubles."""
 
 
 def write_elvira(
@@ -43,8 +46,8 @@ def write_elvira(
     """Write a network of `Multinomial` and `MTE` potentials to a file of Elvira.
 
     Numbers have 17 digits, and every exponent its coefficient. Elvira has no infinite numbers, so the largest double stands
-    for the end of a density that goes on for ever. Names that are not plain words are quoted; states that are not become
-    words (``s1`` for the number 1), and a comment keeps what they are for `read_elvira`.
+    for an infinite end of a density. Names that are not plain words are quoted; states that are not become words (``s1`` for
+    the number 1), and `read_elvira` restores them from a comment.
 
     Parameters
     ----------
@@ -54,8 +57,7 @@ def write_elvira(
         Cut the continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. Needed where a potential is neither
         a table nor an MTE.
     beyond_doubles : bool, optional
-        In Elvira a term is ``c exp(b X)`` without a place to start from, so far from zero ``c`` may lie beyond the range of
-        doubles. Such a network is refused unless this is True; then hybridbn reads the file, but Elvira does not.
+        In Elvira a term is ``c exp(b X)``, so ``c`` may lie beyond the range of doubles where ``X`` is far from zero. Such a network is refused unless this is True; then hybridbn reads the file, but Elvira does not.
 
     Raises
     ------
@@ -87,26 +89,20 @@ def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles:
     }
     <BLANKLINE>
     """
-    network = binned(network, bins, "Elvira")
-    potentials = [network.potential(node) for node in network]
-    held: list[Multinomial | MTE] = []
-    refused = []
-    for potential in potentials:
-        kept = potential if isinstance(potential, MTE) and _continuous(potential) else table_of(potential)
-        held += [kept] if kept is not None else []
-        refused += [potential] if kept is None else []
-    if refused:
-        raise FormatError(
-            f"Elvira's files hold tables and MTEs, not the potentials of {listed(refused)}; learn them as MTEs (potentials='mte'), "
-            "save the network as .hbn, or cut the continuous variables with bins="
-        )
-    writer = _Writer([potential.child for potential in held], beyond_doubles)
+    network = bin_network(network, bins, "Elvira")
+    held = convert_potentials(
+        map(network.potential, network),
+        _table_or_mixture,
+        "Elvira's files hold tables and MTEs",
+        "learn them as MTEs (potentials='mte'), save the network as .hbn, or cut the continuous variables with bins=",
+    )
+    writer = _ElviraWriter([potential.child for potential in held], beyond_doubles)
     lines = [
         "// Bayesian Network", "// Elvira format", "", 'bnet "hybridbn" {', "", "// Network Properties", "",
         'kindofgraph = "directed";', 'visualprecision = "0.00";', "version = 1.0;",
         'default node states = ("present" , "absent");', "", "// Variables", "",
     ]  # fmt: skip
-    lines += [line for potential in held for line in writer.node(potential.child)]
+    lines += [line for potential in held for line in writer.format_node(potential.child)]
     lines += ["// Links", ""]
     lines += [
         f"link {writer.names[parent.name]} {writer.names[potential.child.name]};\n"
@@ -115,16 +111,18 @@ def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles:
     ]
     lines += ["// Relations", ""]
     for potential in held:
-        lines += writer.relation(potential)
-    writer.refuse_far()
+        lines += writer.format_relation(potential)
+    writer.refuse_distant()
     return "\n".join([*lines, "}", ""])
 
 
-def _continuous(potential: Potential) -> bool:
-    return any(isinstance(variable, Continuous) for variable in potential.variables)
+def _table_or_mixture(potential: Potential) -> Multinomial | MTE | None:
+    if isinstance(potential, MTE) and any(isinstance(variable, Continuous) for variable in potential.variables):
+        return potential
+    return table_of(potential)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     if _WORD.fullmatch(name) and name not in _KEYWORDS:
         return name
     if '"' in name or not name.isprintable():
@@ -135,8 +133,8 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _number(value: float) -> str:
-    """Return a number as Java writes it."""
+def _format_number(value: float) -> str:
+    """Return a number as Java writes it, with the largest double for infinity."""
     if math.isinf(value):
         value = math.copysign(ENDLESS, value)
     mantissa, e, exponent = repr(float(value)).partition("e")
@@ -145,69 +143,69 @@ def _number(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
-class _Writer:
-    """Writes the parts of a network; `names` and `states` are what its words are called in the file."""
+class _ElviraWriter:
+    """Formats the parts of a network; `names` and `states` hold the words that stand for them in the file."""
 
     def __init__(self, variables: Sequence[Variable], beyond_doubles: bool) -> None:
-        self.names = {variable.name: _quoted(variable.name) for variable in variables}
+        self.names = {variable.name: _quote(variable.name) for variable in variables}
         self.states: dict[str, dict[Hashable, str]] = {}
         self.beyond_doubles = beyond_doubles
-        self.far: dict[str, str] = {}
+        self.distant: dict[str, str] = {}
 
-    def refuse_far(self) -> None:
+    def refuse_distant(self) -> None:
         """Refuse coefficients that Elvira would read as infinite or as zero."""
-        if self.far and not self.beyond_doubles:
-            name, coefficient = next(iter(self.far.items()))
+        if self.distant and not self.beyond_doubles:
+            name, coefficient = next(iter(self.distant.items()))
             raise FormatError(
-                f"the densities of {', '.join(map(repr, list(self.far)[:8]))} have coefficients beyond the range of doubles when "
+                f"the densities of {', '.join(map(repr, list(self.distant)[:8]))} have coefficients beyond the range of doubles when "
                 f"written for Elvira (such as {coefficient} for {name!r}), because the variables lie far from zero; shift them "
                 "nearer, save the network as .hbn, or write with beyond_doubles=True what hybridbn can read but Elvira can't"
             )
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    def node(self, variable: Variable) -> list[str]:
+    def format_node(self, variable: Variable) -> list[str]:
         """Return the lines of a node."""
         name = self.names[variable.name]
         if isinstance(variable, Continuous):
             low, high = variable.domain
             return [
                 f"node {name}(continuous) {{", f'comment = "hybridbn domain={low!r},{high!r}";', "kind-of-node = chance;",
-                "type-of-variable = continuous;", "relevance = 7.0;", f"min = {_number(low)};", f"max = {_number(high)};",
+                "type-of-variable = continuous;", "relevance = 7.0;", f"min = {_format_number(low)};", f"max = {_format_number(high)};",
                 "precision = 4;", "}", "",
             ]  # fmt: skip
-        plain_states(variable, "Elvira")
-        found = labels(variable.states, _KEYWORDS)
-        self.states[variable.name] = found
-        kept = []
-        if tuple(found) != tuple(found.values()) or any(not isinstance(state, str) for state in variable.states):
-            kept.append(f"states={quote(json.dumps(list(variable.states)), safe='')}")
+        format_states(variable, "Elvira")
+        words = make_words(variable.states, _KEYWORDS)
+        self.states[variable.name] = words
+        properties = []
+        if tuple(words) != tuple(words.values()) or any(not isinstance(state, str) for state in variable.states):
+            properties.append(f"states={quote(json.dumps(list(variable.states)), safe='')}")
         if variable.cuts is not None:
-            kept.append(f"cuts={','.join(map(repr, variable.cuts))}")
+            properties.append(f"cuts={','.join(map(repr, variable.cuts))}")
         return [
-            f"node {name}(finite-states) {{", *([f'comment = "hybridbn {" ".join(kept)}";'] if kept else []),
+            f"node {name}(finite-states) {{", *([f'comment = "hybridbn {" ".join(properties)}";'] if properties else []),
             "kind-of-node = chance;", "type-of-variable = finite-states;", "relevance = 7.0;", f"num-states = {len(variable)};",
-            f"states = ({' '.join(found.values())});", "}", "",
+            f"states = ({' '.join(words.values())});", "}", "",
         ]  # fmt: skip
 
     # -- relations -------------------------------------------------------------------------------------------------
 
-    def relation(self, potential: Multinomial | MTE) -> list[str]:
+    def format_relation(self, potential: Multinomial | MTE) -> list[str]:
         """Return the lines of a relation."""
         scope = " ".join(self.names[v.name] for v in (potential.child, *potential.parents))
         head = [f"relation {scope} {{", "kind-of-relation = potential;", "deterministic=false;"]
         if isinstance(potential, Multinomial):
             rows = np.moveaxis(potential.table, -1, 0).reshape(len(potential.child), -1).tolist()
-            body = [" ".join(map(_number, row)) for row in rows]
+            body = [" ".join(map(_format_number, row)) for row in rows]
             return [*head, "values= table (", *body, ");", "}", ""]
-        tree = _TreeWriter(self, potential)
-        return [*head, "values= continuous-tree (", *tree.lines(), ");", "}", ""]
+        tree = _ElviraTreeWriter(self, potential)
+        return [*head, "values= continuous-tree (", *tree.format_tree(), ");", "}", ""]
 
 
-class _TreeWriter:
-    """Writes the pieces of an MTE as a tree, splitting where no piece is cut as long as there is such a place."""
+class _ElviraTreeWriter:
+    """Formats the pieces of an MTE as a tree, splitting where no piece is cut as long as that is possible."""
 
-    def __init__(self, writer: _Writer, potential: MTE) -> None:
+    def __init__(self, writer: _ElviraWriter, potential: MTE) -> None:
         self.writer, self.child = writer, potential.child.name
         self.terms: Terms = potential._terms
         columns = potential._columns
@@ -217,17 +215,17 @@ class _TreeWriter:
         self.order = sorted(range(len(columns)), key=lambda column: order.index(columns[column].name))
         self.ends = [(v.domain if v.name != self.child else (math.nan, math.nan)) for v in self.continuous]
 
-    def lines(self) -> list[str]:
+    def format_tree(self) -> list[str]:
         """Return the lines of the whole tree."""
         codes = [ANY] * len(self.discrete)
-        return list(self._tree(np.arange(len(self.terms.codes)), codes, list(self.ends), "", ""))
+        return list(self._format_tree(np.arange(len(self.terms.codes)), codes, list(self.ends), "", ""))
 
-    def _tree(
+    def _format_tree(
         self, pieces: Codes, codes: list[int], box: list[tuple[float, float]], head: str, indent: str
     ) -> Iterator[str]:
-        split = self._split(pieces, codes, box)
+        split = self._choose_split(pieces, codes, box)
         if split is None:
-            yield f"{indent}{head}{self._density(int(pieces[0])) if len(pieces) else '0.0'};"
+            yield f"{indent}{head}{self._format_density(int(pieces[0])) if len(pieces) else '0.0'};"
             return
         column, edges = split
         n = len(self.discrete)
@@ -237,27 +235,29 @@ class _TreeWriter:
             for code, label in enumerate(self.writer.states[variable.name].values()):
                 inside = pieces[np.isin(self.terms.codes[pieces, column], (code, ANY))]
                 below = [code if j == column else c for j, c in enumerate(codes)]
-                yield from self._tree(inside, below, box, f"{label} = ", indent + "  ")
+                yield from self._format_tree(inside, below, box, f"{label} = ", indent + "  ")
         else:
             j = column - n
-            yield f"{indent}{head}case {self.writer.names[self.continuous[j].name]}({', '.join(map(_number, edges))}) {{"
+            yield f"{indent}{head}case {self.writer.names[self.continuous[j].name]}({', '.join(map(_format_number, edges))}) {{"
             for number in range(len(edges) - 1):
                 low, high = edges[number], edges[number + 1]
                 inside = pieces[(self.terms.low[pieces, j] < high) & (self.terms.high[pieces, j] > low)]
                 within = [(float(low), float(high)) if i == j else ends for i, ends in enumerate(box)]
-                yield from self._tree(inside, codes, within, f"{number} = ", indent + "  ")
+                yield from self._format_tree(inside, codes, within, f"{number} = ", indent + "  ")
         yield f"{indent}}}"
 
-    def _split(self, pieces: Codes, codes: list[int], box: list[tuple[float, float]]) -> tuple[int, Values] | None:
-        """Return the column to split next, with the edges of its cells: the first one where no piece is cut, if there is one."""
+    def _choose_split(
+        self, pieces: Codes, codes: list[int], box: list[tuple[float, float]]
+    ) -> tuple[int, Values] | None:
+        """Return the column to split next and the edges of its cells, preferring splits that cut no piece."""
         n, fallback = len(self.discrete), None
         empty = np.empty(0)
         for column in self.order:
             if column < n:
-                held = self.terms.codes[pieces, column]
-                if codes[column] != ANY or not (held != ANY).any():
+                piece_codes = self.terms.codes[pieces, column]
+                if codes[column] != ANY or not (piece_codes != ANY).any():
                     continue
-                if (held != ANY).all():
+                if (piece_codes != ANY).all():
                     return column, empty
                 fallback = fallback or (column, empty)
                 continue
@@ -275,7 +275,7 @@ class _TreeWriter:
                 fallback = fallback or (column, np.array([outer[0], *inner, outer[1]]))
         return fallback
 
-    def _density(self, piece: int) -> str:
+    def _format_density(self, piece: int) -> str:
         """Return a sum of terms, each with the coefficient that it has with its anchor at zero, in 17 digits."""
         parts: list[str] = []
         for t in range(self.terms.starts[piece], self.terms.starts[piece + 1]):
@@ -283,13 +283,13 @@ class _TreeWriter:
             moving = np.flatnonzero(rates).tolist()
             value = float(self.terms.coefficient[t])
             if not moving:
-                parts.append(_number(value))
+                parts.append(_format_number(value))
                 continue
             coefficient = coefficient_at_zero(value, rates[moving], self.terms.anchors[t, moving])
             size = f"{coefficient:.16E}".replace("E+", "E")
             if coefficient and not _SMALLEST < coefficient.copy_abs() < _LARGEST:
-                self.writer.far.setdefault(self.child, f"{coefficient:.3E}")
+                self.writer.distant.setdefault(self.child, f"{coefficient:.3E}")
             names = [self.writer.names[self.continuous[j].name] for j in moving]
-            inner = "+".join(f"{_number(float(rates[j]))}*{name}" for j, name in zip(moving, names, strict=True))
+            inner = "+".join(f"{_format_number(float(rates[j]))}*{name}" for j, name in zip(moving, names, strict=True))
             parts.append(f"{size}*exp({inner.replace('+-', '-')})")
         return "+".join(parts).replace("+-", "-") or "0.0"

@@ -28,18 +28,25 @@ from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
-    binned,
-    kept,
-    labels,
-    listed,
-    network_of,
-    plain_states,
-    reserved,
-    restored,
-    table_of,
-    told,
+    bin_network,
+    build_network,
+    convert_potentials,
+    describe_fault,
+    encode_properties,
+    format_states,
+    name_nodes,
+    restore_variable,
+    table_or_regression,
 )
-from hybridbn.formats.parsing import Rows, Source, Token, Tokens, decoded, numbers, read_source
+from hybridbn.formats.parsing import (
+    RowNormalizer,
+    SourceText,
+    Token,
+    Tokens,
+    decode_source,
+    parse_probabilities,
+    read_source,
+)
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -64,10 +71,11 @@ _TOKEN = re.compile(
 _NO_WORDS = r"[^;\"{}%/a-df-zA-DF-Z]*+"
 _DATA = re.compile(rf"{_NO_WORDS}(?:(?:%|//)[^\n]*+{_NO_WORDS})*+(?=;)")
 _DEEPEST = 60
+"""Parentheses that are nested deeper are refused, before Python's own limit of recursion is reached."""
 
 
 @dataclass
-class _Node:
+class _NetNode:
     name: str
     at: int
     continuous: bool
@@ -75,36 +83,26 @@ class _Node:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-class _Normal(NamedTuple):
+class _NetNormal(NamedTuple):
     mean: float
     slopes: dict[str, float]
     variance: float
 
 
-class _Potential(NamedTuple):
+class _NetPotential(NamedTuple):
     scope: list[str]
     at: int
     table: tuple[str, int] | None
-    normals: list[_Normal]
+    normals: list[_NetNormal]
 
 
 def read_net(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
     """Read a network from a file of Hugin.
 
-    Parameters
-    ----------
-    path : str or path
-    normalize : bool, optional
-        As in `hybridbn.formats.networks.bif.read_bif`.
-    encoding : str, optional
-        By default UTF-8, or Latin-1 where the text is not UTF-8.
-
-    Raises
-    ------
-    FormatError
-        Naming the file, the line and the reason: also for decisions, utilities and object-oriented networks.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; by default, text that is not UTF-8 is read as
+    Latin-1. Decisions, utilities and object-oriented networks are refused.
     """
-    return _Parser(read_source(path, encoding), normalize).network()
+    return _NetParser(read_source(path, encoding), normalize).parse()
 
 
 def parse_net(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
@@ -117,48 +115,48 @@ def parse_net(text: str, *, normalize: bool = True, source: str = "<text>") -> N
     >>> net.potential("x").variance
     array([4., 9.])
     """
-    return _Parser(decoded(text.encode(), source, None), normalize).network()
+    return _NetParser(decode_source(text.encode(), source, None), normalize).parse()
 
 
-class _Parser:
-    def __init__(self, source: Source, normalize: bool) -> None:
+class _NetParser:
+    def __init__(self, source: SourceText, normalize: bool) -> None:
         self.source, self.tokens = source, Tokens(source, _TOKEN)
-        self.rows = Rows(source.name, normalize)
-        self.nodes: dict[str, _Node] = {}
-        self.potentials: list[_Potential] = []
+        self.rows = RowNormalizer(source.name, normalize)
+        self.nodes: dict[str, _NetNode] = {}
+        self.potentials: list[_NetPotential] = []
 
     # -- syntax ----------------------------------------------------------------------------------------------------
 
-    def network(self) -> Network:
+    def parse(self) -> Network:
         """Read the whole file."""
         self.tokens.expect("net", "class", after="at the beginning; is this a NET file?")
-        self.attributes()
+        self.take_attributes()
         while self.tokens.now.kind != "end":
-            token = self.word("node, potential or the end of the file")
+            token = self.take_word("node, potential or the end of the file")
             if token.text in ("discrete", "continuous"):
                 self.tokens.expect("node", after=f"after {token.text!r}")
-                self.node(token.text == "continuous")
+                self.parse_node(token.text == "continuous")
             elif token.text == "node":
-                self.node(False)
+                self.parse_node(False)
             elif token.text == "potential":
-                self.potential(token.at)
+                self.parse_potential(token.at)
             elif token.text in ("decision", "utility", "class", "function", "instance"):
                 self.source.fail(token.at, f"a {token.text}; only networks of chance nodes can be read")
             else:
                 self.source.fail(token.at, f"expected node or potential, found {token.text[:40]!r}")
-        return self.assembled()
+        return self.build()
 
-    def word(self, what: str) -> Token:
+    def take_word(self, what: str) -> Token:
         if self.tokens.now.kind not in ("word", "number"):
             self.tokens.fail(what)
         return self.tokens.take()
 
-    def attributes(self) -> dict[str, list[str]]:
-        """Return the attributes of a block: for each, its words."""
-        found: dict[str, list[str]] = {}
+    def take_attributes(self) -> dict[str, list[str]]:
+        """Take a block, and return the words of each attribute."""
+        attributes: dict[str, list[str]] = {}
         self.tokens.expect("{")
         while not self.tokens.skip("}"):
-            key = self.word("an attribute, or `}`")
+            key = self.take_word("an attribute, or `}`")
             self.tokens.expect("=", after=f"after {key.text[:40]!r}")
             words: list[str] = []
             while not self.tokens.skip(";"):
@@ -169,79 +167,79 @@ class _Parser:
                     words.append(token.text[1:-1] if token.kind == "quoted" else token.text)
                 elif token.text in "+-":
                     words.append(token.text)
-            found[key.text] = words
-        return found
+            attributes[key.text] = words
+        return attributes
 
-    def node(self, continuous: bool) -> None:
-        name = self.word("a node's name")
+    def parse_node(self, continuous: bool) -> None:
+        name = self.take_word("a node's name")
         if name.text in self.nodes:
             self.source.fail(name.at, f"a second node named {name.text[:60]!r}")
-        attributes = self.attributes()
-        node = _Node(name.text, name.at, continuous, attributes.get("states"))
+        attributes = self.take_attributes()
+        node = _NetNode(name.text, name.at, continuous, attributes.get("states"))
         node.properties = {key: words[0] for key, words in attributes.items() if key.startswith("hybridbn_") and words}
         self.nodes[name.text] = node
 
-    def potential(self, at: int) -> None:
+    def parse_potential(self, at: int) -> None:
         self.tokens.expect("(", after="after potential")
-        scope = [self.word("a variable of a potential").text]
+        scope = [self.take_word("a variable of a potential").text]
         bar = self.tokens.skip("|")
         while not self.tokens.skip(")"):
             if not bar:
                 self.tokens.fail("`|` or `)`; only conditional distributions of one variable can be read,")
-            scope.append(self.word("a parent, or `)`").text)
+            scope.append(self.take_word("a parent, or `)`").text)
             self.tokens.skip(",")
         self.tokens.expect("{")
         table: tuple[str, int] | None = None
-        normals: list[_Normal] = []
-        found = False
+        normals: list[_NetNormal] = []
+        has_data = False
         while not self.tokens.skip("}"):
-            key = self.word("an attribute of the potential, or `}`")
+            key = self.take_word("an attribute of the potential, or `}`")
             start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
             if key.text != "data":
-                self.skipped(key)
+                self.skip_value(key)
                 continue
-            if found:
+            if has_data:
                 self.source.fail(key.at, "a second `data` in one potential")
-            found = True
+            has_data = True
             match = _DATA.match(self.source.text, start)
             if match is None:
-                normals = self.normals(0)
+                normals = self.parse_normals(0)
                 self.tokens.expect(";", after="after the data")
             else:
                 table = match[0], start
                 self.tokens.jump(match.end())
                 self.tokens.expect(";", after="after the data")
-        if not found:
+        if not has_data:
             self.source.fail(at, f"the potential of {scope[0][:60]!r} has no `data`")
-        self.potentials.append(_Potential(scope, at, table, normals))
+        self.potentials.append(_NetPotential(scope, at, table, normals))
 
-    def skipped(self, key: Token) -> None:
+    def skip_value(self, key: Token) -> None:
         while not self.tokens.skip(";"):
             if self.tokens.now.kind == "end" or self.tokens.now.text in ("{", "}"):
                 self.tokens.fail(f"`;` after the value of {key.text[:40]!r}")
             self.tokens.take()
 
-    def normals(self, depth: int) -> list[_Normal]:
-        """Return the normal distributions of a list, however it is nested."""
+    def parse_normals(self, depth: int) -> list[_NetNormal]:
+        """Take normal distributions, nested in parentheses to any depth."""
         if depth > _DEEPEST:
             self.source.fail(self.tokens.now.at, f"more than {_DEEPEST} parentheses inside each other")
-        found: list[_Normal] = []
+        normals: list[_NetNormal] = []
         if self.tokens.skip("("):
             while not self.tokens.skip(")"):
-                found += self.normals(depth + 1)
+                normals += self.parse_normals(depth + 1)
                 self.tokens.skip(",")
-            return found
+            return normals
         self.tokens.expect("normal", "(", after="in the data")
         at = self.tokens.expect("(", after="after normal").at
-        mean, slopes = self.linear()
+        mean, slopes = self.parse_linear()
         self.tokens.expect(",", after="between mean and variance")
-        variance, others = self.linear()
+        variance, others = self.parse_linear()
         self.tokens.expect(")", after="after the variance")
         if others:
             self.source.fail(at, "a variance that depends on a variable; it must be a number")
-        return [_Normal(mean, slopes, variance)]
+        return [_NetNormal(mean, slopes, variance)]
 
-    def linear(self) -> tuple[float, dict[str, float]]:
+    def parse_linear(self) -> tuple[float, dict[str, float]]:
         constant, slopes, first = 0.0, dict[str, float](), True
         while first or self.tokens.now.text in ("+", "-"):
             sign = -1.0 if self.tokens.now.text == "-" else 1.0
@@ -265,15 +263,13 @@ class _Parser:
 
     # -- meaning ---------------------------------------------------------------------------------------------------
 
-    def assembled(self) -> Network:
+    def build(self) -> Network:
         variables: dict[str, Variable] = {}
-        labels: dict[str, str] = {}
         for node in self.nodes.values():
-            variables[node.name] = self.variable(node)
-            labels[variables[node.name].name] = node.name
-        if len(labels) < len(variables):
+            variables[node.name] = self.make_variable(node)
+        if len({variable.name for variable in variables.values()}) < len(variables):
             self.source.fail(0, "two nodes have the same name")
-        found: dict[str, Potential] = {}
+        potentials: dict[str, Potential] = {}
         for potential in self.potentials:
             child = potential.scope[0]
             for name in potential.scope:
@@ -281,35 +277,35 @@ class _Parser:
                     self.source.fail(potential.at, f"a potential mentions {name[:60]!r}, which is no node")
             if len(set(potential.scope)) < len(potential.scope):
                 self.source.fail(potential.at, f"the potential of {child!r} mentions a variable twice")
-            if variables[child].name in found:
+            if variables[child].name in potentials:
                 self.source.fail(potential.at, f"a second potential for {child!r}")
             child_variable, *parents = (variables[name] for name in potential.scope)
-            found[child_variable.name] = self.distribution(potential, child_variable, parents)
-        network = network_of(found, [variable.name for variable in variables.values()], self.source.name)
-        self.rows.report(stacklevel=5)
+            potentials[child_variable.name] = self.make_potential(potential, child_variable, parents)
+        network = build_network(potentials, [variable.name for variable in variables.values()], self.source.name)
+        self.rows.warn(stacklevel=5)
         return network
 
-    def variable(self, node: _Node) -> Variable:
+    def make_variable(self, node: _NetNode) -> Variable:
         if node.continuous:
             return Continuous(unquote(node.properties.get("hybridbn_name", "")) or node.name)
         if not node.states:
             self.source.fail(node.at, f"{node.name!r} has no states")
         try:
-            return restored(node.name, node.states, node.properties)
+            return restore_variable(node.name, node.states, node.properties)
         except ValueError as error:
-            self.source.fail(node.at, told(node.name, error))
+            self.source.fail(node.at, describe_fault(node.name, error))
 
-    def distribution(self, potential: _Potential, child: Variable, parents: Sequence[Variable]) -> Potential:
+    def make_potential(self, potential: _NetPotential, child: Variable, parents: Sequence[Variable]) -> Potential:
         discrete = [v for v in parents if isinstance(v, Discrete)]
         sizes = [len(v) for v in discrete]
         if isinstance(child, Continuous):
-            return self.gaussian(potential, child, parents, sizes)
+            return self.make_gaussian(potential, child, parents, sizes)
         if len(discrete) < len(parents) or potential.table is None:
             other = "continuous parents" if len(discrete) < len(parents) else "normal distributions"
             self.source.fail(potential.at, f"{child.name!r} is discrete, but has {other}")
         sizes.append(len(child))
         text, start = potential.table
-        # Of the same length, so that places stay what they are.
+        # Comments become spaces, so that the positions of numbers stay.
         plain = re.sub(r"%[^\n]*|//[^\n]*", lambda comment: " " * len(comment[0]), text)
         plain = plain.replace("(", " ").replace(")", " ")
 
@@ -321,11 +317,11 @@ class _Parser:
 
         if text.count("(") != text.count(")"):
             refuse(f"the parentheses in the data of {child.name!r} don't match")
-        values = numbers(plain, math.prod(sizes), fail, child.name)
-        return Multinomial(child, parents=discrete, table=self.rows.arranged(values, sizes, child.name, refuse))
+        values = parse_probabilities(plain, math.prod(sizes), fail, child.name)
+        return Multinomial(child, parents=discrete, table=self.rows.arrange_rows(values, sizes, child.name, refuse))
 
-    def gaussian(
-        self, potential: _Potential, child: Continuous, parents: Sequence[Variable], sizes: list[int]
+    def make_gaussian(
+        self, potential: _NetPotential, child: Continuous, parents: Sequence[Variable], sizes: list[int]
     ) -> LinearGaussian:
         count = math.prod(sizes)
         names = {potential.scope[i + 1]: v for i, v in enumerate(parents) if isinstance(v, Continuous)}
@@ -355,30 +351,20 @@ class _Parser:
 
 
 _AWKWARD = re.compile(r"[ (),]|[^\x20-\x7e]")
-_KEYWORDS = reserved(
+_WORDS = (
     "net class node potential data states label position discrete continuous decision utility normal function instance name "
     "inputs outputs subtype state_values model_nodes samples_per_interval node_size experience fading title"
 )
+_KEYWORDS = frozenset(_WORDS.split())
+"""Names that mean something in the format, so nodes can't have them."""
 
 
 def write_net(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a network of tables and `LinearGaussian` potentials to a file of Hugin, every number as it is.
 
-    Names that are no plain words, and spaces, commas and parentheses in states, are replaced by such as all programs read; the
-    name itself is the node's label, and `read_net` restores both.
-
-    Parameters
-    ----------
-    network : Network
-    path : str or path
-    bins : int or mapping, optional
-        Cut continuous variables into bins, all of them; see `hybridbn.formats.networks.binning.discretize`. A warning tells what
-        that costs.
-
-    Raises
-    ------
-    FormatError
-        Naming the nodes that can't be written, and the remedy.
+    Names that are not plain words, and spaces, commas and parentheses in states, are replaced by what all programs read. The
+    label of a node keeps its name, and `read_net` restores names and states.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
     """
     write_network_text(path, format_net(network, bins=bins))
 
@@ -395,55 +381,49 @@ def format_net(network: Network, *, bins: Bins | None = None) -> str:
     >>> print(format_net(net).partition("potential (y")[2].splitlines()[2])
       data = (normal(1.0 - 0.5 * x, 2.0));
     """
-    network = binned(network, bins, "NET")
-    potentials = [network.potential(node) for node in network]
-    held: list[Potential] = []
-    refused = []
-    for potential in potentials:
-        found = table_of(potential) if potential.regression() is None else potential
-        held += [] if found is None else [found]
-        refused += [potential] if found is None else []
-    if refused:
-        raise FormatError(
-            f"NET files hold tables and linear Gaussian nodes, not the potentials of {listed(refused)}; save the network as .hbn, "
-            "or cut the continuous variables with bins="
-        )
-    words = {str(name): word for name, word in labels([p.child.name for p in held], _KEYWORDS, "n_").items()}
+    network = bin_network(network, bins, "NET")
+    held = convert_potentials(
+        map(network.potential, network),
+        table_or_regression,
+        "NET files hold tables and linear Gaussian nodes",
+        "save the network as .hbn, or cut the continuous variables with bins=",
+    )
+    words = name_nodes(held, _KEYWORDS)
     lines = ["net", "{", "}"]
     for potential in held:
-        lines += _node(potential.child, words[potential.child.name])
+        lines += _format_node(potential.child, words[potential.child.name])
     for potential in held:
         child, *parents = (words[v.name] for v in (potential.child, *potential.parents))
         given = f" | {' '.join(parents)}" if parents else ""
-        lines += [f"potential ({child}{given})", "{", f"  data = {_data(potential, words)};", "}"]
+        lines += [f"potential ({child}{given})", "{", f"  data = {_format_data(potential, words)};", "}"]
     return "\n".join([*lines, ""])
 
 
-def _node(variable: Variable, word: str) -> list[str]:
-    label = [f"  label = {_quoted(variable.name, 'the name')};"] if word != variable.name else []
+def _format_node(variable: Variable, word: str) -> list[str]:
+    label = [f"  label = {_quote(variable.name, 'the name')};"] if word != variable.name else []
     if isinstance(variable, Continuous):
         if word != variable.name:
-            label += [f'  {key} = "{text}";' for key, text in kept(variable, (), word).items()]
+            label += [f'  {key} = "{text}";' for key, text in encode_properties(variable, (), word).items()]
         return [f"continuous node {word}", "{", *label, "}"]
-    texts = _simple(plain_states(variable, "NET"))
-    states = " ".join(_quoted(text, f"{variable.name!r}: the state") for text in texts)
-    properties = [f'  {key} = "{text}";' for key, text in kept(variable, texts, word).items()]
+    texts = _simplify_states(format_states(variable, "NET"))
+    states = " ".join(_quote(text, f"{variable.name!r}: the state") for text in texts)
+    properties = [f'  {key} = "{text}";' for key, text in encode_properties(variable, texts, word).items()]
     return [f"node {word}", "{", f"  states = ({states});", *label, *properties, "}"]
 
 
-def _simple(texts: list[str]) -> list[str]:
-    """Return states without spaces, parentheses, commas and signs beyond ASCII, at which pgmpy or pyAgrum stumble."""
-    found: list[str] = []
-    kept_texts = {text for text in texts if not _AWKWARD.search(text)}
+def _simplify_states(texts: list[str]) -> list[str]:
+    """Return states without spaces, parentheses, commas and non-ASCII signs, which pgmpy or pyAgrum misread."""
+    simple_texts: list[str] = []
+    unchanged = {text for text in texts if not _AWKWARD.search(text)}
     for text in texts:
         simple, number = _AWKWARD.sub("_", text), 2
-        while simple != text and (simple in kept_texts or simple in found):
+        while simple != text and (simple in unchanged or simple in simple_texts):
             simple, number = f"{_AWKWARD.sub('_', text)}_{number}", number + 1
-        found.append(simple)
-    return found
+        simple_texts.append(simple)
+    return simple_texts
 
 
-def _quoted(text: str, what: str) -> str:
+def _quote(text: str, what: str) -> str:
     if '"' in text or not text.isprintable() or not text:
         raise FormatError(
             f"{what} {text!r} can't be written to NET: it is empty, or holds a quote or a character that can't be printed. "
@@ -452,10 +432,10 @@ def _quoted(text: str, what: str) -> str:
     return f'"{text}"'
 
 
-def _data(potential: Potential, words: dict[str, str]) -> str:
+def _format_data(potential: Potential, words: dict[str, str]) -> str:
     table, regression = potential.probabilities(), potential.regression()
     if table is not None:
-        return _nested(table.tolist())
+        return _format_nested(table.tolist())
     if regression is None:
         raise FormatError(f"{potential!r} is neither a table nor linear Gaussian")
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
@@ -466,16 +446,16 @@ def _data(potential: Potential, words: dict[str, str]) -> str:
         for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
             mean += f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}"
         texts[cell] = f"normal({mean}, {float(regression.variance[cell])!r})"
-    return _nested(texts.tolist() if sizes else [texts.item()])
+    return _format_nested(texts.tolist() if sizes else [texts.item()])
 
 
-def _nested(rows: object) -> str:
-    """Write nested lists with parentheses."""
+def _format_nested(rows: object) -> str:
+    """Return nested lists as text in parentheses."""
     if not isinstance(rows, list):
         return rows if isinstance(rows, str) else repr(rows)
     if rows and isinstance(rows[0], list):
-        return "(" + "\n   ".join(map(_nested, rows)) + ")"
-    return "(" + " ".join(map(_nested, rows)) + ")"
+        return "(" + "\n   ".join(map(_format_nested, rows)) + ")"
+    return "(" + " ".join(map(_format_nested, rows)) + ")"
 
 
 register_format((".net",), read_net, write_net)

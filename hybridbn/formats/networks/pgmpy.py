@@ -1,4 +1,4 @@
-"""Models of pgmpy, to and from."""
+"""Convert networks to models of pgmpy, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.formats.networks.bif import properties
+from hybridbn.formats.networks.bif import bif_properties_of
 from hybridbn.formats.networks.binning import discretize
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Bins", "from_pgmpy", "to_pgmpy"]
 
 Bins: TypeAlias = "int | Mapping[str, int | Sequence[float]]"
-"""How many bins each continuous variable is cut into: one number for all, or by name a number or the cut points."""
+"""The number of bins for all continuous variables, or for each variable a number of bins or the cut points."""
 
 
 def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
@@ -32,8 +32,8 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     ----------
     network : Network
     bins : int, or mapping from each continuous variable to an int or to cut points, optional
-        pgmpy has no networks of discrete and continuous variables, so such a network becomes a discrete one, and the bins
-        have to be declared. A number asks for that many bins of about equal probability; cut points are the boundaries
+        pgmpy has no networks of discrete and continuous variables, so such a network becomes a discrete one, and its bins
+        must be declared. A number asks for that many bins of about equal probability; cut points are the boundaries
         between bins ``[low, high)``, the first and the last of which reach to the ends of the domain. A linear Gaussian
         network is binned too if this is given.
 
@@ -66,26 +66,28 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
      [0.477 0.683]
      [0.023 0.159]]
     """
-    models, factors = _pgmpy()
+    models, factors = _import_pgmpy()
     network.check()
     potentials: list[Potential] = [network.potential(name) for name in network]
     continuous = [p.child.name for p in potentials if isinstance(p.child, Continuous)]
     if not continuous:
-        return _discrete(network, potentials, models, factors)
+        return _make_discrete(network, potentials, models, factors)
     if bins is not None:
         binned, binning = discretize(network, bins)
-        model = _discrete(binned, [binned.potential(name) for name in binned], models, factors)
+        model = _make_discrete(binned, [binned.potential(name) for name in binned], models, factors)
         model.binning = binning
         return model
     if len(continuous) == len(potentials) and all(p.regression() is not None for p in potentials):
-        return _gaussian(network, potentials, models, factors)
+        return _make_gaussian(network, potentials, models, factors)
     if len(continuous) == len(potentials):
         other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p.regression() is None]
-        found = f"{', '.join(other[:8])} {'is' if len(other) == 1 else 'are'} not linear Gaussian"
+        obstacle = f"{', '.join(other[:8])} {'is' if len(other) == 1 else 'are'} not linear Gaussian"
     else:
-        found = f"{shorten(continuous)} {'is' if len(continuous) == 1 else 'are'} continuous, other variables discrete"
+        obstacle = (
+            f"{shorten(continuous)} {'is' if len(continuous) == 1 else 'are'} continuous, other variables discrete"
+        )
     raise NetworkError(
-        f"pgmpy's networks are all discrete or all linear Gaussian, but {found}; "
+        f"pgmpy's networks are all discrete or all linear Gaussian, but {obstacle}; "
         "declare bins to make a discrete model, for example net.to_pgmpy(bins=10)"
     )
 
@@ -121,21 +123,21 @@ def from_pgmpy(model: Any, *, normalize: bool = False) -> Network:
     """
     from hybridbn.network import Network
 
-    models, _ = _pgmpy()
+    models, _ = _import_pgmpy()
     if not isinstance(model, models.DiscreteBayesianNetwork | models.LinearGaussianBayesianNetwork):
         raise NetworkError(
             f"expected a DiscreteBayesianNetwork or LinearGaussianBayesianNetwork of pgmpy, not a {type(model).__name__}"
         )
-    cpds = _cpds(model)
+    cpds = _collect_cpds(model)
     if isinstance(model, models.LinearGaussianBayesianNetwork):
         variables = {name: Continuous(name) for name in cpds}
-        return Network([_linear_gaussian(cpd, variables) for cpd in cpds.values()])
-    states = {name: _variable(model, cpd) for name, cpd in cpds.items()}
-    return Network([_multinomial(cpd, states, normalize) for cpd in cpds.values()])
+        return Network([_make_regression(cpd, variables) for cpd in cpds.values()])
+    states = {name: _make_variable(model, cpd) for name, cpd in cpds.items()}
+    return Network([_make_multinomial(cpd, states, normalize) for cpd in cpds.values()])
 
 
-def _pgmpy() -> tuple[Any, Any]:
-    """Import what is needed of pgmpy, only when it is needed: it takes seconds."""
+def _import_pgmpy() -> tuple[Any, Any]:
+    """Return the modules of pgmpy, imported only here because that takes seconds."""
     try:
         import pgmpy.factors.continuous
         import pgmpy.factors.discrete
@@ -148,7 +150,7 @@ def _pgmpy() -> tuple[Any, Any]:
 # -- to pgmpy ---------------------------------------------------------------------------------------------------------
 
 
-def _with_structure(model: Any, network: Network) -> Any:
+def _add_structure(model: Any, network: Network) -> Any:
     """Add nodes and arcs; arcs in topological order, as pgmpy searches all descendants of a child for each new arc."""
     model.add_nodes_from(list(network))
     for name in nx.topological_sort(network):
@@ -156,32 +158,27 @@ def _with_structure(model: Any, network: Network) -> Any:
     return model
 
 
-def _discrete(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
-    model = _with_structure(models.DiscreteBayesianNetwork(), network)
+def _make_discrete(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
+    model = _add_structure(models.DiscreteBayesianNetwork(), network)
     for potential in potentials:
         *parents, child = (v for v in potential.variables if isinstance(v, Discrete))
         model.add_cpds(
             factors.discrete.TabularCPD(
                 child.name,
                 len(child),
-                np.moveaxis(_table(potential), -1, 0).reshape(len(child), -1),
+                np.moveaxis(np.asarray(potential.probabilities()), -1, 0).reshape(len(child), -1),
                 evidence=[parent.name for parent in parents] or None,
                 evidence_card=[len(parent) for parent in parents] or None,
                 state_names={variable.name: list(variable.states) for variable in (child, *parents)},
             )
         )
         # pgmpy writes the attributes of nodes into BIF files, from where read_network takes types and cuts again.
-        model.nodes[child.name].update(properties(child))
+        model.nodes[child.name].update(bif_properties_of(child))
     return model
 
 
-def _table(potential: Potential) -> Any:
-    """Return the probabilities of a discrete potential of any family."""
-    return potential.probabilities()
-
-
-def _gaussian(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
-    model = _with_structure(models.LinearGaussianBayesianNetwork(), network)
+def _make_gaussian(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
+    model = _add_structure(models.LinearGaussianBayesianNetwork(), network)
     for potential in potentials:
         regression = potential.regression()
         if regression is None:  # excluded by the caller
@@ -200,34 +197,34 @@ def _gaussian(network: Network, potentials: Sequence[Potential], models: Any, fa
 # -- from pgmpy -------------------------------------------------------------------------------------------------------
 
 
-def _cpds(model: Any) -> dict[str, Any]:
-    """Return the CPD of every node, refusing what doesn't belong to the graph."""
+def _collect_cpds(model: Any) -> dict[str, Any]:
+    """Return the CPD of every node, refusing those that don't belong to the graph."""
     names = [node for node in model.nodes if not isinstance(node, str)]
     if names:
         raise NetworkError(
             f"names of variables must be text, but the model has the nodes {shorten(names)}; rename them"
         )
-    found: dict[str, Any] = {}
+    cpds: dict[str, Any] = {}
     for cpd in model.cpds:
         if cpd.variable not in model.nodes:
             raise NetworkError(f"the model has a CPD for {cpd.variable!r}, which is not a node of its graph")
-        if cpd.variable in found:
+        if cpd.variable in cpds:
             raise NetworkError(f"{cpd.variable!r} has two CPDs; remove one with model.remove_cpds")
-        found[cpd.variable] = cpd
-    missing = [node for node in model.nodes if node not in found]
+        cpds[cpd.variable] = cpd
+    missing = [node for node in model.nodes if node not in cpds]
     if missing:
         raise NetworkError(f"no CPD for {shorten(missing)}; pgmpy's subgraph() and networkx's functions lose them")
-    for name, cpd in found.items():
+    for name, cpd in cpds.items():
         evidence, parents = list(cpd.variables[1:]), list(model.predecessors(name))
         if len(evidence) != len(parents) or set(evidence) != set(parents):
             raise NetworkError(
                 f"the CPD of {name!r} is given {shorten(evidence) or 'nothing'}, "
                 f"but its parents in the graph are {shorten(parents) or 'none'}"
             )
-    return {node: found[node] for node in model.nodes}
+    return {node: cpds[node] for node in model.nodes}
 
 
-def _variable(model: Any, cpd: Any) -> Discrete:
+def _make_variable(model: Any, cpd: Any) -> Discrete:
     """Return the variable of a node; cut points travel as the node's attribute."""
     if not hasattr(cpd, "state_names"):
         raise NetworkError(f"{cpd.variable!r} has a {type(cpd).__name__}; expected a table (TabularCPD)")
@@ -242,7 +239,7 @@ def _variable(model: Any, cpd: Any) -> Discrete:
         ) from None
 
 
-def _multinomial(cpd: Any, variables: Mapping[str, Discrete], normalize: bool) -> Multinomial:
+def _make_multinomial(cpd: Any, variables: Mapping[str, Discrete], normalize: bool) -> Multinomial:
     child, *parents = (variables[name] for name in cpd.variables)
     for variable in parents:
         if tuple(cpd.state_names[variable.name]) != variable.states:
@@ -255,7 +252,7 @@ def _multinomial(cpd: Any, variables: Mapping[str, Discrete], normalize: bool) -
     return Multinomial(child, parents=parents, table=table, normalize=normalize)
 
 
-def _linear_gaussian(cpd: Any, variables: Mapping[str, Continuous]) -> LinearGaussian:
+def _make_regression(cpd: Any, variables: Mapping[str, Continuous]) -> LinearGaussian:
     name, evidence = cpd.variable, list(cpd.evidence)
     try:
         beta, std = np.asarray(cpd.beta, dtype=np.float64), float(cpd.std)

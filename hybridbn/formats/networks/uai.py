@@ -20,8 +20,15 @@ import numpy as np
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import write_atomically, write_network_text
 from hybridbn.formats.networks import register_format
-from hybridbn.formats.networks.exchange import binned, network_of, plain_states, tables, typed_states
-from hybridbn.formats.parsing import Rows, Source, decoded, numbers, read_source
+from hybridbn.formats.networks.exchange import (
+    bin_network,
+    build_network,
+    collect_tables,
+    format_states,
+    parse_states,
+    reverse_parents,
+)
+from hybridbn.formats.parsing import RowNormalizer, SourceText, decode_source, parse_probabilities, read_source
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
@@ -33,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["format_uai", "parse_uai", "read_uai", "write_uai"]
 
 _WORD = re.compile(r"(?:\s+|#[^\n]*)*+([^\s#]+)")
-_MOST = 50_000  # variables
+_MOST = 50_000
+"""Files that announce more variables are refused."""
 _NAMES = "hybridbn names"
 
 
@@ -47,9 +55,9 @@ def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_ba
     normalize : bool, optional
         As in `hybridbn.formats.networks.bif.read_bif`.
     parents_backwards : bool, optional
-        True reads tables whose first parent runs faster than the others, as pyAgrum (3.3.1) writes them. Nothing in the
-        file tells. Tables whose child runs slowest, as pgmpy (1.1) writes them with the parents listed backwards, are told by
-        the sums of their rows.
+        True reads tables whose first parent runs faster than the others, as pyAgrum (3.3.1) writes them, because nothing in
+        the file shows that. Tables whose child runs slowest, as pgmpy (1.1) writes them with the parents listed backwards,
+        are recognized by the sums of their rows.
 
     Raises
     ------
@@ -58,8 +66,8 @@ def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_ba
     """
     source = read_source(path, None)
     beside = Path(f"{os.fspath(path)}.names.json")
-    named = _names(beside, source) if beside.exists() else None
-    return _Reader(source, normalize, parents_backwards, named).network()
+    named = _read_names(beside, source) if beside.exists() else None
+    return _UaiReader(source, normalize, parents_backwards, named).build()
 
 
 def parse_uai(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
@@ -72,15 +80,15 @@ def parse_uai(text: str, *, normalize: bool = True, source: str = "<text>") -> N
     array([[0.1, 0.2, 0.7],
            [0.5, 0.5, 0. ]])
     """
-    return _Reader(decoded(text.encode(), source, None), normalize, False, None).network()
+    return _UaiReader(decode_source(text.encode(), source, None), normalize, False, None).build()
 
 
-class _Reader:
-    def __init__(self, source: Source, normalize: bool, backwards: bool, named: list[Discrete] | None) -> None:
+class _UaiReader:
+    def __init__(self, source: SourceText, normalize: bool, backwards: bool, named: list[Discrete] | None) -> None:
         self.source, self.backwards, self.named, self.at = source, backwards, named, 0
-        self.rows = Rows(source.name, normalize)
+        self.rows = RowNormalizer(source.name, normalize)
 
-    def word(self, what: str) -> tuple[str, int]:
+    def take_word(self, what: str) -> tuple[str, int]:
         match = _WORD.match(self.source.text, self.at)
         if match is None:
             self.source.fail(
@@ -89,49 +97,49 @@ class _Reader:
         self.at = match.end()
         return match[1], match.start(1)
 
-    def count(self, what: str, most: int) -> int:
-        text, at = self.word(what)
+    def take_count(self, what: str, most: int) -> int:
+        text, at = self.take_word(what)
         if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) > most:
             self.source.fail(at, f"expected {what}, a whole number of {most} at most, found {text[:40]!r}")
         return int(text)
 
-    def network(self) -> Network:
-        kind, at = self.word("BAYES")
+    def build(self) -> Network:
+        kind, at = self.take_word("BAYES")
         if kind != "BAYES":
             self.source.fail(
                 at, f"expected BAYES, found {kind[:40]!r}; only Bayesian networks can be read, not Markov networks"
             )
         most = min(_MOST, len(self.source.text))
         sizes = [
-            self.count("the number of states of a variable", most)
-            for _ in range(self.count("the number of variables", most))
+            self.take_count("the number of states of a variable", most)
+            for _ in range(self.take_count("the number of variables", most))
         ]
-        variables = self._variables(sizes)
+        variables = self._make_variables(sizes)
         scopes: list[list[int]] = []
-        places: dict[int, int] = {}
-        for _ in range(self.count("the number of functions", most)):
-            width = self.count("the number of variables of a function", len(sizes))
-            place = self.at
-            scope = [self.count("the number of a variable", len(sizes) - 1) for _ in range(width)]
+        owners: set[int] = set()
+        for _ in range(self.take_count("the number of functions", most)):
+            width = self.take_count("the number of variables of a function", len(sizes))
+            position = self.at
+            scope = [self.take_count("the number of a variable", len(sizes) - 1) for _ in range(width)]
             if not scope or len(set(scope)) < len(scope):
-                self.source.fail(place, "a function without variables, or with one twice")
-            if scope[-1] in places:
+                self.source.fail(position, "a function without variables, or with one twice")
+            if scope[-1] in owners:
                 self.source.fail(
-                    place, f"a second function for {variables[scope[-1]].name!r}, the last of its variables"
+                    position, f"a second function for {variables[scope[-1]].name!r}, the last of its variables"
                 )
-            places[scope[-1]] = place
+            owners.add(scope[-1])
             scopes.append(scope)
         potentials: dict[str, Potential] = {}
         for scope in scopes:
-            potentials[variables[scope[-1]].name] = self._table(scope, [sizes[i] for i in scope], variables)
+            potentials[variables[scope[-1]].name] = self._parse_table(scope, [sizes[i] for i in scope], variables)
         match = _WORD.match(self.source.text, self.at)
         if match is not None:
             self.source.fail(match.start(1), f"expected the end of the file, found {match[1][:40]!r}")
-        result = network_of(potentials, [variable.name for variable in variables], self.source.name)
-        self.rows.report()
-        return result
+        network = build_network(potentials, [variable.name for variable in variables], self.source.name)
+        self.rows.warn()
+        return network
 
-    def _variables(self, sizes: list[int]) -> list[Discrete]:
+    def _make_variables(self, sizes: list[int]) -> list[Discrete]:
         if sum(sizes) > 4 * len(self.source.text) or 0 in sizes:
             self.source.fail(self.at, "the numbers of states don't fit the file")
         if self.named is None:
@@ -142,15 +150,15 @@ class _Reader:
             )
         return self.named
 
-    def _table(self, scope: list[int], sizes: list[int], variables: list[Discrete]) -> Multinomial:
+    def _parse_table(self, scope: list[int], sizes: list[int], variables: list[Discrete]) -> Multinomial:
         owner = variables[scope[-1]]
-        count = self.count(f"the number of numbers of {owner.name!r}", len(self.source.text))
+        count = self.take_count(f"the number of numbers of {owner.name!r}", len(self.source.text))
         if count != math.prod(sizes):
             self.source.fail(
                 self.at, f"{count} numbers are announced where {math.prod(sizes)} are wanted for {owner.name!r}"
             )
         start = self.at
-        words = [self.word(f"a number of {owner.name!r}")[0] for _ in range(count)]
+        words = [self.take_word(f"a number of {owner.name!r}")[0] for _ in range(count)]
 
         def fail(offset: int, reason: str) -> NoReturn:
             bad = re.search(r"'([^']*)' is not", reason)
@@ -159,15 +167,15 @@ class _Reader:
         def refuse(reason: str) -> NoReturn:
             self.source.fail(start, reason)
 
-        values = numbers(" ".join(words), count, fail, owner.name)
+        values = parse_probabilities(" ".join(words), count, fail, owner.name)
         if self.backwards:
-            shaped = values.reshape([*sizes[-2::-1], sizes[-1]])
-            values = shaped.transpose([*reversed(range(len(sizes) - 1)), len(sizes) - 1]).ravel()
+            values = reverse_parents(values, sizes)
         elif len(sizes) > 1 and not _sums_to_one(values.reshape(-1, sizes[-1])):
             # pgmpy lets the child run slowest, and lists the parents backwards.
-            other = values.reshape([sizes[-1], *sizes[-2::-1]])
-            values = other.transpose().ravel() if _sums_to_one(other.reshape(sizes[-1], -1).T) else values
-        table = self.rows.arranged(values, sizes, owner.name, refuse)
+            child_slowest = values.reshape([sizes[-1], *sizes[-2::-1]])
+            if _sums_to_one(child_slowest.reshape(sizes[-1], -1).T):
+                values = child_slowest.transpose().ravel()
+        table = self.rows.arrange_rows(values, sizes, owner.name, refuse)
         return Multinomial(owner, parents=[variables[i] for i in scope[:-1]], table=table)
 
 
@@ -175,8 +183,8 @@ def _sums_to_one(rows: Values) -> bool:
     return bool((np.abs(rows.sum(axis=1) - 1.0) < 1e-2).all())
 
 
-def _names(path: Path, source: Source) -> list[Discrete]:
-    """Return the variables that a file of names lists."""
+def _read_names(path: Path, source: SourceText) -> list[Discrete]:
+    """Return the variables in a file of names."""
     try:
         if path.stat().st_size > 64 << 20:
             raise ValueError("it is too large")
@@ -185,7 +193,7 @@ def _names(path: Path, source: Source) -> list[Discrete]:
             raise ValueError("it is no file of names")
         variables = []
         for entry in listed["variables"]:
-            states = typed_states(json.dumps(entry["states"]), len(entry["states"]))
+            states = parse_states(json.dumps(entry["states"]), len(entry["states"]))
             variables.append(Discrete(entry["name"], tuple(states), entry["cuts"] and tuple(entry["cuts"])))
         if len({variable.name for variable in variables}) < len(variables):
             raise ValueError("a name occurs twice")
@@ -193,12 +201,12 @@ def _names(path: Path, source: Source) -> list[Discrete]:
         raise FormatError(
             f"{path}: the names can't be read: {error}; delete the file to read the network without names"
         ) from None
-    if listed.get("sha256") != _digest(source.text):
+    if listed.get("sha256") != _compute_digest(source.text):
         warnings.warn(f"{path}: the network has changed since its names were written", UserWarning, stacklevel=4)
     return variables
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -207,18 +215,7 @@ def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
 
     pgmpy (1.1) takes tables for ones whose child runs slowest, pyAgrum (3.3) for ones whose first parent runs faster than
     the others, so both misread networks with several parents; the file is as the format says.
-
-    Parameters
-    ----------
-    network : Network
-    path : str or path
-    bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning tells what that costs.
-
-    Raises
-    ------
-    FormatError
-        Naming the nodes that can't be written, and the remedy.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
     """
     text, names = format_uai(network, bins=bins)
     write_atomically(f"{os.fspath(path)}.names.json", names.encode("utf-8"))
@@ -242,24 +239,24 @@ def format_uai(network: Network, *, bins: Bins | None = None) -> tuple[str, str]
     0.25 0.75
     <BLANKLINE>
     """
-    network = binned(network, bins, "UAI")
-    listed = tables(network, "UAI")
-    place = {table.child.name: i for i, table in enumerate(listed)}
-    lines = ["BAYES", str(len(listed)), " ".join(str(len(table.child)) for table in listed), str(len(listed))]
-    for table in listed:
-        scope = [place[variable.name] for variable in (*table.parents, table.child)]
+    network = bin_network(network, bins, "UAI")
+    tables = collect_tables(network, "UAI")
+    numbers = {table.child.name: i for i, table in enumerate(tables)}
+    lines = ["BAYES", str(len(tables)), " ".join(str(len(table.child)) for table in tables), str(len(tables))]
+    for table in tables:
+        scope = [numbers[variable.name] for variable in (*table.parents, table.child)]
         lines.append(" ".join(map(str, [len(scope), *scope])))
-    for table in listed:
+    for table in tables:
         lines += ["", str(table.table.size)]
         # Without exponents, which pgmpy can't read.
         rows = table.table.reshape(-1, len(table.child)).tolist()
         lines += [" ".join(np.format_float_positional(value, trim="0") for value in row) for row in rows]
     text = "\n".join([*lines, ""])
     variables = []
-    for table in listed:
-        plain_states(table.child, "UAI")
+    for table in tables:
+        format_states(table.child, "UAI")
         variables.append({"name": table.child.name, "states": list(table.child.states), "cuts": table.child.cuts})
-    names = {"format": _NAMES, "version": 1, "sha256": _digest(text), "variables": variables}
+    names = {"format": _NAMES, "version": 1, "sha256": _compute_digest(text), "variables": variables}
     return text, json.dumps(names, indent=1, ensure_ascii=False) + "\n"
 
 

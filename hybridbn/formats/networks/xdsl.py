@@ -1,7 +1,7 @@
 """Networks in GeNIe's and SMILE's XDSL format: tables, and equation nodes as far as they are linear Gaussian.
 
 In ``probabilities`` the states of the child run fastest, then those of the last parent. pyAgrum (3.3.1) lists the parents in the
-same order but lets the first run fastest; its files are told by their extension block and read accordingly.
+same order but lets the first run fastest; its files are recognized by their extension block and read accordingly.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import read_network_bytes, write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
-    binned,
-    kept,
-    labels,
-    listed,
-    network_of,
-    plain_states,
-    reserved,
-    restored,
-    table_of,
-    told,
+    bin_network,
+    build_network,
+    convert_potentials,
+    describe_fault,
+    encode_properties,
+    format_states,
+    make_words,
+    name_nodes,
+    restore_variable,
+    reverse_parents,
+    table_or_regression,
 )
-from hybridbn.formats.networks.xdsl_equations import Linear, Rule, State
+from hybridbn.formats.networks.xdsl_equations import LinearRule, LinearValue, ParentState
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
-from hybridbn.formats.parsing import Rows, numbers
+from hybridbn.formats.parsing import RowNormalizer, parse_probabilities
 from hybridbn.potentials.base import Potential, Regression
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
 
 __all__ = ["format_xdsl", "parse_xdsl", "read_xdsl", "write_xdsl"]
 
-_CONFIGURATIONS = 20_000  # of the discrete parents of an equation
-_DEEPEST = 20  # submodels inside each other
+_CONFIGURATIONS = 20_000
+"""Equations whose discrete parents have more configurations are refused, because each configuration is evaluated."""
+_DEEPEST = 20
+"""Submodels that are nested deeper are refused."""
 
 
 def read_xdsl(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
@@ -56,18 +59,8 @@ def read_xdsl(path: str | os.PathLike[str], *, normalize: bool = True, encoding:
     Chance nodes with tables and deterministic nodes become `Multinomial` potentials; equation nodes that are linear in their
     continuous parents with normal noise become `LinearGaussian`. Their bounds, which GeNIe uses to discretize, are not kept.
 
-    Parameters
-    ----------
-    path : str or path
-    normalize : bool, optional
-        As in `hybridbn.formats.networks.bif.read_bif`.
-    encoding : str, optional
-        By default what the file declares.
-
-    Raises
-    ------
-    FormatError
-        Naming the file, the line and the reason: also for decisions, utilities, noisy nodes and other equations.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; the default encoding is the one that the file
+    declares. Decisions, utilities, noisy nodes and other equations are refused.
     """
     return parse_xdsl(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
 
@@ -84,13 +77,13 @@ def parse_xdsl(data: bytes, *, normalize: bool = True, source: str = "<text>", e
     >>> net.potential("x").intercept
     array([1., 2.])
     """
-    return _Reader(parse_xml(data, source, encoding), source, normalize).network()
+    return _XdslReader(parse_xml(data, source, encoding), source, normalize).build()
 
 
-class _Reader:
+class _XdslReader:
     def __init__(self, root: Element, source: str, normalize: bool) -> None:
         self.root, self.source = root, source
-        self.rows = Rows(source, normalize)
+        self.rows = RowNormalizer(source, normalize)
         self.variables: dict[str, Variable] = {}
         self.labels: dict[str, list[str]] = {}
         self.backwards = any(
@@ -103,27 +96,27 @@ class _Reader:
         """Refuse the file, naming the line of an element."""
         raise FormatError(f"{self.source}, line {element.line}: {reason}")
 
-    def network(self) -> Network:
+    def build(self) -> Network:
         """Read all nodes and make the network."""
         nodes = self.root.first("nodes") if self.root.tag.lower() == "smile" else None
         if nodes is None:
             self.fail(self.root, f"expected <smile> with <nodes> inside, found <{self.root.tag[:40]}>")
         elements: dict[str, Element] = {}
-        for element in self._flat(nodes, 0):
+        for element in self._iterate_nodes(nodes, 0):
             name = element.attributes.get("id", "")
             if not name:
                 self.fail(element, "a node without an id")
             if name in elements:
                 self.fail(element, f"a second node with the id {name[:60]!r}")
             elements[name] = element
-            self.variables[name] = self._variable(name, element)
+            self.variables[name] = self._make_variable(name, element)
         if len({variable.name for variable in self.variables.values()}) < len(self.variables):
             self.fail(nodes, "two nodes have the same name")
         potentials: dict[str, Potential] = {}
         for name, element in elements.items():
-            potentials[self.variables[name].name] = self._potential(name, element)
-        network = network_of(potentials, [variable.name for variable in self.variables.values()], self.source)
-        self.rows.report(stacklevel=6)
+            potentials[self.variables[name].name] = self._make_potential(name, element)
+        network = build_network(potentials, [variable.name for variable in self.variables.values()], self.source)
+        self.rows.warn(stacklevel=6)
         if self.backwards and any(len(potential.parents) > 1 for potential in potentials.values()):
             warnings.warn(
                 f"{self.source}: the file was written by pyAgrum, whose tables list the parents backwards; it was read so",
@@ -132,14 +125,14 @@ class _Reader:
             )
         return network
 
-    def _flat(self, nodes: Element, depth: int) -> Iterator[Element]:
+    def _iterate_nodes(self, nodes: Element, depth: int) -> Iterator[Element]:
         for element in nodes.children:
             tag = element.tag.lower()
             if tag == "submodel":
                 if depth == _DEEPEST:
                     self.fail(element, f"more than {_DEEPEST} submodels inside each other")
                 for inner in element.all("nodes"):
-                    yield from self._flat(inner, depth + 1)
+                    yield from self._iterate_nodes(inner, depth + 1)
                 yield from (
                     inner for inner in element.children if inner.tag.lower() in ("cpt", "deterministic", "equation")
                 )
@@ -152,11 +145,11 @@ class _Reader:
                     f"{name[:60]!r} is a node of the kind <{element.tag[:40]}>; only <cpt>, <deterministic> and <equation> can be read",
                 )
 
-    def _properties(self, element: Element) -> dict[str, str]:
+    def _properties_of(self, element: Element) -> dict[str, str]:
         return {child.attributes.get("id", ""): child.text for child in element.all("property")}
 
-    def _variable(self, name: str, element: Element) -> Variable:
-        properties = self._properties(element)
+    def _make_variable(self, name: str, element: Element) -> Variable:
+        properties = self._properties_of(element)
         if element.tag.lower() == "equation":
             return Continuous(unquote(properties.get("hybridbn_name", "")) or name)
         states = [state.attributes.get("id", "") for state in element.all("state")]
@@ -164,22 +157,22 @@ class _Reader:
             self.fail(element, f"{name!r} has {'a state without an id' if states else 'no states'}")
         self.labels[name] = states
         try:
-            return restored(name, states, properties)
+            return restore_variable(name, states, properties)
         except ValueError as error:
-            self.fail(element, told(name, error))
+            self.fail(element, describe_fault(name, error))
 
     # -- potentials ------------------------------------------------------------------------------------------------
 
-    def _potential(self, name: str, element: Element) -> Potential:
-        listed = element.first("parents")
-        parents = listed.text.split() if listed is not None else []
+    def _make_potential(self, name: str, element: Element) -> Potential:
+        parent_names = element.first("parents")
+        parents = parent_names.text.split() if parent_names is not None else []
         for parent in parents:
             if parent not in self.variables:
                 self.fail(element, f"{name!r} has the parent {parent[:60]!r}, which is no node")
         if len({name, *parents}) <= len(parents):
             self.fail(element, f"{name!r} has a parent twice, or is its own")
         if element.tag.lower() == "equation":
-            return self._gaussian(name, element, parents)
+            return self._parse_equation(name, element, parents)
         child = self.variables[name]
         discrete = [v for v in (self.variables[parent] for parent in parents) if isinstance(v, Discrete)]
         if len(discrete) < len(parents) or not isinstance(child, Discrete):
@@ -189,35 +182,32 @@ class _Reader:
             )
         sizes = [*map(len, discrete), len(child)]
         if element.tag.lower() == "deterministic":
-            table = self._results(name, element, sizes)
+            table = self._parse_results(name, element, sizes)
         else:
-            table = self._table(name, element, sizes)
+            table = self._parse_table(name, element, sizes)
         return Multinomial(child, parents=discrete, table=table)
 
-    def _table(self, name: str, element: Element, sizes: list[int]) -> Values:
-        listed = element.first("probabilities")
-        if listed is None:
+    def _parse_table(self, name: str, element: Element, sizes: list[int]) -> Values:
+        probabilities = element.first("probabilities")
+        if probabilities is None:
             self.fail(element, f"{name!r} has no <probabilities>")
 
         def fail(offset: int, reason: str) -> NoReturn:
-            before = "".join(listed.parts).lstrip()[: max(offset, 0)]
-            raise FormatError(f"{self.source}, line {listed.line + before.count(chr(10))}: {reason}")
+            before = "".join(probabilities.parts).lstrip()[: max(offset, 0)]
+            raise FormatError(f"{self.source}, line {probabilities.line + before.count(chr(10))}: {reason}")
 
         def refuse(reason: str) -> NoReturn:
-            self.fail(listed, reason)
+            self.fail(probabilities, reason)
 
-        values = self._forwards(numbers(listed.text, math.prod(sizes), fail, name), sizes)
-        return self.rows.arranged(values, sizes, name, refuse)
+        values = self._order_parents(parse_probabilities(probabilities.text, math.prod(sizes), fail, name), sizes)
+        return self.rows.arrange_rows(values, sizes, name, refuse)
 
-    def _forwards(self, values: Values, sizes: list[int]) -> Values:
-        if not self.backwards:
-            return values
-        shaped = values.reshape([*sizes[-2::-1], sizes[-1]])
-        return shaped.transpose([*reversed(range(len(sizes) - 1)), len(sizes) - 1]).ravel()
+    def _order_parents(self, values: Values, sizes: list[int]) -> Values:
+        return reverse_parents(values, sizes) if self.backwards else values
 
-    def _results(self, name: str, element: Element, sizes: list[int]) -> Values:
-        listed = element.first("resultingstates")
-        words = listed.text.split() if listed is not None else []
+    def _parse_results(self, name: str, element: Element, sizes: list[int]) -> Values:
+        states = element.first("resultingstates")
+        words = states.text.split() if states is not None else []
         count = math.prod(sizes[:-1])
         if len(words) != count:
             self.fail(element, f"{len(words)} resulting states where {count} are wanted for {name!r}")
@@ -227,9 +217,9 @@ class _Reader:
             if word not in codes:
                 self.fail(element, f"{name!r} has no state {word[:40]!r}")
             table[row, codes[word]] = 1.0
-        return self._forwards(table.ravel(), sizes).reshape(sizes)
+        return self._order_parents(table.ravel(), sizes).reshape(sizes)
 
-    def _gaussian(self, name: str, element: Element, parents: Sequence[str]) -> LinearGaussian:
+    def _parse_equation(self, name: str, element: Element, parents: Sequence[str]) -> LinearGaussian:
         definition = element.first("definition")
         if definition is None or not definition.text:
             self.fail(element, f"{name!r} has no <definition>")
@@ -238,68 +228,52 @@ class _Reader:
         sizes = [len(self.labels[parent]) for parent in discrete]
         if math.prod(sizes) > _CONFIGURATIONS:
             self.fail(element, f"the discrete parents of {name!r} have more than {_CONFIGURATIONS:,} configurations")
-        values: dict[str, Linear | State] = {parent: Linear(0.0, {parent: 1.0}) for parent in others}
+        values: dict[str, LinearValue | ParentState] = {parent: LinearValue(0.0, {parent: 1.0}) for parent in others}
         intercept, variance = np.empty(sizes), np.empty(sizes)
         slopes = np.zeros([*sizes, len(others)])
         try:
-            rule = Rule(definition.text)
+            rule = LinearRule(definition.text)
             if rule.name != name:
                 raise ValueError(f"the equation defines {rule.name!r}")
             for cell in np.ndindex(*sizes):
-                states = {p: State(code, self.labels[p][code]) for p, code in zip(discrete, cell, strict=True)}
-                found = rule({**values, **states})
-                intercept[cell], variance[cell] = found.constant, found.variance
-                for place, parent in enumerate(others):
-                    slopes[(*cell, place)] = found.slopes.get(parent, 0.0)
-            return _checked(self.variables, name, parents, intercept, slopes, variance)
+                states = {p: ParentState(code, self.labels[p][code]) for p, code in zip(discrete, cell, strict=True)}
+                value = rule({**values, **states})
+                intercept[cell], variance[cell] = value.constant, value.variance
+                for column, parent in enumerate(others):
+                    slopes[(*cell, column)] = value.slopes.get(parent, 0.0)
+            child = self.variables[name]
+            if not (variance > 0).all():
+                raise NetworkError("the equation has no normal noise; deterministic equations can't be read")
+            if not isinstance(child, Continuous):
+                raise NetworkError("an equation defines it, but it has states")
+            return LinearGaussian(
+                child,
+                parents=[self.variables[parent] for parent in parents],
+                intercept=intercept,
+                coefficients=slopes,
+                variance=variance,
+            )
         except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
-            self.fail(definition, told(name, error))
+            self.fail(definition, describe_fault(name, error))
 
 
-def _checked(
-    variables: Mapping[str, Variable],
-    name: str,
-    parents: Sequence[str],
-    intercept: Values,
-    slopes: Values,
-    variance: Values,
-) -> LinearGaussian:
-    child = variables[name]
-    if not (variance > 0).all():
-        raise NetworkError("the equation has no normal noise; deterministic equations can't be read")
-    if not isinstance(child, Continuous):
-        raise NetworkError("an equation defines it, but it has states")
-    return LinearGaussian(
-        child, parents=[variables[p] for p in parents], intercept=intercept, coefficients=slopes, variance=variance
-    )
-
-
-_FUNCTIONS = reserved(
+_WORDS = (
     "If Switch Choose Normal Sqrt Abs Exp Ln Log Log10 Pow Power10 Min Max Sum Round Trunc Ceil Floor Sign And Or Not Xor Uniform "
     "Bernoulli Beta Binomial Triangular Gamma Poisson Lognormal Exponential Weibull TruncNormal Steps Sin Cos Tan Atan Asin Acos"
 )
-_PER_ROW = 6  # nodes beside each other in the picture
+_FUNCTIONS = frozenset(_WORDS.split())
+"""Names that mean something in the format, so nodes can't have them."""
+_PER_ROW = 6
+"""The picture has this number of nodes beside each other."""
 
 
 def write_xdsl(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a network of tables and `LinearGaussian` potentials to a file of GeNIe, every number as it is.
 
     A linear Gaussian node becomes an equation node, as ``x=Normal(1.0+2.0*y,Sqrt(0.5))``, with ``Choose`` over discrete
-    parents. Names and states that are no identifiers are replaced by such; GeNIe shows the names, and `read_xdsl` restores
-    both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one that runs fastest.
-
-    Parameters
-    ----------
-    network : Network
-    path : str or path
-    bins : int or mapping, optional
-        Cut continuous variables into bins, all of them; see `hybridbn.formats.networks.binning.discretize`. A warning tells what
-        that costs.
-
-    Raises
-    ------
-    FormatError
-        Naming the nodes that can't be written, and the remedy.
+    parents. Names and states that are no identifiers are replaced by identifiers; GeNIe shows the names, and `read_xdsl`
+    restores both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one that runs fastest.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
     """
     write_network_text(path, format_xdsl(network, bins=bins))
 
@@ -316,35 +290,29 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     >>> print(format_xdsl(net).splitlines()[8].strip())
     <definition lower="-inf" upper="inf">y=Normal(1.0-0.5*x,Sqrt(2.0))</definition>
     """
-    network = binned(network, bins, "XDSL")
-    held: list[Potential] = []
-    refused = []
+    network = bin_network(network, bins, "XDSL")
     # SMILE wants parents before their children; otherwise the order stays.
-    place = {node: number for number, node in enumerate(network)}
-    for node in nx.lexicographical_topological_sort(network, key=place.__getitem__):
-        potential = network.potential(node)
-        found = table_of(potential) if potential.regression() is None else potential
-        held += [] if found is None else [found]
-        refused += [potential] if found is None else []
-    if refused:
-        raise FormatError(
-            f"XDSL files hold tables and linear Gaussian equations, not the potentials of {listed(refused)}; save the network as "
-            ".hbn, or cut the continuous variables with bins="
-        )
-    words = {str(name): word for name, word in labels([p.child.name for p in held], _FUNCTIONS, "n_").items()}
+    position = {node: number for number, node in enumerate(network)}
+    held = convert_potentials(
+        map(network.potential, nx.lexicographical_topological_sort(network, key=position.__getitem__)),
+        table_or_regression,
+        "XDSL files hold tables and linear Gaussian equations",
+        "save the network as .hbn, or cut the continuous variables with bins=",
+    )
+    words = name_nodes(held, _FUNCTIONS)
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines += ['<smile version="1.0" id="hybridbn" numsamples="10000" discsamples="10000">', "  <nodes>"]
     for potential in held:
         regression, child = potential.regression(), potential.child
         if regression is not None:
-            lines += _equation(potential, regression, words)
+            lines += _format_equation(potential, regression, words)
         elif isinstance(child, Discrete):
-            lines += _table(child, potential, words)
+            lines += _format_table(child, potential, words)
     lines += ["  </nodes>", "  <extensions>", '    <genie version="1.0" app="hybridbn" name="hybridbn">']
     for number, potential in enumerate(held):
         left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
         lines += [
-            f'      <node id="{words[potential.child.name]}">', f"        <name>{_text(potential.child.name)}</name>",
+            f'      <node id="{words[potential.child.name]}">', f"        <name>{_escape_name(potential.child.name)}</name>",
             '        <interior color="e5f6f7" />', '        <outline color="000080" />',
             '        <font color="000000" name="Arial" size="8" />',
             f"        <position>{left} {top} {left + 110} {top + 50}</position>", "      </node>",
@@ -352,7 +320,7 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     return "\n".join([*lines, "    </genie>", "  </extensions>", "</smile>", ""])
 
 
-def _text(name: str) -> str:
+def _escape_name(name: str) -> str:
     if not name.isprintable():
         raise FormatError(
             f"the name {name!r} can't be written to XDSL: it holds a character that can't be printed. "
@@ -361,31 +329,31 @@ def _text(name: str) -> str:
     return escape(name)
 
 
-def _parents(potential: Potential, words: Mapping[str, str]) -> list[str]:
+def _format_parents(potential: Potential, words: Mapping[str, str]) -> list[str]:
     names = " ".join(words[parent.name] for parent in potential.parents)
     return [f"      <parents>{names}</parents>"] if names else []
 
 
-def _properties(properties: Mapping[str, str]) -> list[str]:
+def _format_properties(properties: Mapping[str, str]) -> list[str]:
     return [f'      <property id="{key}">{escape(text)}</property>' for key, text in properties.items()]
 
 
-def _table(child: Discrete, potential: Potential, words: Mapping[str, str]) -> list[str]:
+def _format_table(child: Discrete, potential: Potential, words: Mapping[str, str]) -> list[str]:
     table = potential.probabilities()
     numbers = [] if table is None else table.ravel().tolist()
-    plain_states(child, "XDSL")
-    states = list(labels(child.states, (), "s").values())
+    format_states(child, "XDSL")
+    states = list(make_words(child.states).values())
     return [
         f'    <cpt id="{words[child.name]}">',
-        *_properties(kept(child, states, words[child.name])),
+        *_format_properties(encode_properties(child, states, words[child.name])),
         *(f"      <state id={quoteattr(state)} />" for state in states),
-        *_parents(potential, words),
+        *_format_parents(potential, words),
         f"      <probabilities>{' '.join(map(repr, numbers))}</probabilities>",
         "    </cpt>",
     ]
 
 
-def _equation(potential: Potential, regression: Regression, words: Mapping[str, str]) -> list[str]:
+def _format_equation(potential: Potential, regression: Regression, words: Mapping[str, str]) -> list[str]:
     word = words[potential.child.name]
     discrete = [parent for parent in potential.parents if isinstance(parent, Discrete)]
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
@@ -398,24 +366,24 @@ def _equation(potential: Potential, regression: Regression, words: Mapping[str, 
 
     return [
         f'    <equation id="{word}">',
-        *_properties(kept(potential.child, (), word)),
-        *_parents(potential, words),
-        f'      <definition lower="-inf" upper="inf">{word}={_chosen(discrete, words, normal, ())}</definition>',
+        *_format_properties(encode_properties(potential.child, (), word)),
+        *_format_parents(potential, words),
+        f'      <definition lower="-inf" upper="inf">{word}={_format_choices(discrete, words, normal, ())}</definition>',
         "    </equation>",
     ]
 
 
-def _chosen(
+def _format_choices(
     discrete: Sequence[Discrete],
     words: Mapping[str, str],
     normal: Callable[[tuple[int, ...]], str],
     cell: tuple[int, ...],
 ) -> str:
-    """Write one ``Choose`` for each discrete parent, inside each other."""
+    """Return one ``Choose`` for each discrete parent, inside each other."""
     if len(cell) == len(discrete):
         return normal(cell)
     parent = discrete[len(cell)]
-    inner = (_chosen(discrete, words, normal, (*cell, code)) for code in range(len(parent)))
+    inner = (_format_choices(discrete, words, normal, (*cell, code)) for code in range(len(parent)))
     return f"Choose({words[parent.name]},{','.join(inner)})"
 
 

@@ -1,4 +1,4 @@
-"""XML as a tree with line numbers, for files that nobody vouches for: no entities, nothing from outside, limited depth."""
+"""XML as a tree with line numbers, read safely from untrusted files: no entities, no other files, limited depth."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from hybridbn.errors import FormatError
 __all__ = ["Element", "parse_xml"]
 
 _DEEPEST = 60
-_MOST = 300_000  # elements
+"""Elements that are nested deeper are refused, because the tree is walked recursively."""
+_MOST = 300_000
+"""Files with more elements are refused."""
 
 
 class Element:
-    """An element: its tag, attributes, elements inside, text (without that of elements inside), and line."""
+    """An element: its tag, attributes, children, text (without that of the children), and line."""
 
     __slots__ = ("attributes", "children", "line", "parts", "tag")
 
@@ -30,15 +32,15 @@ class Element:
         return "".join(self.parts).strip()
 
     def all(self, *tags: str) -> Iterator[Element]:
-        """Give the elements inside that have one of these tags, in any case."""
+        """Yield the children that have one of these tags, in upper or lower case."""
         return (child for child in self.children if child.tag.lower() in tags)
 
     def first(self, tag: str) -> Element | None:
-        """Return the first element inside that has this tag."""
+        """Return the first child that has this tag."""
         return next(self.all(tag), None)
 
 
-class _Builder:
+class _XmlBuilder:
     def __init__(self, source: str, parser: Any) -> None:
         self.source, self.parser = source, parser
         self.open: list[Element] = []
@@ -48,7 +50,7 @@ class _Builder:
     def fail(self, reason: str) -> NoReturn:
         raise FormatError(f"{self.source}, line {self.parser.CurrentLineNumber}: {reason}")
 
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
+    def open_element(self, tag: str, attributes: dict[str, str]) -> None:
         self.count += 1
         if self.count > _MOST:
             self.fail(f"more than {_MOST:,} elements; no network has so many")
@@ -61,21 +63,21 @@ class _Builder:
             self.root = element
         self.open.append(element)
 
-    def end(self, tag: str) -> None:
+    def close_element(self, tag: str) -> None:
         self.open.pop()
 
-    def characters(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         self.open[-1].parts.append(text)
 
-    def entity(self, name: str, *rest: Any) -> None:
+    def refuse_declaration(self, name: str, *rest: Any) -> None:
         self.fail(
             f"the file declares an entity ({name!r}); entities are refused, because they can reach outside or explode"
         )
 
-    def outside(self, *rest: Any) -> int:
+    def refuse_reference(self, *rest: Any) -> int:
         self.fail("the file refers to another file; that is refused")
 
-    def skipped(self, name: str, *rest: Any) -> None:
+    def refuse_entity(self, name: str, *rest: Any) -> None:
         self.fail(f"the file uses an entity ({name!r}) that it does not declare")
 
 
@@ -85,7 +87,7 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
     Raises
     ------
     FormatError
-        Naming the line and the reason: what is not well-formed, entities, references to other files, deep nesting.
+        If the text is not well-formed, declares entities, refers to other files or is nested deeply; it names the line.
 
     Examples
     --------
@@ -104,12 +106,12 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
     except (LookupError, ValueError, TypeError):
         raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
     parser.buffer_text = True
-    builder = _Builder(source, parser)
-    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
-    parser.CharacterDataHandler = builder.characters
-    parser.EntityDeclHandler = builder.entity
-    parser.ExternalEntityRefHandler = builder.outside
-    parser.SkippedEntityHandler = builder.skipped
+    builder = _XmlBuilder(source, parser)
+    parser.StartElementHandler, parser.EndElementHandler = builder.open_element, builder.close_element
+    parser.CharacterDataHandler = builder.add_text
+    parser.EntityDeclHandler = builder.refuse_declaration
+    parser.ExternalEntityRefHandler = builder.refuse_reference
+    parser.SkippedEntityHandler = builder.refuse_entity
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:

@@ -14,9 +14,17 @@ from xml.sax.saxutils import escape
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import read_network_bytes, write_network_text
 from hybridbn.formats.networks import register_format
-from hybridbn.formats.networks.exchange import binned, kept, network_of, plain_states, restored, tables, told
+from hybridbn.formats.networks.exchange import (
+    bin_network,
+    build_network,
+    collect_tables,
+    describe_fault,
+    encode_properties,
+    format_states,
+    restore_variable,
+)
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
-from hybridbn.formats.parsing import Rows, numbers
+from hybridbn.formats.parsing import RowNormalizer, parse_probabilities
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete
@@ -31,18 +39,8 @@ __all__ = ["format_xmlbif", "parse_xmlbif", "read_xmlbif", "write_xmlbif"]
 def read_xmlbif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
     """Read a network from an XMLBIF file.
 
-    Parameters
-    ----------
-    path : str or path
-    normalize : bool, optional
-        As in `hybridbn.formats.networks.bif.read_bif`.
-    encoding : str, optional
-        By default what the file declares.
-
-    Raises
-    ------
-    FormatError
-        Naming the file, the line and the reason.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; the default encoding is the one that the file
+    declares.
     """
     return parse_xmlbif(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
 
@@ -82,21 +80,21 @@ def parse_xmlbif(
         properties = [p.text.partition("=") for p in element.all("property")]
         try:
             states = [outcome.text for outcome in element.all("outcome", "value")]
-            variables[name.text] = restored(
+            variables[name.text] = restore_variable(
                 name.text, states, {key.strip(): text.strip() for key, _, text in properties}
             )
         except ValueError as error:
-            fail(element, told(name.text, error))
-    rows = Rows(source, normalize)
+            fail(element, describe_fault(name.text, error))
+    rows = RowNormalizer(source, normalize)
     potentials: dict[str, Potential] = {}
     for element in network.all("definition", "probability"):
         owners = [child.text for child in element.all("for")]
         scope = [*(child.text for child in element.all("given")), *owners]
         if len(owners) != 1:
             fail(element, f"a definition for {len(owners)} variables; expected one <FOR>")
-        for name_ in scope:
-            if name_ not in variables:
-                fail(element, f"a definition mentions {name_[:60]!r}, which is not declared")
+        for scope_name in scope:
+            if scope_name not in variables:
+                fail(element, f"a definition mentions {scope_name[:60]!r}, which is not declared")
         owner = owners[0]
         if owner in potentials:
             fail(element, f"a second definition for {owner!r}")
@@ -105,17 +103,21 @@ def parse_xmlbif(
         table = element.first("table")
         if table is None:
             fail(element, f"the definition of {owner!r} has no <TABLE>")
-        sizes = [len(variables[name_]) for name_ in scope]
-        at = _Place(source, table)
-        found = rows.arranged(numbers(table.text, math.prod(sizes), at.fail, owner), sizes, owner, at.refuse)
-        potentials[owner] = Multinomial(variables[owner], parents=[variables[p] for p in scope[:-1]], table=found)
-    result = network_of(potentials, variables, source)
-    rows.report(stacklevel=5)
-    return result
+        sizes = [len(variables[scope_name]) for scope_name in scope]
+        at = _ElementText(source, table)
+        probabilities = rows.arrange_rows(
+            parse_probabilities(table.text, math.prod(sizes), at.fail, owner), sizes, owner, at.refuse
+        )
+        potentials[owner] = Multinomial(
+            variables[owner], parents=[variables[p] for p in scope[:-1]], table=probabilities
+        )
+    read = build_network(potentials, variables, source)
+    rows.warn(stacklevel=5)
+    return read
 
 
-class _Place:
-    """Refuses with the line of an element, or of a place in its text."""
+class _ElementText:
+    """Names the line of an element, or of a position in its text, in messages."""
 
     def __init__(self, source: str, element: Element) -> None:
         self.source, self.element = source, element
@@ -131,18 +133,7 @@ class _Place:
 
 def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a discrete network to an XMLBIF file, every number as it is.
-
-    Parameters
-    ----------
-    network : Network
-    path : str or path
-    bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning tells what that costs.
-
-    Raises
-    ------
-    FormatError
-        Naming the nodes that can't be written, and the remedy.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
     """
     write_network_text(path, format_xmlbif(network, bins=bins))
 
@@ -157,18 +148,19 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
     >>> parse_xmlbif(format_xmlbif(net).encode()).variable("c").states
     (1, 2)
     """
-    network = binned(network, bins, "XMLBIF")
-    listed = tables(network, "XMLBIF")
+    network = bin_network(network, bins, "XMLBIF")
+    tables = collect_tables(network, "XMLBIF")
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>hybridbn</NAME>"]
-    for variable in (table.child for table in listed):
-        texts = plain_states(variable, "XMLBIF")
-        lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{_text(variable.name, 'the name')}</NAME>"]
-        lines += [f"  <OUTCOME>{_text(text, f'{variable.name!r}: the state')}</OUTCOME>" for text in texts]
+    for variable in (table.child for table in tables):
+        texts = format_states(variable, "XMLBIF")
+        lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{_escape_text(variable.name, 'the name')}</NAME>"]
+        lines += [f"  <OUTCOME>{_escape_text(text, f'{variable.name!r}: the state')}</OUTCOME>" for text in texts]
         lines += [
-            f"  <PROPERTY>{key} = {text}</PROPERTY>" for key, text in kept(variable, texts, variable.name).items()
+            f"  <PROPERTY>{key} = {text}</PROPERTY>"
+            for key, text in encode_properties(variable, texts, variable.name).items()
         ]
         lines += ["</VARIABLE>"]
-    for table in listed:
+    for table in tables:
         lines += ["<DEFINITION>", f"  <FOR>{escape(table.child.name)}</FOR>"]
         lines += [f"  <GIVEN>{escape(parent.name)}</GIVEN>" for parent in table.parents]
         rows = table.table.reshape(-1, len(table.child)).tolist()
@@ -176,7 +168,7 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
     return "\n".join([*lines, "</NETWORK>", "</BIF>", ""])
 
 
-def _text(text: str, what: str) -> str:
+def _escape_text(text: str, what: str) -> str:
     if not text or text != text.strip() or not text.isprintable():
         raise FormatError(
             f"{what} {text!r} can't be written to XMLBIF: it is empty, starts or ends with a space, or holds a character that "

@@ -34,7 +34,7 @@ from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.files import NameTaken, is_packed, replacing, unpacked
+from hybridbn.formats.files import NameTaken, is_packed, open_unpacked, replace_file
 from hybridbn.formats.tables.base import FileFormat, suffixes
 from hybridbn.formats.tables.database_base import OutputExists, database_of
 from hybridbn.formats.tables.typed_columns import WantedColumns
@@ -104,7 +104,7 @@ def read_table(
             read = database_of(location).read(location, wanted, **options)
         else:
             form, suffix = format_of(location)
-            file = unpacked(location) if is_packed(location) else location
+            file = open_unpacked(location) if is_packed(location) else location
             read = form.read(file, wanted, suffix, **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
     except (TableError, FormatError) as error:
@@ -222,7 +222,7 @@ def _replace_file(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     if target.exists() and not overwrite:
         raise taken
     try:
-        with replacing(target, overwrite=overwrite, packed=is_packed(location)) as file:
+        with replace_file(target, overwrite=overwrite, packed=is_packed(location)) as file:
             yield file
     except NameTaken:
         raise taken from None

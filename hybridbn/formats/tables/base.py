@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.files import is_packed, unpacked
+from hybridbn.formats.files import is_packed, open_unpacked
 from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables import Table
@@ -206,7 +206,7 @@ class WholeSource(FileSource):
         self._kinds: dict[str, Any] = {}
 
     def _read(self, wanted: WantedColumns) -> Table:
-        file = unpacked(self.path) if is_packed(self.path) else self.path
+        file = open_unpacked(self.path) if is_packed(self.path) else self.path
         read = self.form.read(file, wanted, self.suffix, **self.options)
         return Table.from_cells(read.cells, sources=read.sources, stateless=True)
 

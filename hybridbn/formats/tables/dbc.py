@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.networks.elvira_syntax import Node, parse_head, unquoted
-from hybridbn.formats.parsing import NUMBER, decoded
-from hybridbn.formats.parsing import Source as Text
+from hybridbn.formats.networks.elvira_syntax import ElviraNode, parse_head, remove_quotes
+from hybridbn.formats.parsing import NUMBER, SourceText, decode_source
 from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables.cells import Cells, check_numbers, label_codes
@@ -45,7 +44,7 @@ class ElviraCases(FileFormat):
 
 def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -> ReadColumns:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
-    text = decoded(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
+    text = decode_source(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
     syntax, start = parse_head(text)
     nodes = list(syntax.nodes.values())
     if not nodes:
@@ -87,13 +86,17 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -
 
 
 def _type_states(
-    node: Node, column: tuple[str, ...], text: Text, default: list[str] | None, fail: Callable[[int, str], NoReturn]
+    node: ElviraNode,
+    column: tuple[str, ...],
+    text: SourceText,
+    default: list[str] | None,
+    fail: Callable[[int, str], NoReturn],
 ) -> Cells:
     from hybridbn.formats.networks.elvira import discrete_of  # which imports all potentials
 
     variable = discrete_of(node, text, default)
     codes_of = {str(code): code for code in range(len(variable))}
-    codes_of |= {unquoted(label): code for code, label in enumerate(node.states or default or ())}
+    codes_of |= {remove_quotes(label): code for code, label in enumerate(node.states or default or ())}
     codes_of["?"] = -1
     codes: NDArray[np.intp] = np.empty(len(column), dtype=np.intp)
     for row, cell in enumerate(column):
@@ -104,14 +107,16 @@ def _type_states(
     return label_codes(node.name, codes, list(variable.states), declared=True)
 
 
-def _parse_cases(text: Text, start: int, width: int) -> tuple[list[list[str]], list[int]]:
+def _parse_cases(text: SourceText, start: int, width: int) -> tuple[list[list[str]], list[int]]:
     """Return the cells of each case, and where it starts."""
     rows: list[list[str]] = []
     starts: list[int] = []
     position = start
     while match := _ROW.match(text.text, position):
         inner = match[1]
-        row = [unquoted(cell) for cell in _CELL.findall(inner)] if '"' in inner else inner.replace(",", " ").split()
+        row = (
+            [remove_quotes(cell) for cell in _CELL.findall(inner)] if '"' in inner else inner.replace(",", " ").split()
+        )
         if len(row) != width:
             text.fail(match.start(1), f"{len(row)} values in a case, but {width} nodes are declared")
         rows.append(row)
