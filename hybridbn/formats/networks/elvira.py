@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse_syntax import unquote
+from urllib.parse import unquote
 
 import numpy as np
 

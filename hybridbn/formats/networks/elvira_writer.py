@@ -90,7 +90,7 @@ def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles:
     <BLANKLINE>
     """
     network = bin_network(network, bins, "Elvira")
-    held = convert_potentials(
+    held: list[Multinomial | MTE] = convert_potentials(
         map(network.potential, network),
         _table_or_mixture,
         "Elvira's files hold tables and MTEs",
