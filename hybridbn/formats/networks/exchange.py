@@ -242,6 +242,7 @@ def reverse_parents(values: Values, sizes: Sequence[int]) -> Values:
 
     Examples
     --------
+    >>> import numpy as np
     >>> reverse_parents(np.arange(8), (2, 2, 2))
     array([0, 1, 4, 5, 2, 3, 6, 7])
     """
