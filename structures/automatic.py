@@ -1,4 +1,4 @@
-"""A builder that tries several builders and families, and keeps the one that predicts best on rows that it has not seen."""
+"""A builder that compares several builders and families by cross-validation and uses the one that predicts best."""
 
 from __future__ import annotations
 
@@ -28,18 +28,24 @@ from hybridbn.variables import Continuous, Discrete, Values
 __all__ = ["Candidate", "automatic"]
 
 Candidate: TypeAlias = tuple[Any, Any]
-"""A builder, or whatever else `build=` takes, and the potentials that it is called with."""
+"""A builder, or anything else that `build=` takes, and the potentials that are passed to it."""
 
 _BuildAndFamily: TypeAlias = tuple[Build, Any]
 
-ENOUGH = 4000
-"""Candidates are compared on so many rows at most."""
+MOST_ROWS = 4000
+"""Candidates are compared on at most this many rows, which are enough to tell relevant differences."""
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
-CLEAR, NEAR = 2.0, 1.0
-"""A candidate that is behind the best by so many standard errors of the difference is not tried on further folds; is not as good."""
-FINALISTS, ENOUGH_TO_HALVE = 2, 60
-"""From so many rows on, after each fold half of the candidates go on, but no fewer than these."""
+"""Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
+CLEAR = 2.0
+"""A candidate that is worse than the best by this many standard errors of the difference is not tried on further folds."""
+NEAR = 1.0
+"""A candidate within this many standard errors of the best counts as equally good."""
+FINALISTS = 2
+"""Successive halving keeps at least this many candidates."""
+LEAST_ROWS_TO_HALVE = 60
+"""Once this many rows have been predicted, the worse half of the candidates is dropped after each fold."""
 TREES = 20
+"""Number of trees of the largest default candidate for a number."""
 
 
 @builder(hidden=(Discrete, Continuous))
@@ -54,37 +60,37 @@ def automatic(
     folds: int = 5,
     random_state: Any = 0,
 ) -> Network:
-    """Build with whichever builder and family predicts the target best, by a cross-validation inside the data.
+    """Build with the builder and family that predict the target best in a cross-validation inside the data.
 
     Parameters
     ----------
     data, target, potentials, weights : as in `naive_bayes`
-        With "auto" families are chosen too; otherwise builders only, unless a candidate names its own.
+        With "auto" families are chosen, too; otherwise only builders, unless a candidate has potentials of its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
-        In order of preference, see the notes; a name, a Network or a list of arcs will do, too. By default, for a discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes
-        trees over mixtures of truncated exponentials, kernels, normal densities and tables, as far as the columns give reason.
-        For a number: twenty model trees in one network, a single one, a linear regression, naive Bayes over these families and TAN over
-        normal densities.
+        In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a discrete
+        target: naive Bayes, TAN, selective naive Bayes and naive Bayes trees with mixtures of truncated exponentials, kernels,
+        normal densities and tables, as far as the columns allow. The default for a number: twenty model trees in one network, a
+        single one, a linear regression, naive Bayes with these families and TAN with normal densities.
     loss : callable, optional
-        `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth) that returns a
-        number for each row.
+        `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth) that
+        returns a number for each row.
     folds : int
     random_state : int, Generator or None
-        Deals the rows to the folds.
+        Assigns the rows to folds.
 
     Returns
     -------
     Network
-        Built from all rows. Its ``graph["chosen"]`` tells which candidate it is of, and ``graph["losses"]`` the losses of all.
+        Built from all rows. Its ``graph["chosen"]`` names the candidate, and ``graph["losses"]`` has the losses of all.
 
     Notes
     -----
-    For a discrete target the least loss decides. Squared errors of few rows tell less, so for a number the first candidate is taken that is
-    not behind the best by more than a standard error of the difference.
+    For a discrete target the candidate of least loss is chosen. Squared errors of few rows are noisy, so that for a number the
+    first candidate is chosen that is within one standard error of the difference from the best.
 
-    The comparison takes 4,000 rows at most. A candidate that can't be built from the data, or asked within the memory, does not
-    take part. One that is behind the best by more than two standard errors after some folds is not tried on the others, nor is the
-    worse half once sixty rows have been predicted (a race with successive halving).
+    At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is skipped. A
+    candidate that is worse than the best by more than two standard errors after some folds is not tried on the others, nor is
+    the worse half once sixty rows have been predicted (racing with successive halving).
 
     Examples
     --------
@@ -96,112 +102,109 @@ def automatic(
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
-    read = read_data_with_target(data, target, potentials, weights)
-    listed = (
-        _list_candidates(read, target, potentials)
-        if candidates is None
-        else [_read_candidate(c, potentials) for c in candidates]
-    )
-    listed = list({_describe_candidate(*candidate): candidate for candidate in listed}.values())
-    if not listed:
+    training_data = read_data_with_target(data, target, potentials, weights)
+    if candidates is None:
+        listed = _list_candidates(training_data, target, potentials)
+    else:
+        listed = [_read_candidate(candidate, potentials) for candidate in candidates]
+    distinct = {_describe_candidate(*candidate): candidate for candidate in listed}
+    if not distinct:
         raise NetworkError("candidates must hold a builder at least")
-    table = read.table
-    discrete = isinstance(read.variable(target), Discrete)
+    table = training_data.table
+    discrete = isinstance(training_data.variable(target), Discrete)
     loss = loss or (log_loss if discrete else squared_error)
-    cells = read.codes(target)
+    cells = training_data.codes(target)
     rng = np.random.default_rng(random_state)
-    seen = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
+    labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
     losses: dict[str, float] = {}
     failures: list[Exception] = []
     preferred: list[str] = []
-    if len(seen) >= 2 * folds and len(listed) > 1:
-        chosen = rng.permutation(seen)[:ENOUGH]
-        race = _Race(read, target, loss, chosen, assign_folds(cells[chosen], folds, rng))
-        losses = race.run(listed)
+    if len(labeled) >= 2 * folds and len(distinct) > 1:
+        rows = rng.permutation(labeled)[:MOST_ROWS]
+        race = _Race(training_data, target, loss, rows, assign_folds(cells[rows], folds, rng))
+        losses = race.run(list(distinct.values()))
         failures = race.failures
         preferred = [] if discrete else race.near[:1]
         if not losses:
             raise failures[0]
-    order = sorted(
-        listed, key=lambda c: (_describe_candidate(*c) not in preferred, losses.get(_describe_candidate(*c), np.inf))
-    )
-    for build, family in order:
+    for name in sorted(distinct, key=lambda name: (name not in preferred, losses.get(name, np.inf))):
+        build, family = distinct[name]
         try:
             network = build.learn(table, target, family)
         except HybridBNError as error:
             failures.append(error)
             continue
-        network.graph["chosen"] = _describe_candidate(build, family)
+        network.graph["chosen"] = name
         network.graph["losses"] = losses
         return network
     raise failures[0]
 
 
 class _Race:
-    """A cross-validation that candidates leave as soon as they are clearly worse than the best one."""
+    """A cross-validation that drops candidates as soon as they are clearly worse than the best one (racing)."""
 
     def __init__(self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any) -> None:
         self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
         self.near: list[str] = []
-        """Who is not behind the best by more than a standard error, in their order."""
+        """The names of the candidates that count as equally good as the best, in order of preference."""
 
     def run(self, candidates: Sequence[_BuildAndFamily]) -> dict[str, float]:
-        """Return the mean losses; of one that left early the best one's and the mean difference on the rows it was tried on."""
-        found = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
-        running = dict(zip(found, candidates, strict=True))
+        """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so far."""
+        losses = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
+        running = dict(zip(losses, candidates, strict=True))
         for part in range(self.parts.max() + 1):
             test = self.parts == part
             for name in list(running):
                 try:
-                    found[name][test] = self._evaluate_losses(*running[name], part)
+                    losses[name][test] = self._evaluate_losses(*running[name], part)
                 except (HybridBNError, MemoryError) as error:
                     self.failures.append(error)
-                    del running[name], found[name]
-            for name in self._find_dropouts({name: found[name] for name in running}, self.parts <= part):
+                    del running[name], losses[name]
+            for name in self._find_dropouts({name: losses[name] for name in running}, self.parts <= part):
                 del running[name]
         if not running:
             return {}
         everywhere = np.ones(len(self.rows), dtype=bool)
-        means = {name: self._mean(found[name], everywhere) for name in running}
+        means = {name: self._mean(losses[name], everywhere) for name in running}
         best = min(means, key=means.__getitem__)
-        self.near = [name for name in running if not self._is_behind(found[name] - found[best], everywhere, NEAR)]
-        for name, own in found.items():
+        self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], everywhere, NEAR)]
+        for name, own in losses.items():
             if name not in running:
-                means[name] = means[best] + self._mean(own - found[best], np.isfinite(own))
-        return {name: means[name] for name in found}
+                means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
+        return {name: means[name] for name in losses}
 
     def _evaluate_losses(self, build: Build, family: Any, part: int) -> Values:
-        """Return the losses on rows that the network was not learned from."""
+        """Return the losses on the rows of one fold, with a network learned from the other folds."""
         test = self.rows[self.parts == part]
         training = self.data.table.take(self.rows[self.parts != part])
-        kept = [name for name in training.names if name == self.target or _is_usable(training, name)]
+        columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is told of every fold would be told again of the whole
-            network = build.learn(training.select(kept), self.target, family)
+            warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
+            network = build.learn(training.select(columns), self.target, family)
             table = self.data.table.take(test)
-            inside = table.select([name for name in table.names if name in network])
-            posterior = network.posterior(self.target, inside, options=_OPTIONS)
-            found = self.loss(posterior, self.data.codes(self.target)[test])
-        # a row that is impossible under the network counts as much as the worst of the others
-        return np.where(np.isfinite(found), found, np.max(found[np.isfinite(found)], initial=0.0))
+            evidence = table.select([name for name in table.names if name in network])
+            posterior = network.posterior(self.target, evidence, options=_OPTIONS)
+            losses = self.loss(posterior, self.data.codes(self.target)[test])
+        # a row of probability zero counts as much as the worst of the others
+        return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
 
-    def _find_dropouts(self, found: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
-        """Return who is clearly worse than the best; where there are rows enough, all but the best half leave."""
-        if not found:
+    def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
+        """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""
+        if not losses:
             return []
-        means = {name: self._mean(own, rows) for name, own in found.items()}
+        means = {name: self._mean(own, rows) for name, own in losses.items()}
         ranked = sorted(means, key=means.__getitem__)
-        kept = max(FINALISTS, -(-len(ranked) // 2)) if np.count_nonzero(rows) >= ENOUGH_TO_HALVE else len(ranked)
+        count = max(FINALISTS, -(-len(ranked) // 2)) if np.count_nonzero(rows) >= LEAST_ROWS_TO_HALVE else len(ranked)
         return [
             name
-            for place, name in enumerate(ranked)
-            if place >= kept or self._is_behind(found[name] - found[ranked[0]], rows, CLEAR)
+            for rank, name in enumerate(ranked)
+            if rank >= count or self._is_behind(losses[name] - losses[ranked[0]], rows, CLEAR)
         ]
 
     def _is_behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
-        """Tell whether a difference of losses is above zero by more than so many standard errors."""
+        """Return whether the mean of differences is above zero by more than some standard errors."""
         shares, values = self.weights[rows] / self.weights[rows].sum(), difference[rows]
         mean = float(shares @ values)
         return mean > errors * float(np.sqrt(shares**2 @ (values - mean) ** 2))
@@ -211,46 +214,47 @@ class _Race:
 
 
 def _is_usable(table: Table, name: str) -> bool:
-    """Tell whether a column has two numbers, or a state that occurs twice; builders may refuse others, which parts of a table may have."""
+    """Return whether a column has two numbers, or a state that occurs twice; builders may refuse other columns."""
     column = table.column(name)
     if table.is_discrete(name):
         return bool(np.bincount(column[column >= 0]).max(initial=0) > 1)
-    seen = column[~np.isnan(column)]
-    return len(seen) > 0 and bool((seen != seen[0]).any())
+    observed = column[~np.isnan(column)]
+    return len(observed) > 0 and bool((observed != observed[0]).any())
 
 
 def _list_candidates(data: TrainingData, target: str, potentials: Any) -> list[_BuildAndFamily]:
-    """Return the candidates that the columns give reason for."""
+    """Return the default candidates for the kinds of columns."""
     discrete = isinstance(data.variable(target), Discrete)
     numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
     families: list[Any] = [potentials]
     if isinstance(potentials, str) and potentials == "auto" and (numbers or not discrete):
         families = ["mte", "kernel", "gaussian", *(["multinomial"] if discrete else [])]
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for family in families:
-        found.append((naive_bayes, family))
-        # what takes long is left out for numbers, where regressions and trees of them are hardly ever behind
+        candidates.append((naive_bayes, family))
+        # slow candidates are left out for numbers, where regressions and model trees are hardly ever worse
         if len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
             if family == "kernel" and discrete:
-                found.append((selective_naive_bayes, family))
+                candidates.append((selective_naive_bayes, family))
             elif discrete or family == "gaussian" or len(families) == 1:
-                found.append((tan, family))
+                candidates.append((tan, family))
         if discrete and (family in ("gaussian", "multinomial") or len(families) == 1):
-            found.append((nb_tree, family))
+            candidates.append((nb_tree, family))
     if not discrete and data.attributes:
         family = "gaussian" if len(families) > 1 else potentials
-        found = [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *found]
-    return [(Build(function), family) for function, family in found]
+        trees = [(partial(model_tree, trees=TREES), family), (model_tree, family)]
+        candidates = [*trees, (regression, family), *candidates]
+    return [(Build(function), family) for function, family in candidates]
 
 
 def _is_costly(data: TrainingData) -> bool:
-    """Tell whether trees of normal and logistic densities would be slow to ask: categories below numbers that are missing."""
+    """Return whether queries of TAN with normal densities are slow: categories may be children of missing numbers."""
     kinds = {name: isinstance(data.variable(name), Discrete) for name in data.attributes}
     return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
 def _read_candidate(candidate: Any, potentials: Any) -> _BuildAndFamily:
-    # an arc of a list is a tuple, too, but does not begin with one
+    # a list of two arcs may be a tuple, too, but then its items are tuples
     if isinstance(candidate, tuple) and len(candidate) == 2 and not isinstance(candidate[0], tuple | list):
         candidate, potentials = candidate
     return Build.of(candidate, "a candidate"), potentials

@@ -1,4 +1,4 @@
-"""Class decomposition: the rows of each class fall into clusters, and attributes are independent within these only."""
+"""Class decomposition by clustering: attributes are independent given the cluster of a class, not given the class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["best_cluster", "class_clusters"]
 
 GUARD_FOLDS = 5
 CLEAR = 3.0
-"""The guard looks no further when the difference of the losses is so many standard errors."""
+"""The guard skips the remaining folds when the losses differ by this many standard errors."""
 
 
 @builder(hidden=(Discrete,))
@@ -46,42 +46,42 @@ def class_clusters(
     folds: int = FOLDS,
     random_state: Any = 0,
 ) -> Network:
-    r"""Build a classifier that tells apart clusters within each class.
+    r"""Build a classifier with clusters within each class.
 
     The rows of each class are clustered by a naive Bayes mixture (`mixture`). A hidden node for the clusters of all
-    classes takes the place of the class in the model that `build` makes, and the class depends on it alone, with certainty:
+    classes replaces the class in the model that `build` learns, and the class is a function of it:
 
     .. math:: P(c \mid x) \propto \sum_{k \in c} P(k) f(x \mid k)
 
     Parameters
     ----------
     data, target, potentials, weights : as in `naive_bayes`
-        The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like others.
+        The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like the others.
     build : builder, partial of one, its name, Network, or list of arcs
-        How the model is learned, with the clusters as target; any builder that takes weights.
+        The builder of the model, with the clusters as target; any builder that takes weights.
     clusters : int or mapping from class to int, optional
-        How many clusters a class has. By default that is chosen for each class by `criterion`, see `mixture`.
+        Number of clusters of each class. By default it is chosen for each class by `criterion`, see `mixture`.
     assignment : {"soft", "hard"}
-        Whether a row counts for the clusters in the shares found, or for the most probable one alone, as in the paper.
+        Whether a row counts for all clusters, weighted by its responsibilities, or only for the most probable cluster, as in the
+        paper.
     guard : bool
-        Keep the decomposition only where it pays: in a cross-validation inside the data, the loss must fall by more than
-        its standard error; otherwise each class stays one cluster. The paper has no such rule.
+        Keep the decomposition only if it lowers the loss in a cross-validation inside the data by more than the standard error;
+        otherwise each class is one cluster. The paper has no such rule.
     loss : callable, optional
-        What the guard looks at; by default `misclassification`, or `squared_error` of a continuous target.
+        The loss of the guard; by default `misclassification`, or `squared_error` of a continuous target.
     name : str, optional
-        Of the hidden node; by default the target's with " cluster" after it.
+        The name of the hidden node; by default that of the target followed by " cluster".
     criterion, most, folds, random_state : as in `mixture`
 
     Returns
     -------
     Network
-        With a node for the clusters, the class below it, and the attributes. The states of the clusters are texts such as
-        "yes 1".
+        A node for the clusters, its child the class, and the attributes. The states of the clusters are texts such as "yes 1".
 
     Notes
     -----
-    ``net.posterior(target, ...)`` sums over the clusters of a class. The paper decides for the class of the most probable cluster:
-    that is `best_cluster`.
+    ``net.posterior(target, ...)`` sums over the clusters of a class. The paper predicts the class of the most probable
+    cluster, see `best_cluster`.
 
     References
     ----------
@@ -101,21 +101,22 @@ def class_clusters(
     """
     if assignment not in ("soft", "hard"):
         raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
-    asked = Build.of(build)
-    read = read_data_with_target(data, target, potentials, weights)
+    model = Build.of(build)
+    training_data = read_data_with_target(data, target, potentials, weights)
     name = name or f"{target} cluster"
-    if name in read.roles:
+    if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     rng = np.random.default_rng(random_state)
-    labels = _ClassClustering(read, target, name, criterion, most, assignment == "soft", folds)
-    requested = labels.requested(clusters)
-    found = labels.found(read, requested, rng)
-    single = dict.fromkeys(requested, 1)
-    if guard and found.numbers != single:
-        seen = labels.select_known_rows(read)
-        if not _lowers_loss(labels, seen, asked, potentials, found.numbers, loss or _default_loss(read), rng):
-            found = labels.found(read, single, rng)
-    return found.build_network(asked, potentials)
+    clustering = _ClassClustering(training_data, target, name, criterion, most, assignment == "soft", folds)
+    counts = clustering.read_counts(clusters)
+    result = clustering.cluster(training_data, counts, rng)
+    single = dict.fromkeys(counts, 1)
+    if guard and result.counts != single:
+        labeled = clustering.select_labeled_rows(training_data)
+        loss = loss or _default_loss(training_data)
+        if not _lowers_loss(clustering, labeled, model, potentials, result.counts, loss, rng):
+            result = clustering.cluster(training_data, single, rng)
+    return result.build_network(model, potentials)
 
 
 def best_cluster(network: Network, target: str, evidence: Any, *, name: str | None = None) -> NDArray[Any]:
@@ -134,14 +135,14 @@ def best_cluster(network: Network, target: str, evidence: Any, *, name: str | No
     hidden = name or f"{target} cluster"
     posterior = network.posterior(hidden, Table(evidence))
     assert isinstance(posterior, DiscretePosterior)
-    found = np.atleast_2d(posterior.probabilities)
+    probabilities = np.atleast_2d(posterior.probabilities)
     owner = network.potential(target).table.argmax(axis=1)  # type: ignore[attr-defined]
     states = np.array(variable.states, dtype=object)
-    return np.asarray(states[owner[found.argmax(axis=1)]])
+    return np.asarray(states[owner[probabilities.argmax(axis=1)]])
 
 
-class _ClassClusters:
-    """Clusters found for the rows of some data."""
+class _ClusteredClasses:
+    """The clusters of some rows, with the responsibilities of each row and the class of each cluster."""
 
     def __init__(
         self,
@@ -150,18 +151,17 @@ class _ClassClusters:
         hidden: Discrete,
         owner: NDArray[np.intp],
         shares: Values,
-        numbers: dict[Any, int],
+        counts: dict[Any, int],
     ) -> None:
         self.data, self.target, self.hidden, self.owner = data, target, hidden, owner
-        self.shares, self.numbers = shares, numbers
+        self.shares, self.counts = shares, counts
 
     def build_network(self, build: Build, potentials: Potentials) -> Network:
-        """Return the builder's network with the clusters in the place of the class, and the class below them."""
+        """Learn the network with the clusters in place of the class, and add the class as their child."""
         variable = self.data.variable(self.target)
         if len(self.hidden) == 1 and not isinstance(variable, Discrete):
             return build.learn(self.data.table, self.target, potentials)
-        spread = expand_by_component(self.data, self.shares, self.hidden)
-        table = spread.table
+        table = expand_by_component(self.data, self.shares, self.hidden).table
         if not isinstance(variable, Discrete):
             return build.learn(table, self.hidden.name, potentials)
         rest = [name for name in table.names if name != self.target]
@@ -175,7 +175,7 @@ class _ClassClusters:
 
 
 class _ClassClustering:
-    """How the rows of each class are clustered."""
+    """The options of the clustering of the rows of each class."""
 
     def __init__(
         self, data: TrainingData, target: str, name: str, criterion: Criterion, most: int, soft: bool, folds: int
@@ -185,8 +185,8 @@ class _ClassClustering:
         variable = data.variable(target)
         self.classes: tuple[Any, ...] = variable.states if isinstance(variable, Discrete) else ("",)
 
-    def requested(self, clusters: int | Mapping[Any, int] | None) -> dict[Any, int | None]:
-        """Return how many clusters each class is to have, None where that is to be found out."""
+    def read_counts(self, clusters: int | Mapping[Any, int] | None) -> dict[Any, int | None]:
+        """Return the number of clusters of each class, None if it is to be chosen."""
         if isinstance(clusters, Mapping):
             strange = [state for state in clusters if state not in self.classes]
             if strange:
@@ -194,61 +194,61 @@ class _ClassClustering:
             return {state: clusters.get(state) for state in self.classes}
         return dict.fromkeys(self.classes, clusters)
 
-    def select_known_rows(self, data: TrainingData) -> TrainingData:
-        """Return the rows in which the target is known."""
+    def select_labeled_rows(self, data: TrainingData) -> TrainingData:
+        """Return the rows of positive weight in which the target is observed."""
         cells = data.codes(self.target)
-        seen = cells >= 0 if isinstance(data.variable(self.target), Discrete) else ~np.isnan(cells)
-        return data.take(np.flatnonzero(seen & (data.table.weights > 0)))
+        observed = cells >= 0 if isinstance(data.variable(self.target), Discrete) else ~np.isnan(cells)
+        return data.take(np.flatnonzero(observed & (data.table.weights > 0)))
 
-    def found(
-        self, data: TrainingData, requested: Mapping[Any, int | None], rng: np.random.Generator
-    ) -> _ClassClusters:
+    def cluster(
+        self, data: TrainingData, numbers: Mapping[Any, int | None], rng: np.random.Generator
+    ) -> _ClusteredClasses:
         """Cluster the rows of each class."""
-        data = self.select_known_rows(data)
+        data = self.select_labeled_rows(data)
         if not len(data.table):
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         discrete = isinstance(data.variable(self.target), Discrete)
         cells = data.codes(self.target) if discrete else np.zeros(len(data.table), dtype=np.intp)
         names = [name for name in data.roles if name != self.target or not discrete]
-        parts, owner, states, numbers = [], [], [], {}
+        blocks, owner, states, counts = [], [], [], {}
         for code, state in enumerate(self.classes):
             rows = np.flatnonzero(cells == code)
             shares = np.ones((len(rows), 1))
-            if len(rows) > 1 and requested[state] != 1 and data.attributes:
-                mine = data.take(rows).select(names)
-                inside = TrainingData(mine.table, mine.roles, None)
+            if len(rows) > 1 and numbers[state] != 1 and data.attributes:
+                own = data.take(rows).select(names)
+                columns = TrainingData(own.table, own.roles, None)
                 shares = cluster_rows(
-                    inside, requested[state], self.criterion, self.most, STARTS, rng, self.folds
+                    columns, numbers[state], self.criterion, self.most, STARTS, rng, self.folds
                 ).shares
                 if not self.soft:
                     shares = (shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1])).astype(float)
                 shares = shares[:, shares.sum(axis=0) > 0]
             count = shares.shape[1]
-            numbers[state] = count
-            parts.append((rows, shares))
+            counts[state] = count
+            blocks.append((rows, shares))
             owner += [code] * count
             states += [f"{state} {number}".strip() for number in range(1, count + 1)]
-        together = np.zeros((len(data.table), len(owner)))
-        place = 0
-        for rows, shares in parts:
-            together[rows, place : place + shares.shape[1]] = shares
-            place += shares.shape[1]
-        return _ClassClusters(data, self.target, Discrete(self.name, tuple(states)), np.array(owner), together, numbers)
+        joined = np.zeros((len(data.table), len(owner)))
+        start = 0
+        for rows, shares in blocks:
+            joined[rows, start : start + shares.shape[1]] = shares
+            start += shares.shape[1]
+        return _ClusteredClasses(data, self.target, Discrete(self.name, tuple(states)), np.array(owner), joined, counts)
 
 
 def _lowers_loss(
-    labels: _ClassClustering,
+    clustering: _ClassClustering,
     data: TrainingData,
     build: Build,
     potentials: Potentials,
-    numbers: Mapping[Any, int],
+    counts: Mapping[Any, int],
     loss: Loss,
     rng: np.random.Generator,
 ) -> bool:
-    """Tell whether decomposed classes predict better in a cross-validation inside the data; it stops when that is clear."""
+    """Return whether clusters predict better than classes in a cross-validation, which stops when that is clear."""
     if len(data.table) < 2 * GUARD_FOLDS:
         return False
-    truth = data.codes(labels.target)
+    truth = data.codes(clustering.target)
     parts = assign_folds(truth, GUARD_FOLDS, rng)
     gains, weights = [], []
     mean = error = 0.0
@@ -256,10 +256,12 @@ def _lowers_loss(
         train, test = data.take(np.flatnonzero(parts != part)), np.flatnonzero(parts == part)
         table = data.table.take(test)
         losses = []
-        for requested in (dict.fromkeys(numbers, 1), numbers):
-            network = labels.found(train, requested, rng).build_network(build, potentials)
-            inside = [name for name in table.names if name in network]
-            losses.append(loss(network.posterior(labels.target, table.select(inside), impossible="nan"), truth[test]))
+        for candidate in (dict.fromkeys(counts, 1), counts):
+            network = clustering.cluster(train, candidate, rng).build_network(build, potentials)
+            names = [name for name in table.names if name in network]
+            losses.append(
+                loss(network.posterior(clustering.target, table.select(names), impossible="nan"), truth[test])
+            )
         gains.append(np.nan_to_num(losses[0] - losses[1]))
         weights.append(data.table.weights[test])
         gain, weight = np.concatenate(gains), np.concatenate(weights)

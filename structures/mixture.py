@@ -1,4 +1,4 @@
-"""Model-based clustering: a naive Bayes mixture, which is a network with a hidden node."""
+"""Model-based clustering by a naive Bayes mixture, which is a network with a hidden node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Criterion = Literal["held_out", "bic"]
 FOLDS = 5
 STARTS = 5
 PATIENCE = 2
-"""So many more components in a row may fail to be better before the search stops."""
+"""The search stops when this many numbers of components in a row are no better than the best."""
 
 
 @builder(takes_target=False, hidden=(Discrete,))
@@ -60,32 +60,31 @@ def mixture(
     components : int, optional
         The states of the hidden node. By default the number is chosen by `criterion`.
     potentials : as in `hybridbn.fit`
-        Number columns are normal in each component while the components are found ("gaussian"; "auto" means the same);
-        any other family is learned afterwards, from rows that belong to components in the shares found. "multinomial" asks
-        to discretize a number column first.
+        Number columns are normal in each component while the components are learned ("gaussian"; "auto" means the same);
+        any other family is learned afterwards from the rows, weighted by their responsibilities. "multinomial" discretizes
+        a number column first.
     name : str
-        Of the hidden node; its states are 1, 2, ..., the largest component first.
+        The name of the hidden node; its states are 1, 2, ..., the largest component first.
     criterion : {"held_out", "bic"}
-        The number of components has the greatest log-likelihood on held-out rows (cross-validation), or the
-        smallest BIC.
+        The number of components is chosen by the log-likelihood of held-out rows (cross-validation), or by BIC.
     most : int
-        Greatest number of components tried.
+        Greatest number of components that is tried.
     starts : int
-        How many starts EM has for each number of components: rows that lie far apart.
+        Number of starts of EM for each number of components; a start takes rows that are far apart (k-means++).
     folds : int
-        Parts of the cross-validation. More of them take longer and allow a few more components, since fits miss fewer rows.
+        Folds of the cross-validation. More folds take longer and lead to a few more components, because each fit has more rows.
     random_state : int, Generator or None
 
     Returns
     -------
     Network
         Its first node is the hidden one, the columns follow in the table's order. ``net.posterior(name, table)`` gives
-        the shares in which rows belong to components.
+        the responsibilities of the components for each row.
 
     Notes
     -----
-    Missing cells are marginalized exactly, in learning as in queries. Parameters have a prior worth one row (that a component can't
-    shrink to a point); the log-likelihood plus the log prior never falls in EM.
+    Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of one row, so
+    that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM.
 
     Examples
     --------
@@ -98,16 +97,18 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    read = read_data_without_target(data, _replace_auto(potentials), weights)
-    if name in read.roles:
+    training_data = read_data_without_target(data, _replace_auto(potentials), weights)
+    if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    found = cluster_rows(read, components, criterion, most, starts, np.random.default_rng(random_state), folds)
-    return found.network(name)
+    clustering = cluster_rows(
+        training_data, components, criterion, most, starts, np.random.default_rng(random_state), folds
+    )
+    return clustering.build_network(name)
 
 
 @dataclass(frozen=True)
 class FittedMixture:
-    """A mixture found for some rows.
+    """A mixture and the rows to which it was fitted.
 
     Attributes
     ----------
@@ -122,22 +123,22 @@ class FittedMixture:
 
     @property
     def shares(self) -> Values:
-        """In which shares each row belongs to the components (rows, components)."""
+        """The responsibilities of the components for each row (rows, components)."""
         return compute_responsibilities(self.statistics, self.fit)[0]
 
-    def network(self, name: str) -> Network:
+    def build_network(self, name: str) -> Network:
         """Return the mixture as a network with a hidden node of this name."""
         hidden = Discrete(name, tuple(range(1, self.fit.components + 1)))
         potentials: list[Potential] = [Multinomial(hidden, table=np.exp(self.fit.log_shares))]
         number = 0
-        spread = None
-        for column, place in zip(self.data.attributes, self.statistics.places, strict=True):
+        expanded = None
+        for column, columns in zip(self.data.attributes, self.statistics.slices, strict=True):
             variable = self.data.variable(column)
             if isinstance(variable, Discrete):
-                potentials.append(Multinomial(variable, (hidden,), table=np.exp(self.fit.natural[place]).T))
+                potentials.append(Multinomial(variable, (hidden,), table=np.exp(self.fit.natural[columns]).T))
                 continue
             if self.data.fitter(column, ()).name == "gaussian":
-                _, slope, curvature = self.fit.natural[place]
+                _, slope, curvature = self.fit.natural[columns]
                 variance = -0.5 / curvature
                 mean = slope * variance
                 center, scale = self.statistics.centers[number], self.statistics.scales[number]
@@ -145,9 +146,9 @@ class FittedMixture:
                     LinearGaussian(variable, (hidden,), intercept=center + scale * mean, variance=scale**2 * variance)
                 )
             else:
-                spread = spread or expand_by_component(self.data, self.shares, hidden)
+                expanded = expanded or expand_by_component(self.data, self.shares, hidden)
                 fitter = self.data.fitter(column, ())
-                potentials.append(fitter.fit(spread.table, variable, (hidden,)))
+                potentials.append(fitter.fit(expanded.table, variable, (hidden,)))
             number += 1
         return Network(potentials)
 
@@ -161,7 +162,7 @@ def cluster_rows(
     rng: np.random.Generator,
     folds: int = FOLDS,
 ) -> FittedMixture:
-    """Fit a mixture to rows, with a number of components that is given or chosen."""
+    """Fit a mixture with a given number of components, or with the best one if that is None."""
     for what, value in (("components", components), ("most", most), ("starts", starts)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise NetworkError(f"{what} must be a positive whole number, not {value!r}")
@@ -191,7 +192,7 @@ def cluster_rows(
 
 
 def expand_by_component(data: TrainingData, shares: Values, variable: Discrete) -> TrainingData:
-    """Return every row once for each component that it belongs to, with its share as weight and the component as a column."""
+    """Repeat each row for every component, with its responsibility as weight and the component as a further column."""
     rows, states = np.nonzero(shares > 1e-9)
     repeated = data.table.take(rows)
     weighted = repeated.with_weights(repeated.weights * shares[rows, states])
@@ -202,7 +203,7 @@ def expand_by_component(data: TrainingData, shares: Values, variable: Discrete) 
 def _choose_components(
     statistics: MixtureStatistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator, folds: int
 ) -> int:
-    """Return the number of components that the criterion prefers."""
+    """Return the best number of components by a criterion."""
     rows = len(statistics)
     parts = rng.permutation(rows) % min(folds, max(rows, 1))
     best, failures = 1, 0
@@ -228,8 +229,10 @@ def _choose_components(
 
 def _count_parameters(statistics: MixtureStatistics, components: int) -> int:
     """Return the number of free parameters."""
-    each = 2 * len(statistics.numbers) + sum(part.stop - part.start - 1 for part in statistics.categories)
-    return int(components * each + components - 1)
+    per_component = 2 * len(statistics.numbers) + sum(
+        columns.stop - columns.start - 1 for columns in statistics.categories
+    )
+    return int(components * per_component + components - 1)
 
 
 def _replace_auto(potentials: Any) -> Any:

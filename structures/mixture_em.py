@@ -1,13 +1,14 @@
 """EM for naive Bayes mixtures of mixed, incomplete columns: every step is two matrix products.
 
-Given its component, a row's cells are independent: numbers normal, categories multinomial. Both are exponential families, so
-with a row's sufficient statistics in a matrix S (of a number: 1, x, x squared; of a category: an indicator for each state; zeros for a missing
-cell) and the natural parameters of the components in a matrix T, the log-densities of all rows are S T, and the expected statistics that
-the next parameters need are S' R, where R holds the responsibilities. A missing cell is thereby marginalized exactly.
+Given its component, the cells of a row are independent: numbers normal, categories multinomial. Both are exponential families.
+The matrix S holds the sufficient statistics of each row (of a number: 1, x, x squared; of a category: an indicator for each
+state; zeros for a missing cell), and the matrix T the natural parameters of the components. Then the log-densities of all rows
+are S T, and the expected statistics that determine the next parameters are S' R with the responsibilities R. This marginalizes
+missing cells exactly.
 
-The starts of EM and the parts of a cross-validation are so many fits to the same rows with other weights, so they take their steps together,
-as more columns of T. Arrays over components and fits have rows as their last axis. Indicators of categories of many states are
-sparse matrices.
+The starts of EM and the folds of a cross-validation are fits to the same rows with other weights, so they take their steps
+together, as more columns of T. Arrays over components and fits have rows as their last axis. Indicators of categories with many
+states are sparse matrices.
 """
 
 from __future__ import annotations
@@ -34,31 +35,33 @@ __all__ = [
 ]
 
 PRIOR_ROWS = 1.0
-"""The prior of a component's parameters weighs so many rows."""
+"""The prior of a component's parameters has the weight of this many rows."""
 PRIOR_VARIANCE = 0.01
-"""The variance that it speaks for, relative to the column's: no component shrinks to a point."""
+"""The prior variance relative to that of the column; it keeps components from shrinking to a point."""
 CONVERGED = 1e-7
+"""EM stops when the objective grows by less than this share of its value."""
 MOST_STEPS = 500
+"""EM stops after this many steps in any case."""
 FIRST_STEPS = 15
-"""Steps made from every start before the best one is followed."""
+"""This many steps are made from every start; only the best one is then continued."""
 WIDE = 32
-"""The indicators of a category of more states are a sparse matrix."""
+"""The indicators of a category with more states are a sparse matrix."""
 TOGETHER = 1 << 19
-"""Cells of an array over components, fits and rows (or statistics), about."""
+"""An array over components, fits and rows (or statistics) has about this many cells at most, which bounds the memory."""
 
 
 @dataclass(frozen=True)
 class MixtureStatistics:
-    """Sufficient statistics of rows.
+    """Sufficient statistics of the rows of a table.
 
     Attributes
     ----------
     narrow : ndarray (rows, statistics)
-    wide : sparse array (rows, statistics), of categories of many states; they come after the others
+    wide : sparse array (rows, statistics), of categories with many states; they come after the others
     weights : ndarray (rows,)
-    places : tuple of slices, where the statistics of each column are
-    numbers : ndarray (numbers,), the place of each number column's three statistics
-    categories : tuple of slices, the places of each category's states
+    slices : tuple of slices, the positions of the statistics of each column
+    numbers : ndarray (numbers,), the position of the first of each number column's three statistics
+    categories : tuple of slices, the positions of each category's states
     centers, scales : ndarray (numbers,); numbers are standardized by them
     shares : ndarray (statistics,), of the states in all rows
     """
@@ -66,7 +69,7 @@ class MixtureStatistics:
     narrow: Values
     wide: sparse.csr_array
     weights: Values
-    places: tuple[slice, ...]
+    slices: tuple[slice, ...]
     numbers: NDArray[np.intp]
     categories: tuple[slice, ...]
     centers: Values
@@ -75,10 +78,10 @@ class MixtureStatistics:
 
     @cached_property
     def states(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """The places of all states, at which of them each category begins, and the category that each belongs to."""
-        sizes = np.array([part.stop - part.start for part in self.categories], dtype=np.intp)
-        places = [np.arange(part.start, part.stop) for part in self.categories]
-        joined = np.concatenate([np.empty(0, dtype=np.intp), *places])
+        """The positions of all states, the index of the first state of each category, and the category of each state."""
+        sizes = np.array([columns.stop - columns.start for columns in self.categories], dtype=np.intp)
+        positions = [np.arange(columns.start, columns.stop) for columns in self.categories]
+        joined = np.concatenate([np.empty(0, dtype=np.intp), *positions])
         return joined, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
@@ -95,18 +98,18 @@ class MixtureStatistics:
 
     def products(self, natural: Values) -> Values:
         """Return each row's products with vectors (statistics, vectors): (vectors, rows)."""
-        split = self.narrow.shape[1]
-        result: Values = natural[:split].T @ self.narrow.T
+        width = self.narrow.shape[1]
+        result: Values = natural[:width].T @ self.narrow.T
         if self.wide.shape[1]:
-            result += (self.wide @ np.ascontiguousarray(natural[split:])).T
+            result += (self.wide @ np.ascontiguousarray(natural[width:])).T
         return result
 
     def sums(self, weights: Values) -> Values:
-        """Return the sums of the rows' statistics with some weights (vectors, rows): (statistics, vectors)."""
-        found: Values = self.narrow.T @ weights.T
+        """Return weighted sums of the rows' statistics, for weights (vectors, rows): (statistics, vectors)."""
+        result: Values = self.narrow.T @ weights.T
         if not self.wide.shape[1]:
-            return found
-        return np.concatenate([found, self._transposed @ np.ascontiguousarray(weights.T)])
+            return result
+        return np.concatenate([result, self._transposed @ np.ascontiguousarray(weights.T)])
 
 
 @dataclass(frozen=True)
@@ -129,29 +132,29 @@ class MixtureFit:
 
     @property
     def components(self) -> int:
-        """Their number."""
+        """The number of components."""
         return len(self.log_shares)
 
 
 def compute_statistics(
     columns: Sequence[NDArray[Any]], states: Sequence[int | None], weights: Values
 ) -> MixtureStatistics:
-    """Return the sufficient statistics of columns of codes (with numbers of states) or numbers (None).
+    """Return the sufficient statistics of columns; `states` has the number of states of a category, None for numbers.
 
     Examples
     --------
-    >>> found = compute_statistics([np.array([0, -1]), np.array([1.0, 3.0])], [2, None], np.ones(2))
-    >>> found.narrow
+    >>> statistics = compute_statistics([np.array([0, -1]), np.array([1.0, 3.0])], [2, None], np.ones(2))
+    >>> statistics.narrow
     array([[ 1.,  0.,  1., -1.,  1.],
            [ 0.,  0.,  1.,  1.,  1.]])
     """
     rows = len(weights)
     narrow, wide, centers, scales = [np.empty((rows, 0))], [sparse.csr_array((rows, 0))], [], []
     sizes = [3 if count is None else count for count in states]
-    spread = [count is not None and count > WIDE for count in states]
-    order = sorted(range(len(sizes)), key=lambda i: spread[i])
-    begin = dict(zip(order, np.cumsum([0, *(sizes[i] for i in order)]).tolist(), strict=False))
-    places = tuple(slice(begin[i], begin[i] + size) for i, size in enumerate(sizes))
+    is_wide = [count is not None and count > WIDE for count in states]
+    order = sorted(range(len(sizes)), key=lambda i: is_wide[i])
+    starts = dict(zip(order, np.cumsum([0, *(sizes[i] for i in order)]).tolist(), strict=False))
+    slices = tuple(slice(starts[i], starts[i] + size) for i, size in enumerate(sizes))
     for column, count in zip(columns, states, strict=True):
         if count is None:
             block, center, scale = _standardize(column, weights)
@@ -159,36 +162,39 @@ def compute_statistics(
             centers.append(center)
             scales.append(scale)
         elif count > WIDE:
-            known = np.flatnonzero(column >= 0)
-            wide.append(sparse.csr_array((np.ones(len(known)), (known, column[known])), shape=(rows, count)))
+            observed = np.flatnonzero(column >= 0)
+            indicators = np.ones(len(observed)), (observed, column[observed])
+            wide.append(sparse.csr_array(indicators, shape=(rows, count)))
         else:
             narrow.append((column[:, None] == np.arange(count)).astype(float))
-    made = MixtureStatistics(
+    statistics = MixtureStatistics(
         np.concatenate(narrow, axis=1),
         sparse.hstack(wide, format="csr"),
         weights,
-        places,
-        np.array([place.start for place, count in zip(places, states, strict=True) if count is None], dtype=np.intp),
-        tuple(sorted((place for place, count in zip(places, states, strict=True) if count is not None), key=_start_of)),
+        slices,
+        np.array(
+            [columns.start for columns, count in zip(slices, states, strict=True) if count is None], dtype=np.intp
+        ),
+        tuple(sorted((part for part, count in zip(slices, states, strict=True) if count is not None), key=_start_of)),
         np.array(centers),
         np.array(scales),
         np.empty(0),
     )
-    shares = made.sums(weights[None])[:, 0]
-    for part in made.categories:
+    shares = statistics.sums(weights[None])[:, 0]
+    for part in statistics.categories:
         shares[part] = (shares[part] + 1 / (part.stop - part.start)) / (shares[part].sum() + 1)
-    return replace(made, shares=shares)
+    return replace(statistics, shares=shares)
 
 
-def _start_of(place: slice) -> int:
-    return int(place.start)
+def _start_of(columns: slice) -> int:
+    return int(columns.start)
 
 
 def _standardize(column: Values, weights: Values) -> tuple[Values, float, float]:
-    """Return the statistics of a number column (rows, 3), the center and the scale."""
+    """Return the statistics of a standardized number column (rows, 3), its center and its scale."""
     seen = ~np.isnan(column)
     mass = weights[seen].sum()
-    # in units of the largest number, so that no square overflows
+    # in units of the greatest absolute value, so that no square overflows
     unit = float(np.abs(column[seen]).max(initial=0.0)) or 1.0
     inner = column / unit
     center = float(weights[seen] @ inner[seen] / mass) if mass > 0 else 0.0
@@ -202,7 +208,7 @@ def _standardize(column: Values, weights: Values) -> tuple[Values, float, float]
 
 
 def fit_mixture(data: MixtureStatistics, components: int, starts: int, rng: np.random.Generator) -> MixtureFit:
-    """Fit a mixture by EM from several starts, the best of which is followed to the end.
+    """Fit a mixture by EM from several starts, the best of which is continued to the end.
 
     Examples
     --------
@@ -217,49 +223,49 @@ def fit_mixture(data: MixtureStatistics, components: int, starts: int, rng: np.r
 def score_held_out(
     data: MixtureStatistics, components: int, parts: NDArray[np.intp], starts: int, rng: np.random.Generator
 ) -> Values:
-    """Return the log-density of every row under the mixture fitted to the rows of the other parts (rows,)."""
-    outside = parts != np.arange(parts.max() + 1)[:, None]
-    fits = _fit_weightings(data, outside * data.weights, components, starts, rng)
+    """Return the log-density of each row under the mixture fitted to the other folds (rows,)."""
+    training = parts != np.arange(parts.max() + 1)[:, None]
+    fits = _fit_weightings(data, training * data.weights, components, starts, rng)
     result = np.zeros(len(data))
     for part, fit in enumerate(fits):
-        inside = np.flatnonzero(parts == part)
-        result[inside] = compute_responsibilities(data.take(inside), fit)[1]
+        test = np.flatnonzero(parts == part)
+        result[test] = compute_responsibilities(data.take(test), fit)[1]
     return result
 
 
 def compute_responsibilities(data: MixtureStatistics, fit: MixtureFit) -> tuple[Values, Values]:
-    """Return the probabilities of the components (rows, components), and the log-density of each row."""
-    given, logs = _expect(data, _MixtureParameters(fit.log_shares[:, None], fit.natural[:, :, None]))
-    return np.ascontiguousarray(given[:, 0].T), logs[0]
+    """Return the posterior probabilities of the components (rows, components) and the log-density of each row."""
+    probabilities, logs = _expect(data, _MixtureParameters(fit.log_shares[:, None], fit.natural[:, :, None]))
+    return np.ascontiguousarray(probabilities[:, 0].T), logs[0]
 
 
 def _fit_weightings(
     data: MixtureStatistics, weights: Values, components: int, starts: int, rng: np.random.Generator
 ) -> list[MixtureFit]:
-    """Return a mixture for each of some weightings of the rows (fits, rows)."""
+    """Fit a mixture for each vector of weights of the rows (fits, rows)."""
     count, rows = weights.shape
     if components == 1:
         return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1)
     chances = rng.random((count * starts, components))
     step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
-    begun: list[MixtureFit] = []
+    first_fits: list[MixtureFit] = []
     for first in range(0, len(chances), step):
         part = slice(first, first + step)
-        mine = weights[np.arange(len(chances))[part] // starts]
-        begun += _iterate(data, mine, _maximize(data, mine, _assign_starts(data, mine, chances[part])), FIRST_STEPS)
-    best = [max(begun[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(begun), starts)]
-    found: list[MixtureFit] = []
+        own = weights[np.arange(len(chances))[part] // starts]
+        first_fits += _iterate(data, own, _maximize(data, own, _assign_starts(data, own, chances[part])), FIRST_STEPS)
+    best = [max(first_fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(first_fits), starts)]
+    final_fits: list[MixtureFit] = []
     for first in range(0, count, step):
         chosen = best[first : first + step]
         joined = _MixtureParameters(
             np.stack([fit.log_shares for fit in chosen], axis=1), np.stack([fit.natural for fit in chosen], axis=2)
         )
-        found += _iterate(data, weights[first : first + step], joined, MOST_STEPS)
-    return [replace(rest, history=fit.history + rest.history[1:]) for fit, rest in zip(best, found, strict=True)]
+        final_fits += _iterate(data, weights[first : first + step], joined, MOST_STEPS)
+    return [replace(last, history=fit.history + last.history[1:]) for fit, last in zip(best, final_fits, strict=True)]
 
 
 class _MixtureParameters(NamedTuple):
-    """Of several fits: log_shares (components, fits), natural (statistics, components, fits)."""
+    """Parameters of several fits: log_shares (components, fits), natural (statistics, components, fits)."""
 
     log_shares: Values
     natural: Values
@@ -268,34 +274,38 @@ class _MixtureParameters(NamedTuple):
         return _MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits])
 
 
-def _iterate(data: MixtureStatistics, weights: Values, found: _MixtureParameters, steps: int) -> list[MixtureFit]:
-    """Alternate expectation and maximization until each fit hardly changes or the steps are used up."""
+def _iterate(data: MixtureStatistics, weights: Values, parameters: _MixtureParameters, steps: int) -> list[MixtureFit]:
+    """Alternate expectation and maximization until each fit has converged or the steps are used up."""
     history: list[list[float]] = [[] for _ in weights]
     fits: dict[int, MixtureFit] = {}
     active = np.arange(len(weights))
     before = np.full(len(weights), -np.inf)
     for step in range(steps):
-        given, logs = _expect(data, found)
+        responsibilities, logs = _expect(data, parameters)
         likelihood = np.einsum("fr,fr->f", weights, logs)
-        now = likelihood + _log_prior(data, found)
-        done = (now - before <= CONVERGED * np.maximum(np.abs(now), 1.0)) | (step == steps - 1)
-        for place, fit in enumerate(active.tolist()):
-            history[fit].append(float(now[place]))
-            if done[place]:
-                shares, natural = found.log_shares[:, place].copy(), found.natural[:, :, place].copy()
-                fits[fit] = MixtureFit(shares, natural, tuple(history[fit]), float(likelihood[place]))
+        objective = likelihood + _log_prior(data, parameters)
+        done = (objective - before <= CONVERGED * np.maximum(np.abs(objective), 1.0)) | (step == steps - 1)
+        for position, fit in enumerate(active.tolist()):
+            history[fit].append(float(objective[position]))
+            if done[position]:
+                log_shares, natural = (
+                    parameters.log_shares[:, position].copy(),
+                    parameters.natural[:, :, position].copy(),
+                )
+                fits[fit] = MixtureFit(log_shares, natural, tuple(history[fit]), float(likelihood[position]))
         if done.all():
             break
         if done.any():
-            active, before, weights, given = active[~done], now[~done], weights[~done], given[:, ~done]
+            active, before, weights = active[~done], objective[~done], weights[~done]
+            responsibilities = responsibilities[:, ~done]
         else:
-            before = now
-        found = _maximize(data, weights, given)
+            before = objective
+        parameters = _maximize(data, weights, responsibilities)
     return [fits[fit] for fit in range(len(history))]
 
 
 def _assign_starts(data: MixtureStatistics, weights: Values, chances: Values) -> Values:
-    """Assign each row to the nearest of some rows that lie far apart (k-means++ over the cells that both have).
+    """Assign each row to the nearest of some rows that are far apart (k-means++), and return responsibilities.
 
     The chances are uniform random numbers (fits, components).
     """
@@ -303,56 +313,56 @@ def _assign_starts(data: MixtureStatistics, weights: Values, chances: Values) ->
     owner = np.zeros(weights.shape, dtype=np.intp)
     components = chances.shape[1]
     for number in range(components):
-        reached = np.cumsum(weights * nearest if number else weights, axis=1)
-        nowhere = ~(reached[:, -1] > 0)
-        if nowhere.any():
-            reached[nowhere] = np.cumsum(weights[nowhere], axis=1)
-        chosen = (reached > chances[:, number, None] * reached[:, -1:]).argmax(axis=1)
+        cumulative = np.cumsum(weights * nearest if number else weights, axis=1)
+        empty = ~(cumulative[:, -1] > 0)
+        if empty.any():
+            cumulative[empty] = np.cumsum(weights[empty], axis=1)
+        chosen = (cumulative > chances[:, number, None] * cumulative[:, -1:]).argmax(axis=1)
         distance = _measure_distances(data, chosen)
         closer = distance < nearest
         np.copyto(nearest, distance, where=closer)
         owner[closer] = number
-    # never quite sure, so that a component can still grow
+    # no responsibility is zero, so that each component can still take any row
     result: Values = 0.9 * (owner == np.arange(components)[:, None, None]) + 0.1 / components
     return result
 
 
 def _measure_distances(data: MixtureStatistics, chosen: NDArray[np.intp]) -> Values:
-    """Return the mean squared distances of all rows from chosen ones (chosen, rows).
+    """Return the mean squared distances of all rows from the chosen rows (chosen, rows).
 
-    The mean is over the cells that both rows have; a different state counts 2.
+    The mean is over the cells that are observed in both rows; a different state counts as 2.
     """
     narrow, wide = data.narrow[chosen].T, data.wide[chosen].toarray().T
-    one = np.concatenate([narrow, wide])
-    gap, both = np.zeros_like(one), np.zeros_like(one)
-    seen, value, square = (one[data.numbers + shift] for shift in range(3))
-    gap[data.numbers], gap[data.numbers + 1], gap[data.numbers + 2] = square, -2 * value, seen
-    both[data.numbers] = seen
-    places, starts, owner = data.states
-    if len(places):
-        both[places] = np.add.reduceat(one[places], starts, axis=0)[owner]
-        gap[places] = 2 * (both[places] - one[places])
+    selected = np.concatenate([narrow, wide])
+    gap, both = np.zeros_like(selected), np.zeros_like(selected)
+    observed, value, square = (selected[data.numbers + shift] for shift in range(3))
+    gap[data.numbers], gap[data.numbers + 1], gap[data.numbers + 2] = square, -2 * value, observed
+    both[data.numbers] = observed
+    positions, starts, owner = data.states
+    if len(positions):
+        both[positions] = np.add.reduceat(selected[positions], starts, axis=0)[owner]
+        gap[positions] = 2 * (both[positions] - selected[positions])
     shared = data.products(both)
     return np.where(shared > 0, np.maximum(data.products(gap), 0.0) / np.maximum(shared, 1), 1.0)
 
 
-def _expect(data: MixtureStatistics, found: _MixtureParameters) -> tuple[Values, Values]:
-    """Return the responsibilities (components, fits, rows) and the log-densities (fits, rows)."""
-    components, fits = found.log_shares.shape
-    given = data.products(found.natural.reshape(len(found.natural), -1)).reshape(components, fits, -1)
-    given += found.log_shares[:, :, None]
-    top = given.max(axis=0)
-    given -= top
-    np.exp(given, out=given)
-    total = given.sum(axis=0)
-    given /= total
-    return given, top + np.log(total)
+def _expect(data: MixtureStatistics, parameters: _MixtureParameters) -> tuple[Values, Values]:
+    """Return the responsibilities (components, fits, rows) and the log-densities (fits, rows) (the E-step)."""
+    components, fits = parameters.log_shares.shape
+    joint = data.products(parameters.natural.reshape(len(parameters.natural), -1)).reshape(components, fits, -1)
+    joint += parameters.log_shares[:, :, None]
+    top = joint.max(axis=0)
+    joint -= top
+    np.exp(joint, out=joint)
+    total = joint.sum(axis=0)
+    joint /= total
+    return joint, top + np.log(total)
 
 
-def _maximize(data: MixtureStatistics, weights: Values, given: Values) -> _MixtureParameters:
-    """Return the parameters of highest posterior density for rows that belong to components in these shares."""
-    weighted = given * weights
-    components, fits, rows = given.shape
+def _maximize(data: MixtureStatistics, weights: Values, responsibilities: Values) -> _MixtureParameters:
+    """Return the parameters of highest posterior density given the responsibilities (the M-step)."""
+    weighted = responsibilities * weights
+    components, fits, rows = responsibilities.shape
     totals = data.sums(weighted.reshape(-1, rows)).reshape(-1, components, fits)
     sizes = weighted.sum(axis=2) + PRIOR_ROWS
     natural = np.zeros_like(totals)
@@ -366,19 +376,19 @@ def _maximize(data: MixtureStatistics, weights: Values, given: Values) -> _Mixtu
         natural[data.numbers] = -0.5 * np.log(2 * math.pi * variance) - mean**2 / (2 * variance)
         natural[data.numbers + 1] = mean / variance
         natural[data.numbers + 2] = -0.5 / variance
-    places, starts, owner = data.states
-    if len(places):
-        table = totals[places] + PRIOR_ROWS * data.shares[places, None, None]
-        natural[places] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
+    positions, starts, owner = data.states
+    if len(positions):
+        table = totals[positions] + PRIOR_ROWS * data.shares[positions, None, None]
+        natural[positions] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
     return _MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural)
 
 
-def _log_prior(data: MixtureStatistics, found: _MixtureParameters) -> Values:
-    """Return the log prior density of the parameters of each fit, but for a constant."""
-    result: Values = PRIOR_ROWS * found.log_shares.sum(axis=0)
+def _log_prior(data: MixtureStatistics, parameters: _MixtureParameters) -> Values:
+    """Return the log prior density of the parameters of each fit, up to a constant."""
+    result: Values = PRIOR_ROWS * parameters.log_shares.sum(axis=0)
     if len(data.numbers):
-        halves = -found.natural[data.numbers + 2]
+        halves = -parameters.natural[data.numbers + 2]
         result += PRIOR_ROWS * (0.5 * np.log(2 * halves) - PRIOR_VARIANCE * halves).sum(axis=(0, 1))
-    places = data.states[0]
-    result += PRIOR_ROWS * np.tensordot(data.shares[places], found.natural[places], axes=1).sum(axis=0)
+    positions = data.states[0]
+    result += PRIOR_ROWS * np.tensordot(data.shares[positions], parameters.natural[positions], axes=1).sum(axis=0)
     return result

@@ -1,4 +1,4 @@
-"""Selective naive Bayes: naive Bayes with the attributes that help prediction, chosen by validation inside the data."""
+"""Selective naive Bayes: naive Bayes with the attributes that improve prediction in a cross-validation; losses and folds."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values
 __all__ = ["Loss", "assign_folds", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
 
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
-"""What each row's prediction costs, from the posteriors of the target and its true codes or values (rows,)."""
+"""A function of the posterior of the target and its true codes or values that returns the loss of each row (rows,)."""
 
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Of posteriors in validation, where the sample's noise is far greater."""
+"""Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
 _GAIN = 1e-9
-"""Relative improvement below which two losses are the same but for rounding."""
+"""A smaller relative difference of two losses counts as a rounding error."""
 
 
 @builder
@@ -43,32 +43,32 @@ def selective_naive_bayes(
     folds: int = 5,
     random_state: Any = 0,
 ) -> Network:
-    """Build naive Bayes with those attributes that improve prediction (a filter-wrapper).
+    """Build naive Bayes with the attributes that improve prediction (a filter-wrapper).
 
-    The attributes are ranked by their mutual information with the target. Down the ranking, each is
-    added if that lowers the loss in a cross-validation inside the data; attributes that tell nothing are not tried.
+    The attributes are ranked by their mutual information with the target. In this order each attribute is added if that lowers
+    the loss in a cross-validation inside the data; attributes without information are not tried.
 
     Parameters
     ----------
     data, target, potentials, weights : as in `naive_bayes`
     loss : callable, optional
         `log_loss` (the default for a discrete target), `misclassification`, `squared_error` (the default for a
-        continuous one) or any function of (posterior, truth) that returns a number for each row; the mean counts.
+        continuous one) or any function of (posterior, truth) that returns a number for each row; their mean is minimized.
     folds : int
-        Each holds rows of all classes, or of the whole range of a number, as far as possible.
+        Number of folds. Each has rows of all classes, or of the whole range of a number, as far as possible.
     random_state : int, Generator or None
-        Deals the rows to the folds.
+        Assigns the rows to folds.
 
     Returns
     -------
     Network
-        Its first node is the target, the chosen attributes follow in the table's order; the other columns are not in it.
+        Its first node is the target, the chosen attributes follow in the table's order. The other columns are left out.
 
     Notes
     -----
-    In each fold potentials and cut points are learned from the other folds alone. The final network is learned
-    from all rows. A weighted row is in one fold as a whole, so here (unlike in other builders) a weight of 2 may
-    choose otherwise than two equal rows. Missing cells are treated as in `naive_bayes`.
+    For each fold potentials and cut points are learned from the other folds only. The final network is learned from all rows.
+    A weighted row belongs to one fold as a whole, so that (unlike in other builders) a row of weight 2 may lead to another
+    choice than two equal rows. Missing cells are treated as in `naive_bayes`.
 
     References
     ----------
@@ -83,11 +83,11 @@ def selective_naive_bayes(
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
-    read = read_data_with_target(data, target, potentials, weights)
-    chosen = _choose_attributes(
-        read, target, loss or _default_loss(read, target), folds, np.random.default_rng(random_state)
-    )
-    return fit_network(read, {target: (), **{name: (target,) for name in read.attributes if name in chosen}})
+    training_data = read_data_with_target(data, target, potentials, weights)
+    loss = loss or _default_loss(training_data, target)
+    chosen = _choose_attributes(training_data, target, loss, folds, np.random.default_rng(random_state))
+    attributes = [name for name in training_data.attributes if name in chosen]
+    return fit_network(training_data, {target: (), **dict.fromkeys(attributes, (target,))})
 
 
 def log_loss(posterior: DiscretePosterior, truth: Codes) -> Values:
@@ -100,8 +100,8 @@ def log_loss(posterior: DiscretePosterior, truth: Codes) -> Values:
     >>> log_loss(net.posterior("c", hb.Table({"c": ["a", "b"]})), np.array([0, 1])).round(3)
     array([0.693, 0.693])
     """
-    found = np.take_along_axis(posterior.probabilities, truth[:, None], axis=1)[:, 0]
-    return np.asarray(-np.log(np.maximum(found, np.finfo(float).tiny)))
+    probabilities = np.take_along_axis(posterior.probabilities, truth[:, None], axis=1)[:, 0]
+    return np.asarray(-np.log(np.maximum(probabilities, np.finfo(float).tiny)))
 
 
 def misclassification(posterior: DiscretePosterior, truth: Codes) -> Values:
@@ -115,7 +115,7 @@ def squared_error(posterior: ContinuousPosterior, truth: Values) -> Values:
 
 
 class _Fold(NamedTuple):
-    """A network of all candidates that was learned without these rows."""
+    """Held-out rows, and a network of all candidates that was learned from the other rows."""
 
     network: Network
     rows: Table
@@ -128,10 +128,10 @@ def _default_loss(data: TrainingData, target: str) -> Loss:
 
 
 def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
-    """Return the attributes that the validation chooses."""
+    """Return the attributes that improve prediction in a cross-validation."""
     cells = data.codes(target)
-    seen = cells >= 0 if isinstance(data.variable(target), Discrete) else ~np.isnan(cells)
-    data = data.take(np.flatnonzero(seen & (data.table.weights > 0)))
+    observed = cells >= 0 if isinstance(data.variable(target), Discrete) else ~np.isnan(cells)
+    data = data.take(np.flatnonzero(observed & (data.table.weights > 0)))
     if len(data.table) < 2:
         raise TableError(
             f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found {len(data.table)}"
@@ -141,51 +141,58 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
     parts = assign_folds(data.codes(target), min(folds, len(data.table)), rng)
     training = [data.take(np.flatnonzero(parts != part)) for part in range(parts.max() + 1)]
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
-    made = [_fit_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)]
+    fitted_folds = [
+        _fit_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)
+    ]
     chosen: list[str] = []
-    least = _mean_loss(made, chosen, target, loss)
+    least = _compute_loss(fitted_folds, chosen, target, loss)
     for name in ranked:
-        found = _mean_loss(made, [*chosen, name], target, loss)
-        if found < least - _GAIN * abs(least):
+        candidate = _compute_loss(fitted_folds, [*chosen, name], target, loss)
+        if candidate < least - _GAIN * abs(least):
             chosen.append(name)
-            least = found
+            least = candidate
     return set(chosen)
 
 
 def assign_folds(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
-    """Deal rows to folds so that each gets its share of every part of the target's range, or of every class."""
+    """Assign rows to folds at random, stratified by the class or the value of the target."""
     rows = len(target)
     blocks = -(-rows // folds)
     shuffled = rng.permuted(np.tile(np.arange(folds), (blocks, 1)), axis=1).ravel()[:rows]
     parts = np.empty(rows, dtype=np.intp)
     parts[np.argsort(target, kind="stable")] = shuffled
-    # the last block may leave a fold without rows where there are hardly any
+    # with very few rows the last block may leave a fold empty
     return np.asarray(np.unique(parts, return_inverse=True)[1])
 
 
 def _fit_fold(data: TrainingData, training: TrainingData, rows: Codes, target: str, names: Sequence[str]) -> _Fold:
     network = fit_network(_discretize_again(training, target), {target: (), **dict.fromkeys(names, (target,))})
-    held = data.take(rows)
-    return _Fold(network, held.table, held.codes(target), held.table.weights)
+    test = data.take(rows)
+    return _Fold(network, test.table, test.codes(target), test.table.weights)
 
 
 def _discretize_again(data: TrainingData, target: str) -> TrainingData:
-    """Return the data with attributes discretized by what these rows say."""
-    cut = [
+    """Discretize attributes again, with discretized points learned from these rows only."""
+    discretized = [
         name
         for name in data.attributes
         if isinstance(data.variable(name), Discrete) and isinstance(data.table.variable(name), Continuous)
     ]
-    if not cut:
+    if not discretized:
         return data
     # the target keeps its states
-    table = Table(data.table.select([target, *cut]), variables=[data.variable(target), *map(data.table.variable, cut)])
-    fresh = roles(table, target, {name: data.roles[name].fitter for name in cut})
-    return replace(data, roles={name: fresh[name] if name in cut else role for name, role in data.roles.items()})
+    table = Table(
+        data.table.select([target, *discretized]),
+        variables=[data.variable(target), *map(data.table.variable, discretized)],
+    )
+    fresh = roles(table, target, {name: data.roles[name].fitter for name in discretized})
+    return replace(
+        data, roles={name: fresh[name] if name in discretized else role for name, role in data.roles.items()}
+    )
 
 
-def _mean_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, loss: Loss) -> float:
-    """Return the loss with these attributes over all held-out rows; infinite if one of them is impossible."""
+def _compute_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, loss: Loss) -> float:
+    """Return the mean loss with these attributes over all held-out rows; infinite if a row is impossible."""
     total, weight = 0.0, 0.0
     for fold in folds:
         network = Network([fold.network.potential(name) for name in (target, *names)])

@@ -113,7 +113,7 @@ def test_the_network_is_the_mixture():
     data, _ = simulated(200, 3)
     read = read_data_without_target(data, "gaussian", None)
     found = cluster_rows(read, 4, "held_out", 20, 3, np.random.default_rng(0))
-    net = found.network("cluster")
+    net = found.build_network("cluster")
     np.testing.assert_allclose(net.posterior("cluster", hb.Table(data)).probabilities, found.shares, atol=1e-9)
     logs = compute_responsibilities(found.statistics, found.fit)[1]
     seen = ~np.isnan(np.stack([data["x"], data["y"]], axis=1))
