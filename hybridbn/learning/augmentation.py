@@ -33,7 +33,7 @@ __all__ = ["Augmented", "History", "Step", "augment"]
 
 @dataclass(frozen=True)
 class Augmented:
-    """What `augment` returns.
+    """The result of `augment`.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Augmented:
     completed : table of the same kind as the data
         The data with all holes filled from that model.
     history : History
-        srmse and log-likelihood of every model, the rejected last one included; `history.best` is the one kept.
+        The srmse and log-likelihood of every model, including the rejected last one; `history.best` is the one kept.
     converged : bool
-        Whether the error stopped falling before the greatest number of iterations.
+        Whether the error stopped falling before the greatest number of iterations was reached.
     """
 
     network: Network
@@ -58,7 +58,8 @@ class Augmented:
 
     def __repr__(self) -> str:
         best = self.history[self.history.best]
-        return f"<Augmented: {self.network!r}, srmse {best.srmse:.4g} at iteration {best.iteration} of {len(self.history) - 1}>"
+        reached = f"srmse {best.srmse:.4g} at iteration {best.iteration} of {len(self.history) - 1}"
+        return f"<Augmented: {self.network!r}, {reached}>"
 
 
 def augment(
@@ -78,14 +79,15 @@ def augment(
 ) -> Augmented:
     r"""Learn a model of a response from a table with holes, and fill them (Algorithm 1 of Fernandez et al., 2008).
 
-    A density of each column alone, learned from its observed values, fills the holes for a start, and a first model is
-    learned. Then, in turn: fill the holes *of the original table* from the model, learn a new model, and go on as long as
+    At first the holes are filled from a density of each column alone, learned from its observed values, and a first
+    model is learned. Then, in turn: fill the holes *of the original table* from the model, learn a new model, and go on
+    as long as
 
     .. math:: \mathrm{srmse} = \sqrt{\frac1m \sum_{i=1}^m (y_i - \hat y_i)^2} \qquad (5)
 
     over the m rows with known response gets smaller, :math:`\hat y_i` being the response's expectation given the
-    observed cells among the others in its row. Holes of the other columns are filled by simulation, those of the response by
-    its expectation: by Proposition 1 a simulated response has twice the mean square error.
+    observed cells among the others in its row. Holes of the other columns are filled by simulation, those of the
+    response by its expectation: by Proposition 1 a simulated response has twice the mean square error.
 
     Parameters
     ----------
@@ -95,11 +97,11 @@ def augment(
         The response, a continuous or a discrete column.
     build : builder, partial of one, its name, Network, or list of arcs, optional
         How a model is learned from a filled table. A builder is a function of (data, target), such as
-        `hybridbn.structures.tan`; it may find other arcs each time. A `Network` keeps its arcs and families. By default:
-        naive Bayes.
+        `hybridbn.structures.tan`; it may find other arcs each time. A `Network` keeps its arcs and families. By
+        default: naive Bayes.
     potentials : as in `hybridbn.fit`, optional
-        Handed to the builder, or to `hybridbn.fit`; by default they have their own way. The starting densities are of
-        the same families.
+        Passed to the builder or to `hybridbn.fit`, whose defaults apply otherwise. The starting densities have the same
+        families.
     weights : sequence of float, optional
         One for each row; they replace those of a `Table`.
     response : {"expectation", "simulation"}
@@ -109,13 +111,13 @@ def augment(
         so does the default; that is the same for naive Bayes where the response is known, but elsewhere it loses the
         correlation of cells that are missing together.
     patience : int
-        How many models in a row may fail to be better before it stops; 1 in the paper.
+        The number of successive models without improvement after which it stops; 1 in the paper.
     max_iterations : int
-        How many times the holes are filled from a model, at most.
+        The greatest number of times that the holes are filled from a model.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes.
     options : Options, optional
-        Of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
+        The options of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
 
     Returns
     -------
@@ -128,10 +130,10 @@ def augment(
     it, with one draw and estimated parameters.
 
     A *discrete* response is filled with its most probable state, and Eq. (5) has the indicators of the states for
-    :math:`y_i` and their probabilities for :math:`\hat y_i`: the root of the Brier score. A column that a model *discretizes*
-    is filled with an observed number of the interval that was drawn, and a response with the mean of the
-    observed numbers in the intervals, weighted with their probabilities. Columns that a model leaves out are filled from
-    their own density. Integers become floats where a hole was.
+    :math:`y_i` and their probabilities for :math:`\hat y_i`: the root of the Brier score. A column that a model
+    *discretizes* is filled with an observed number of the interval that was drawn, and a response with the mean of the
+    observed numbers in the intervals, weighted with their probabilities. Columns that a model leaves out are filled
+    from their own density. Integers become floats where a hole was.
 
     References
     ----------
@@ -151,17 +153,17 @@ def augment(
     >>> bool(np.isnan(result.completed["y"]).any()), result.history.srmse.round(3)
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
-    asked = Build.of(build)
-    table = asked.read(data, weights)
+    builder = Build.of(build)
+    table = builder.read(data, weights)
     _check(table, target, response, patience, max_iterations)
     rng = np.random.default_rng(random_state)
-    chosen = resolve_options("augment", options, keywords, impossible="raise")
-    learn = asked.make_learner(target, potentials)
+    precision = resolve_options("augment", options, keywords, impossible="raise")
+    learn = builder.make_learner(target, potentials)
     holes = find_holes(table)
     if not holes:
-        only = _score(learn(table), table, target, 0, chosen)
-        return Augmented(only.network, _native(data, table), History((only.step,)), True)
-    alone = asked.fit_marginals(table.select(holes), potentials)
+        single = _score(learn(table), table, target, 0, precision)
+        return Augmented(single.network, _native(data, table), History((single.step,)), True)
+    marginals = builder.fit_marginals(table.select(holes), potentials)
     steps: list[Step] = []
     best: _Scored | None = None
     scored: _Scored | None = None
@@ -170,7 +172,7 @@ def augment(
 
     def until(network: Network) -> bool:
         nonlocal scored, best, completed, failures
-        scored = _score(network, table, target, len(steps), chosen)
+        scored = _score(network, table, target, len(steps), precision)
         steps.append(scored.step)
         if best is None or scored.step.srmse < best.step.srmse:
             best, completed, failures = scored, None, 0
@@ -182,13 +184,15 @@ def augment(
         # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
         nonlocal completed
         assert scored is not None
-        filled = _complete(scored, table, target, alone, rng, chosen, joint=joint, simulated=response == "simulation")
+        filled = _complete(
+            scored, table, target, marginals, rng, precision, joint=joint, simulated=response == "simulation"
+        )
         if scored is best:
             completed = filled
         return filled
 
     # lines 4 to 8
-    first = learn(fill_at_random(table, alone, rng))
+    first = learn(fill_at_random(table, marginals, rng))
     alternate(first, complete, learn, until)
     assert best is not None
     if completed is None:
@@ -199,7 +203,7 @@ def augment(
 
 @dataclass(frozen=True)
 class _Scored:
-    """A model, what it expects of the response in every row, and how good that is."""
+    """A model, its expectation of the response in every row, and its scores."""
 
     network: Network
     expected: Values
@@ -207,10 +211,10 @@ class _Scored:
 
 
 def _score(network: Network, table: Table, target: str, iteration: int, options: Options) -> _Scored:
-    """Judge a model by Eq. (5) on the rows of the original table with known response."""
+    """Score a model by Eq. (5) on the rows of the original table with known response."""
     column = table.column(target)
-    read = posterior(network, target, table.select([n for n in table.names if n in network]), options)
-    expected = Completion.of(network, table, options).expectation(table, read)
+    response = posterior(network, target, table.select([n for n in table.names if n in network]), options)
+    expected = Completion.of(network, table, options).expectation(table, response)
     if expected.ndim == 1:
         known = ~np.isnan(column)
         squares = (column[known] - expected[known]) ** 2
@@ -226,7 +230,7 @@ def _complete(
     model: _Scored,
     table: Table,
     target: str,
-    alone: Network,
+    marginals: Network,
     rng: np.random.Generator,
     options: Options,
     *,
@@ -245,7 +249,7 @@ def _complete(
         missing = find_holes(table).get(target, False)
         expected = model.expected if model.expected.ndim == 1 else model.expected.argmax(axis=1)
         cells[target] = np.where(missing, expected, table.column(target))
-    return fill_table(table, {**draw_alone(table, alone, levels, network), **cells})
+    return fill_table(table, {**draw_alone(table, marginals, levels, network), **cells})
 
 
 def _check(table: Table, target: str, response: str, patience: int, max_iterations: int) -> None:
@@ -260,7 +264,8 @@ def _check(table: Table, target: str, response: str, patience: int, max_iteratio
     known = column >= 0 if isinstance(table.variable(target), Discrete) else ~np.isnan(column)
     if not (known & (table.weights > 0)).any():
         raise TableError(
-            f"the response {target!r} is not known in any row of positive weight; the columns are {shorten(table.names)}"
+            f"the response {target!r} is not known in any row of positive weight; the columns are "
+            f"{shorten(table.names)}"
         )
 
 
@@ -269,7 +274,7 @@ def _native(data: Any, table: Table) -> Any:
 
 
 class Step(NamedTuple):
-    """One model: its number from 0, its error and its log-likelihood, both on the original data."""
+    """The number of a model, from 0, with its error and its log-likelihood on the original data."""
 
     iteration: int
     srmse: float
@@ -278,7 +283,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """The models of a run in order; a sequence of `Step` whose columns are arrays.
+    """The models of a run in order: a sequence of `Step`, whose columns are arrays.
 
     Examples
     --------
@@ -323,7 +328,7 @@ class History:
         return pandas.DataFrame(list(self.steps), columns=list(Step._fields)).set_index("iteration")
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw srmse (left axis) and log-likelihood (right axis) by iteration with matplotlib; returns the left axes."""
+        """Draw srmse (left axis) and log-likelihood (right axis) by iteration ; return the left axes."""
         if ax is None:
             from matplotlib import pyplot
 
@@ -334,7 +339,7 @@ class History:
         ax.set_xlabel("iteration")
         ax.set_xticks(iterations)
         ax.set_ylabel("srmse", color="C0")
-        other = ax.twinx()
-        other.plot(iterations, self.log_likelihood, "s--", color="C1")
-        other.set_ylabel("log-likelihood of the observed cells", color="C1")
+        right = ax.twinx()
+        right.plot(iterations, self.log_likelihood, "s--", color="C1")
+        right.set_ylabel("log-likelihood of the observed cells", color="C1")
         return ax

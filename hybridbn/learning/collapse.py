@@ -1,6 +1,7 @@
 """Weighted sums of naive Bayes networks of discrete variables: their tables, their network, and their nomogram.
 
-A nomogram shows how much each state of each attribute adds to the log-odds of a class, on scales to be read off and added up.
+A nomogram shows how much each state of each attribute adds to the log-odds of a class, on scales to be read off and
+added up.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _intervals_within(fine: Discrete, coarse: Discrete) -> NDArray[np.intp]:
 def network_of_sum(tables: NaiveBayesTables, distributions: Mapping[str, Values]) -> Network:
     r"""Return the naive Bayes network with the log-odds of the tables in every row without missing cells.
 
-    A factor of an attribute that is the same for all classes changes no odds, and a factor of a class that is the same for all
-    states may go to the prior. So with s the term in the tables and any q(v) > 0
+    A factor of an attribute that is the same for all classes changes no odds, and a factor of a class that is the same
+    for all states may go to the prior. So with s the term in the tables and any q(v) > 0
 
     .. math:: P(v \mid c) = q(v) e^{s(v, c) - \bar s(v)} / Z_c, \qquad P(c) \propto e^{s(c)} \prod_i Z_{ic}
 
@@ -109,13 +110,14 @@ def _refuse_underflow(probabilities: Values, name: str) -> None:
     # smaller numbers have fewer digits
     if not (probabilities >= np.finfo(float).tiny).all():
         raise NetworkError(
-            f"{name!r}: the collapsed network would need a probability that is zero or too small for a number; let the members "
+            f"{name!r}: the collapsed network would need a probability that is zero or too small for a number; let "
+            "the members "
             "have an estimate without zeros, such as MEstimate(2), or take fewer rounds"
         )
 
 
 def weights_of_evidence(tables: NaiveBayesTables, state: Hashable = None) -> tuple[float, dict[str, Values]]:
-    r"""Return the prior log-odds of a class, and the weights of evidence of each state of each attribute (eq. 2 of Elkan, 1997).
+    r"""Return the prior log-odds of a class and the weights of evidence of all states (eq. 2 of Elkan, 1997).
 
     .. math:: w_{jv} = \log P(A_j = v \mid c_1) - \log P(A_j = v \mid c_0)
 
@@ -128,7 +130,8 @@ def weights_of_evidence(tables: NaiveBayesTables, state: Hashable = None) -> tup
     """
     if len(tables.target) != 2:
         raise NetworkError(
-            f"{tables.target.name!r} has {len(tables.target)} classes, and weights of evidence add up to log-odds of two; explain() takes any number"
+            f"{tables.target.name!r} has {len(tables.target)} classes, and weights of evidence add up to log-odds of "
+            "two; explain() takes any number"
         )
     code = 1 if state is None else tables.target.code(state)
     if code < 0:

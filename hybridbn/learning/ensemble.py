@@ -42,15 +42,16 @@ _LEAST_PROBABILITY = 1e-300
 class Ensemble:
     r"""Networks that vote on the class, as `hybridbn.boost` learns them.
 
-    The score of a class is the sum of the votes for it ("m1"), or of the members' votes times their log probabilities of it
-    ("real"); the log-odds of two classes are the difference of their scores, so that
+    The score of a class is the sum of the votes for it ("m1"), or of the members' votes times their log probabilities
+    of it ("real"); the log-odds of two classes are the difference of their scores, so that
 
     .. math:: P(c \mid v) = e^{s_c(v)} / \sum_k e^{s_k(v)}
 
     Parameters
     ----------
     networks : sequence of Network
-        Each has the target, with the same states. Those that `hybridbn.boost` learned may be made when they are first used.
+        Each has the target, with the same states. Those that `hybridbn.boost` learned may be made when they are first
+        used.
     votes : sequence of float
         One for each network; positive.
     target : str
@@ -63,15 +64,16 @@ class Ensemble:
 
     Notes
     -----
-    Missing cells are marginalized in each member. A member for which a row is impossible abstains in it. With two classes these
-    are the probabilities of additive logistic regression (Friedman, Hastie & Tibshirani, 2000); after many rounds they are
-    overconfident: nearer to 0 and 1 than the share of errors warrants, as is known of AdaBoost.
+    Missing cells are marginalized in each member. A member for which a row is impossible abstains in it. With two
+    classes these are the probabilities of additive logistic regression (Friedman, Hastie & Tibshirani, 2000); after
+    many rounds they are overconfident: nearer to 0 and 1 than the share of errors warrants, as is known of AdaBoost.
 
     Examples
     --------
     >>> import hybridbn as hb
     >>> c, x = hb.Discrete("c", ("no", "yes")), hb.Discrete("x", (0, 1))
-    >>> first = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), hb.Multinomial(x, (c,), table=[[0.9, 0.1], [0.2, 0.8]])])
+    >>> likelihood = hb.Multinomial(x, (c,), table=[[0.9, 0.1], [0.2, 0.8]])
+    >>> first = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), likelihood])
     >>> second = hb.Network([hb.Multinomial(c, table=[0.7, 0.3]), hb.Multinomial(x, table=[0.5, 0.5])])
     >>> ensemble = hb.Ensemble([first, second], [1.5, 0.5], "c")
     >>> ensemble
@@ -151,7 +153,7 @@ class Ensemble:
         n_jobs: int | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Values:
-        """Return the scores of the classes, (rows, classes), or (classes,) for a mapping: their differences are log-odds."""
+        """Return the scores of the classes (rows, classes), or (classes,) for a mapping; differences are log-odds."""
         chosen = resolve_options("scores", options, keywords, impossible="raise")
         last = _last(self._add_scores(evidence, chosen, n_jobs))
         return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
@@ -166,7 +168,8 @@ class Ensemble:
     ) -> DiscretePosterior:
         """Return the posterior of the class given evidence, a mapping or a table, as `Network.posterior` does.
 
-        The members may be asked in `n_jobs` threads at the same time (-1: as many as there are processors), with the same result.
+        The members may be asked in `n_jobs` threads at the same time (-1: as many as there are processors), with the
+        same result.
         """
         chosen = resolve_options("posterior", options, keywords)
         last = _last(self._add_scores(evidence, chosen, n_jobs))
@@ -229,7 +232,8 @@ class Ensemble:
         Exact for "real": in every row without missing cells its log-odds are those of the ensemble, which are
         linear in the members' (eq. 7 of Ting and Zheng):
 
-        .. math:: \sum_t \alpha_t \log \frac{P_t(c_1)}{P_t(c_0)} + \sum_i \sum_t \alpha_t \log \frac{P_t(v_i \mid c_1)}{P_t(v_i \mid c_0)}
+        .. math:: \sum_t \alpha_t \log \frac{P_t(c_1)}{P_t(c_0)}
+            + \sum_i \sum_t \alpha_t \log \frac{P_t(v_i \mid c_1)}{P_t(v_i \mid c_0)}
 
         For "m1", where votes count and not probabilities, it is the nearest of this form by the Taylor approximation of
         Ridgeway et al. (1998): each vote for a class is replaced by the vote times its probability, and that by the
@@ -242,10 +246,10 @@ class Ensemble:
 
         Notes
         -----
-        With missing cells no single network has the same posteriors: the ensemble marginalizes a cell in each of its members,
-        a network only once, and sums don't commute with the product. The probability of the evidence has no meaning: a factor
-        of an attribute that is the same for all classes is free, and is chosen such that the attributes' states are
-        distributed as in the members.
+        With missing cells no single network has the same posteriors: the ensemble marginalizes a cell in each of its
+        members, a network only once, and sums don't commute with the product. The probability of the evidence has no
+        meaning: a factor of an attribute that is the same for all classes is free, and is chosen such that the
+        attributes' states are distributed as in the members.
 
         Examples
         --------
@@ -277,12 +281,14 @@ class Ensemble:
             tables = naive_bayes_of(network, self.target)
             if tables is None:
                 raise NetworkError(
-                    f"only naive Bayes networks of discrete variables collapse into one, and in network {number} of this "
+                    f"only naive Bayes networks of discrete variables collapse into one, and in network {number} of "
+                    "this "
                     f"ensemble {why_not_naive_bayes(network, self.target)}"
                 )
             if not all(np.isfinite(table).all() for table in (tables.prior, *tables.logs.values())):
                 raise NetworkError(
-                    f"network {number} of the ensemble has a probability of zero, whose logarithm can't be added up; boost with "
+                    f"network {number} of the ensemble has a probability of zero, whose logarithm can't be added up; "
+                    "boost with "
                     "an estimate without zeros, such as MEstimate(2)"
                 )
             weighted_tables.append((float(vote) * share, tables))
@@ -315,8 +321,9 @@ class Ensemble:
     def explain(self, evidence: Mapping[str, Any], state: Hashable = None) -> Explanation:
         """Return what each finding adds to the log-odds of a state (the most probable one by default) against the rest.
 
-        A finding's weight is what it changes given those before it, so the weights always add up. For Real AdaBoost over naive Bayes the order
-        does not matter: weights are sums over the members (eq. 2 of Elkan, 1997, and eq. 7 of Ting and Zheng).
+        A finding's weight is what it changes given those before it, so the weights always add up. For Real AdaBoost
+        over naive Bayes the order does not matter: weights are sums over the members (eq. 2 of Elkan, 1997, and eq. 7
+        of Ting and Zheng).
 
         Examples
         --------
@@ -341,10 +348,10 @@ class Ensemble:
         return Explanation(self.target, self.variable.states[code], odds[0], weights, odds[-1])
 
     def plot(self, evidence: Mapping[str, Any] | None = None, state: Hashable = None, ax: Any = None) -> Any:
-        """Draw a nomogram with matplotlib: what each state of each attribute adds to the log-odds of a class; returns the axes.
+        """Draw a nomogram: what each state of each attribute adds to the log-odds of a class; return matplotlib's axes.
 
-        For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse` makes, whose scale is
-        that of the Taylor approximation. A case given as evidence is marked and added up.
+        For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse`
+        makes, whose scale is that of the Taylor approximation. A case given as evidence is marked and added up.
         """
         from hybridbn.learning.collapse import plot_nomogram
 
@@ -412,14 +419,14 @@ class ClassScorer:
             log_joint[:, (log_joint == -np.inf).all(axis=0)] = np.nan
             return log_joint
         with self._lock:
-            evidence = self.evidence if self.single else self._shared_table(network)
+            evidence = self.evidence if self.single else self._table_for(network)
         answer = posterior(network, self.target, evidence, self.options)
         assert isinstance(answer, DiscretePosterior)
         table = answer.probabilities
         with np.errstate(divide="ignore"):
             return np.atleast_2d(np.log(table)).T
 
-    def _shared_table(self, network: Network) -> Table:
+    def _table_for(self, network: Network) -> Table:
         """Return the evidence as a table of the network's variables, reusing the last one if these are the same."""
         wanted = {variable.name: variable for variable in network.variables if variable.name != self.target}
         # nodes without a column, such as the leaf of a tree, may differ from network to network
@@ -432,9 +439,9 @@ class ClassScorer:
         return self._table
 
     def _read_codes(self, network: Network, attributes: Mapping[str, Variable]) -> tuple[_Codes, int] | None:
-        """Read the evidence as codes, with the number of rows; None for evidence other than values of the attributes."""
+        """Read the evidence as codes and the number of rows; None for evidence other than values of the attributes."""
         if self._read is None or self._read[0] != attributes:
-            evidence = self.evidence if self.single else self._shared_table(network)
+            evidence = self.evidence if self.single else self._table_for(network)
             findings = EvidenceReader(network, evidence, [self.target]).evidence()
             is_plain = all(finding.plain and name in attributes for name, finding in findings.findings.items())
             codes = {name: finding.values for name, finding in findings.findings.items()}
@@ -445,8 +452,8 @@ class ClassScorer:
 def vote_scores(log_joint: Values, vote: float, real: bool) -> Values:
     r"""Return the scores that a member adds to the classes (classes, rows).
 
-    For M1 its vote for the most probable class, for Real AdaBoost its vote times the log joint probabilities (eq. 6 of Ting
-    and Zheng). A member for which a row is impossible abstains.
+    For M1 its vote for the most probable class, for Real AdaBoost its vote times the log joint probabilities (eq. 6 of
+    Ting and Zheng). A member for which a row is impossible abstains.
 
     Examples
     --------
@@ -480,7 +487,7 @@ def softmax(total: Values) -> Values:
 
 
 class LazyNetworks(Sequence[Network]):
-    """A sequence of networks, each made when it is first used, as making a hundred takes longer than a round of boosting.
+    """A sequence of networks, each made at its first use, as making a hundred takes longer than a round of boosting.
 
     It equals any sequence of the same networks, and pickling makes all of them.
 

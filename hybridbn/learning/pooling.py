@@ -1,4 +1,4 @@
-"""Rubin's rules: one estimate with honest uncertainty from the estimates of several completed tables."""
+"""`pool`: one estimate with its uncertainty from the estimates of several completed tables, by Rubin's rules."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Pooled:
     df : float or ndarray
         Degrees of freedom of Student's t distribution, after Barnard and Rubin (1999).
     missing_information : float or ndarray
-        Fraction of the information about the quantity that is missing because cells are.
+        The fraction of the information about the quantity that is lost by missing cells.
     within, between : float or ndarray
-        Mean of the variances, and variance of the estimates.
+        The mean of the variances, and the variance of the estimates.
     draws : int
     """
 
@@ -47,10 +47,10 @@ class Pooled:
     @property
     def standard_error(self) -> Any:
         """The square root of the variance."""
-        return _plain(np.sqrt(self.variance))
+        return _unwrap_scalar(np.sqrt(self.variance))
 
     def interval(self, level: float = 0.95) -> Any:
-        """Return the ends of the interval that holds the quantity with this probability: (low, high), or an array (..., 2).
+        """Return the interval that holds the quantity with this probability: (low, high), or an array (..., 2).
 
         Examples
         --------
@@ -61,7 +61,7 @@ class Pooled:
         if not 0 < level < 1:
             raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
         half = student.ppf(0.5 + level / 2, self.df) * np.sqrt(self.variance)
-        low, high = _plain(self.estimate - half), _plain(self.estimate + half)
+        low, high = _unwrap_scalar(self.estimate - half), _unwrap_scalar(self.estimate + half)
         return (low, high) if isinstance(low, float) else np.stack([low, high], axis=-1)
 
     def __repr__(self) -> str:
@@ -70,13 +70,15 @@ class Pooled:
                 f"<pooled over {self.draws} draws: {self.estimate:.6g} +- {self.standard_error:.3g}, "
                 f"df {self.df:.4g}, missing information {self.missing_information:.3f}>"
             )
-        return f"<pooled over {self.draws} draws: {self.estimate.size} estimates {np.array2string(self.estimate, precision=4)}>"
+        estimates = np.array2string(self.estimate, precision=4)
+        return f"<pooled over {self.draws} draws: {self.estimate.size} estimates {estimates}>"
 
 
 def pool(estimates: ArrayLike, variances: ArrayLike, *, complete_df: float = math.inf) -> Pooled:
     r"""Pool the estimates of several completed tables by Rubin's rules.
 
-    With the mean :math:`\bar U` of the variances, the variance B of the m estimates and :math:`T = \bar U + (1 + 1/m) B`,
+    With the mean :math:`\bar U` of the variances, the variance B of the m estimates and :math:`T = \bar U + (1 + 1/m)
+    B`,
 
     .. math:: \lambda = \frac{(1 + 1/m) B}{T}, \quad \nu_\infty = \frac{m - 1}{\lambda^2}, \quad
               \nu_o = \frac{\nu_c + 1}{\nu_c + 3} \nu_c (1 - \lambda), \quad
@@ -101,8 +103,8 @@ def pool(estimates: ArrayLike, variances: ArrayLike, *, complete_df: float = mat
 
     References
     ----------
-    Rubin (1987), "Multiple Imputation for Nonresponse in Surveys"; Barnard & Rubin (1999), "Small-sample degrees of freedom
-    with multiple imputation", Biometrika 86.
+    Rubin (1987), "Multiple Imputation for Nonresponse in Surveys"; Barnard & Rubin (1999), "Small-sample degrees of
+    freedom with multiple imputation", Biometrika 86.
 
     Examples
     --------
@@ -112,37 +114,40 @@ def pool(estimates: ArrayLike, variances: ArrayLike, *, complete_df: float = mat
     >>> pool([[1.0, 5.0], [1.2, 5.5]], [[0.1, 0.2], [0.1, 0.2]]).estimate
     array([1.1 , 5.25])
     """
-    q, u = _checked("estimates", estimates), _checked("variances", variances)
-    if q.shape != u.shape:
-        raise TableError(f"estimates have the shape {q.shape}, variances {u.shape}; each estimate needs its variance")
-    if not q.ndim or len(q) < 2:
+    values, squared_errors = _check_numbers("estimates", estimates), _check_numbers("variances", variances)
+    if values.shape != squared_errors.shape:
         raise TableError(
-            f"pooling needs the estimates of at least two completed tables, not {q.size}: impute(..., draws=20)"
+            f"estimates have the shape {values.shape}, variances {squared_errors.shape}; "
+            "each estimate needs its variance"
         )
-    if (u < 0).any():
-        raise TableError(f"variances can't be negative; found {u[u < 0][0]} (give squared standard errors)")
+    if not values.ndim or len(values) < 2:
+        raise TableError(
+            f"pooling needs the estimates of at least two completed tables, not {values.size}: impute(..., draws=20)"
+        )
+    if (squared_errors < 0).any():
+        raise TableError(
+            f"variances can't be negative; found {squared_errors[squared_errors < 0][0]} (give squared standard errors)"
+        )
     if not complete_df > 0:
         raise TableError(f"complete_df must be a positive number of degrees of freedom, not {complete_df!r}")
-    m = len(q)
-    estimate, within, between = q.mean(axis=0), u.mean(axis=0), q.var(axis=0, ddof=1)
-    added = (1 + 1 / m) * between
+    draws = len(values)
+    estimate, within, between = values.mean(axis=0), squared_errors.mean(axis=0), values.var(axis=0, ddof=1)
+    added = (1 + 1 / draws) * between
     total = within + added
     share = np.divide(added, total, out=np.zeros_like(total), where=total > 0)
     with np.errstate(divide="ignore", over="ignore"):
-        df = (m - 1) / np.square(share)
+        df = (draws - 1) / np.square(share)
         if math.isfinite(complete_df):
             observed = (complete_df + 1) / (complete_df + 3) * complete_df * (1 - share)
-            # harmonic, so that an infinite df leaves the other one; nothing observed at all leaves next to none
+            # the harmonic form allows an infinite df; without any observed information df is nearly zero
             df = 1 / (1 / df + 1 / np.maximum(observed, 1e-9))
-    # r / (1 + r) is the share, and 1 / (1 + r) what it leaves
+    # with the relative increase r in variance, the share is r / (1 + r), and one minus the share 1 / (1 + r)
     missing = share + 2 / (df + 3) * (1 - share) * (added > 0)
-    q, t, nu, gamma, w, b = (
-        _plain(freeze(np.asarray(x, dtype=np.float64))) for x in (estimate, total, df, missing, within, between)
-    )
-    return Pooled(estimate=q, variance=t, df=nu, missing_information=gamma, within=w, between=b, draws=m)
+    figures = (estimate, total, df, missing, within, between)
+    return Pooled(*(_unwrap_scalar(freeze(np.asarray(figure, dtype=np.float64))) for figure in figures), draws)
 
 
-def _checked(what: str, values: ArrayLike) -> Values:
+def _check_numbers(what: str, values: ArrayLike) -> Values:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -152,5 +157,5 @@ def _checked(what: str, values: ArrayLike) -> Values:
     return array
 
 
-def _plain(values: Any) -> Any:
+def _unwrap_scalar(values: Any) -> Any:
     return float(values) if np.ndim(values) == 0 else values

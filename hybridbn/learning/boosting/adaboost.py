@@ -1,4 +1,4 @@
-"""`boost`: AdaBoost over Bayesian networks, each learned with more weight on rows that the ones before misclassified."""
+"""`boost`: AdaBoost over Bayesian networks, each learned with more weight on rows that earlier ones misclassified."""
 
 from __future__ import annotations
 
@@ -63,22 +63,25 @@ def boost(
 ) -> Ensemble:
     r"""Learn an ensemble of networks that vote on a class, by AdaBoost.
 
-    "m1" is AdaBoost.M1 as Ting and Zheng (2003, section 2) have it: with the share of the weight that a network gets wrong,
+    "m1" is AdaBoost.M1 as Ting and Zheng (2003, section 2) have it: with the share of the weight that a network gets
+    wrong,
 
     .. math:: \epsilon_t = \frac1N \sum_n w_t(n) \delta(n) \quad (1)
 
-    the weights of the wrong rows are divided by :math:`2\epsilon_t` (2), those of the others by :math:`2(1-\epsilon_t)` (3); none falls below 1e-8, and they
-    sum to N. A network's vote is :math:`\log((1-\epsilon_t)/\epsilon_t)`, or log(1e10) for one without errors. After that one, and after one with
-    :math:`\epsilon_t \ge 1/2`, which is thrown away, the weights start anew from a bootstrap sample of the rows.
+    the weights of the wrong rows are divided by :math:`2\epsilon_t` (2), those of the others by :math:`2(1-\epsilon_t)`
+    (3); none falls below 1e-8, and they sum to N. A network's vote is :math:`\log((1-\epsilon_t)/\epsilon_t)`, or
+    log(1e10) for one without errors. After that one, and after one with :math:`\epsilon_t \ge 1/2`, which is thrown
+    away, the weights start anew from a bootstrap sample of the rows.
 
-    "real" is Real AdaBoost (Schapire and Singer, 1999) for two classes: the log-odds :math:`h_t` of a network count, with the vote :math:`\alpha_t` that
-    minimizes :math:`\sum_n w_t(n) e^{-y_n \alpha_t h_t(n) / 2}`, which are the next weights. Over naive Bayes of tables the ensemble is again a naive Bayes
-    network: see `Ensemble.collapse`.
+    "real" is Real AdaBoost (Schapire and Singer, 1999) for two classes: the log-odds :math:`h_t` of a network count,
+    with the vote :math:`\alpha_t` that minimizes :math:`\sum_n w_t(n) e^{-y_n \alpha_t h_t(n) / 2}`, which are the next
+    weights. Over naive Bayes of tables the ensemble is again a naive Bayes network: see `Ensemble.collapse`.
 
     Parameters
     ----------
     data : DataFrame, Table, mapping of arrays, ...
-        Whatever `Table` takes; holes are allowed. Rows without a class can't be boosted and do not count, like rows of weight zero.
+        Whatever `Table` takes; holes are allowed. Rows without a class can't be boosted and do not count, like rows of
+        weight zero.
     target : str
         A discrete column.
     build : builder, partial of one, its name, Network, or list of arcs, optional
@@ -88,27 +91,31 @@ def boost(
         How many networks to learn.
     algorithm : {"m1", "real"}
     potentials : as in `hybridbn.fit`, optional
-        By default a partial's own choice and a Network's families are kept, and otherwise all is tables of probabilities
-        (m-estimate, m = 2), number columns being cut into intervals by Fayyad and Irani's entropy criterion.
+        By default a partial's own choice and a Network's families are kept, and otherwise all is tables of
+        probabilities (m-estimate, m = 2), number columns being cut into intervals by Fayyad and Irani's entropy
+        criterion.
     weights : sequence of float, optional
-        One for each row; they replace those of a `Table`. A row of weight 2 counts as two rows, and their sum is the N above.
+        One for each row; they replace those of a `Table`. A row of weight 2 counts as two rows, and their sum is the N
+        above.
     priors : mapping from class to probability, optional
         The rows of each class are weighted so that the classes have these shares.
     refit_cuts : bool
         Cut number columns anew in each round, by the weights of the round.
     validation : float or table, optional
-        For early stopping: rows that are held out, or the share of them to take at random from each class. The ensemble that errs
-        least on them is returned, and boosting ends when `patience` more networks did not make it better.
+        For early stopping: rows that are held out, or the share of them to take at random from each class. The ensemble
+        that errs least on them is returned, and boosting ends when `patience` more networks did not make it better.
     patience : int
     max_restarts : int, optional
-        Most starts from a bootstrap sample; boosting ends with a warning where they are not enough. Twice the rounds and 20 more by default.
+        Most starts from a bootstrap sample; boosting ends with a warning where they are not enough. Twice the rounds
+        and 20 more by default.
     progress : callable or bool
         Called with a `Round` after each round; True draws a bar.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes: for bootstrap samples and held-out rows.
     n_jobs : int, optional
-        Threads that share a pass over the rows where naive Bayes over discrete columns is boosted (-1: as many as there are processors). One round
-        needs the last, so nothing else runs at the same time; the result is the same for any number.
+        Threads that share a pass over the rows where naive Bayes over discrete columns is boosted (-1: as many as there
+        are processors). One round needs the last, so nothing else runs at the same time; the result is the same for any
+        number.
     options : Options, optional
         Of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
 
@@ -119,14 +126,14 @@ def boost(
     Notes
     -----
     A row whose cells are missing is marginalized by each network; one that is impossible for a network counts as wrong.
-    Naive Bayes over discrete columns is boosted with one pass over the data a round (Elkan, 1997, section 4): O(rows x columns) time, and in memory at most 64 bits a
-    row beside the coded data. The result is that of the general way.
+    Naive Bayes over discrete columns is boosted with one pass over the data a round (Elkan, 1997, section 4): O(rows x
+    columns) time, and in memory at most 64 bits a row beside the coded data. The result is that of the general way.
 
     References
     ----------
-    Ting & Zheng (2003), "A study of AdaBoost with naive Bayesian classifiers: weakness and improvement", Computational Intelligence
-    19. Elkan (1997), "Boosting and naive Bayesian learning", Technical Report CS97-557, UCSD. Schapire & Singer (1999),
-    "Improved boosting algorithms using confidence-rated predictions", Machine Learning 37.
+    Ting & Zheng (2003), "A study of AdaBoost with naive Bayesian classifiers: weakness and improvement", Computational
+    Intelligence 19. Elkan (1997), "Boosting and naive Bayesian learning", Technical Report CS97-557, UCSD. Schapire &
+    Singer (1999), "Improved boosting algorithms using confidence-rated predictions", Machine Learning 37.
 
     Examples
     --------
@@ -152,7 +159,8 @@ def boost(
     occurring = np.flatnonzero(np.bincount(table.column(target)))
     if len(occurring) < 2:
         raise TableError(
-            f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting needs two classes"
+            f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting "
+            "needs two classes"
         )
     base = (
         _weights_of_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
@@ -283,7 +291,8 @@ def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Pot
     return learn(Table(table, variables=[role.variable for role in columns]))
 
 
-# --- checks and preparations ----------------------------------------------------------------------------------------------
+# --- checks and preparations
+# ----------------------------------------------------------------------------------------------
 
 
 def _fitters_of_counts(roles_of_columns: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:
@@ -329,7 +338,8 @@ def _hold_out(table: Table, target: str, validation: Any, rng: np.random.Generat
         validation_table = Table(validation, variables=variables)
         if target not in validation_table:
             raise TableError(
-                f"validation: the held-out rows have no column {target!r}; its columns are {shorten(validation_table.names)}"
+                f"validation: the held-out rows have no column {target!r}; its columns are "
+                f"{shorten(validation_table.names)}"
             )
         return _HeldOut(_drop_unusable_rows(validation_table, target), None)
     if not 0 < validation < 1:
@@ -368,7 +378,8 @@ def _check_target(table: Table, target: Any, algorithm: str) -> Discrete:
     variable = table.variable(target)
     if not isinstance(variable, Discrete):
         raise TableError(
-            f"the target {target!r} is continuous, and boosting is for classes; say Table(data, discrete=[{target!r}]) if its numbers "
+            f"the target {target!r} is continuous, and boosting is for classes; say Table(data, "
+            f"discrete=[{target!r}]) if its numbers "
             "are codes"
         )
     if algorithm == "real" and len(variable) != 2:

@@ -1,15 +1,17 @@
 """AdaBoost.M1 over naive Bayes of discrete columns, with a single pass over the data in each round.
 
-A round's pass classifies the rows with the present network and counts them, with the present weights, by (value, class, wrong).
-Eqs. 2 and 3 of Ting and Zheng multiply the weights of all wrong rows by one number and those of the others by another. So the
-next round's counts are the two halves of the present ones times these numbers, and the error is a margin of the counts.
+A round's pass classifies the rows with the present network and counts them, with the present weights, by (value, class,
+wrong). Eqs. 2 and 3 of Ting and Zheng multiply the weights of all wrong rows by one number and those of the others by
+another. So the next round's counts are the two halves of the present ones times these numbers, and the error is a
+margin of the counts.
 
-Columns are put together in groups whose joint codes are made once, in two bytes a row. A network becomes one table of log-odds
-for each group, so that both classifying and counting take one look-up in a row and group.
+Columns are put together in groups whose joint codes are made once, in two bytes a row. A network becomes one table of
+log-odds for each group, so that both classifying and counting take one look-up in a row and group.
 
-A row's weight is its initial weight times one of two factors for each round. So it is stored as the history of the row's
-errors, one bit a round: sixteen rounds make a word, and a word is looked up in a table of factors. Where that no longer holds,
-because a weight falls below its floor or all start anew, and for histories longer than a number, weights are stored as numbers.
+A row's weight is its initial weight times one of two factors for each round. So it is stored as the history of the
+row's errors, one bit a round: sixteen rounds make a word, and a word is looked up in a table of factors. Where that no
+longer holds, because a weight falls below its floor or all start anew, and for histories longer than a number, weights
+are stored as numbers.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ class CountedColumns:
         Returns
         -------
         list of ndarray (classes, 2, cells)
-            For each group the weight by class, error of the network, and joint code; without tables there are no errors.
+            For each group the weight by class, error of the network, and joint code; without tables there are no
+            errors.
         """
 
         def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
@@ -114,7 +117,7 @@ class CountedColumns:
     def learn(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
     ) -> tuple[NaiveBayesProbabilities, list[Values]]:
-        """Return the probabilities, and for each group a table of log probabilities, given counts (classes, cells) by group.
+        """Return the probabilities and each group's table of log probabilities, given counts (classes, cells) by group.
 
         The tables have the shape (classes, cells), or for two classes (1, cells) with the log-odds of the second.
         """
@@ -184,7 +187,7 @@ def _margins_of(counts: Values, sizes: Sequence[int]) -> list[Values]:
 
 
 def _log_odds(tables: list[Values]) -> list[Values]:
-    """Return the log-odds of two classes, or the tables as they are if a probability of zero makes log-odds meaningless."""
+    """Return the log-odds of two classes, or the same tables if a probability of zero makes log-odds meaningless."""
     if not all(np.isfinite(table).all() for table in tables):
         return tables
     return [table[1:] - table[:1] for table in tables]
@@ -276,7 +279,7 @@ class RowWeights(Protocol):
         """Record which rows of a block are wrong."""
 
     def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
-        """Multiply the weights of wrong rows by `up` and the others by `down`; report what the floor adds to which rows."""
+        """Multiply the weights of wrong rows by `up`, others by `down`; report what the floor adds to which rows."""
 
     def scale(self, share: float) -> None:
         """Multiply all weights."""

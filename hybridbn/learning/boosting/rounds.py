@@ -123,8 +123,8 @@ def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values | N
 def line_search(weights: Values, margins: Values) -> float:
     r"""Return the vote that minimizes :math:`Z(\alpha) = \sum w e^{-\alpha m / 2}`, m being the margins :math:`y h`.
 
-    Zero where no positive vote lowers Z, or where margins are mere rounding errors, which a vote would only enlarge. Where no
-    margin is negative, Z has no minimum; then the mean weighted margin becomes the vote of a perfect network.
+    Zero where no positive vote lowers Z, or where margins are mere rounding errors, which a vote would only enlarge.
+    Where no margin is negative, Z has no minimum; then the mean weighted margin becomes the vote of a perfect network.
 
     Examples
     --------
@@ -269,7 +269,8 @@ class BoostingRun:
         """Return networks, votes and errors; warn if the restarts were not enough."""
         if self.ran_out_of_restarts:
             warnings.warn(
-                f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as max_restarts={self.max_restarts} restarts "
+                f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as "
+                f"max_restarts={self.max_restarts} restarts "
                 "were not enough: networks err on half of the weight or more, or never"
                 + ("" if self.networks else "; the ensemble is the first network alone, with a vote of 1"),
                 UserWarning,

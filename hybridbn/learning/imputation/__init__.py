@@ -1,4 +1,4 @@
-"""Imputation: a Bayesian network is learned from an incomplete table, and missing cells are drawn from its posterior."""
+"""Imputation: learn a Bayesian network from an incomplete table and draw the missing cells from its posterior."""
 
 from hybridbn.learning.imputation.impute import Imputation, impute
 

@@ -51,7 +51,7 @@ ROUNDED_ROWS = 20
 _MOST_DECIMALS = 6
 """Numbers with more decimals are taken for measurements of full precision."""
 _FLOAT_DIGITS = (("f8", 1e13), ("f4", 1e6))
-"""Beyond these multiples of the last decimal, rounding changes nothing: double precision has 16 digits, single precision 7."""
+"""Beyond these multiples of the last decimal, rounding changes nothing: the types have 16 and 7 digits."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ def classify_columns(
             else ""
         )
         warnings.warn(
-            f"columns {shorten(identifiers)} have a different value in each row, as identifiers have, and are left alone{warning_of_holes}; "
+            f"columns {shorten(identifiers)} have a different value in each row, as identifiers have, and are left "
+            f"alone{warning_of_holes}; "
             f"name them in skip to say so, or in include to complete them from their own values",
             stacklevel=4,
         )
@@ -173,7 +174,8 @@ def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
     holes = [name for name in constants if table.cells(name).missing.any()]
     if holes:
         warnings.warn(
-            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name them in "
+            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; "
+            "name them in "
             "skip to leave them as they are",
             stacklevel=5,
         )
@@ -189,7 +191,8 @@ def _warn_of_marks(variables: Mapping[str, Variable]) -> None:
     if marked:
         shown = ", ".join(f"{name!r} ({shorten(marks)})" for name, marks in marked.items())
         warnings.warn(
-            f"columns hold text that often stands for missing cells, and is an ordinary state here: {shown}; replace it with "
+            f"columns hold text that often stands for missing cells, and is an ordinary state here: {shown}; replace "
+            "it with "
             "None to have it imputed",
             stacklevel=5,
         )
@@ -207,7 +210,8 @@ def refuse_empty_bounds(bounds: Bounds, decimals: Mapping[str, int]) -> dict[str
             continue
         if decimals[name] == 0:
             raise TableError(
-                f"bounds of {name!r}: there is no whole number between {low} and {high}, and the column holds whole numbers; "
+                f"bounds of {name!r}: there is no whole number between {low} and {high}, and the column holds whole "
+                "numbers; "
                 "widen them, or say integers=()"
             )
         del kept_decimals[name]
@@ -247,12 +251,12 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
 def _find_decimals(
     table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None, full_precision: bool
 ) -> dict[str, int]:
-    numbers = {name: _observed(table, name) for name in variables if not table.is_discrete(name)}
+    numbers = {name: _collect_numbers(table, name) for name in variables if not table.is_discrete(name)}
     named = frozenset() if integers is None else _check_names("integers", integers, table)
     for name in named:
         if table.is_discrete(name):
             raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
-        if decimals_of(_observed(table, name)) != 0:
+        if decimals_of(_collect_numbers(table, name)) != 0:
             raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
     result = {}
     for name, observed in numbers.items():
@@ -266,7 +270,7 @@ def _find_decimals(
     return result
 
 
-def _observed(table: Table, name: str) -> Values:
+def _collect_numbers(table: Table, name: str) -> Values:
     column = table.column(name)
     return np.asarray(column[~np.isnan(column)])
 

@@ -1,9 +1,9 @@
 """Learning a network from an incomplete table by data augmentation: draw the missing cells and learn again, in turn.
 
-A network learned from available cases only is biased where cells are missing depending on other cells (MAR). Draws given all
-observed cells of a row, and learning from the tables that they complete, remove the bias (Tanner & Wong 1987). With weights
-of the Bayesian bootstrap (Rubin 1981) in each round the parameters are draws from their posterior, which makes multiple
-imputations proper.
+A network learned from available cases only is biased where cells are missing depending on other cells (MAR). Draws
+given all observed cells of a row, and learning from the tables that they complete, remove the bias (Tanner & Wong
+1987). With weights of the Bayesian bootstrap (Rubin 1981) in each round the parameters are draws from their posterior,
+which makes multiple imputations proper.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class DataAugmentation:
     network : Network
         The network that was learned last.
     history : list of dict
-        For each round and column with holes, mean and standard deviation of the drawn numbers, or the share of the state
-        that is drawn most.
+        For each round and column with holes, mean and standard deviation of the drawn numbers, or the share of the
+        state that is drawn most.
     """
 
     table: Table
@@ -214,7 +214,7 @@ class DataAugmentation:
             yield network
 
     def completion_of(self, network: Network) -> Completion:
-        """Return the completion of rows by a network, with predictive mean matching of numbers that are far from normal."""
+        """Return the completion by a network, with predictive mean matching of numbers that are far from normal."""
         completion = self._plain_completion(network)
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):

@@ -1,15 +1,16 @@
 """The default network of imputation: discrete columns first, numbers after, each number a linear regression.
 
-A number's parents are the discrete columns and the numbers before it that Akaike's information criterion (AIC) prefers, each
-discrete column with one effect for each state. Discrete columns depend on each other and never on numbers, so that all
-missing cells of a row can be drawn together in closed form. A dependence of a discrete column on a number is not lost:
-the arc points the other way, and Bayes' rule inverts it. AIC, because a missing dependence biases whatever is computed from
-the completed table, while a superfluous one costs some noise: with BIC, slopes near the threshold came out too small.
+A number's parents are the discrete columns and the numbers before it that Akaike's information criterion (AIC) prefers,
+each discrete column with one effect for each state. Discrete columns depend on each other and never on numbers, so that
+all missing cells of a row can be drawn together in closed form. A dependence of a discrete column on a number is not
+lost: the arc points the other way, and Bayes' rule inverts it. AIC, because a missing dependence biases whatever is
+computed from the completed table, while a superfluous one costs some noise: with BIC, slopes near the threshold came
+out too small.
 
-With discrete parents a regression has one of several forms, again by AIC: its own coefficients for each configuration, or
-common slopes and an effect for each state of each parent; with a variance for each configuration or for all. All forms come
-from the same moments. Common slopes and effects are shrunk by the ridge of the greatest marginal likelihood (MacKay 1992),
-as many weak ones would otherwise add noise.
+With discrete parents a regression has one of several forms, again by AIC: its own coefficients for each configuration,
+or common slopes and an effect for each state of each parent; with a variance for each configuration or for all. All
+forms come from the same moments. Common slopes and effects are shrunk by the ridge of the greatest marginal likelihood
+(MacKay 1992), as many weak ones would otherwise add noise.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _COLLINEAR = 1e-9
 _RIDGE = 0.01
 """The ridge penalty, in rows, with which configurations are drawn to the regression of all rows."""
 _RIDGES = np.geomspace(0.01, 1e4, 25)
-"""Candidates for the ridge penalty of effects and slopes, in rows; the one with the greatest marginal likelihood is taken."""
+"""Candidates for the ridge penalty of effects and slopes, in rows; the marginal likelihood chooses one."""
 _ROWS_OF_OWN_VARIANCE = 8
 """A configuration of fewer rows gets the variance of all rows."""
 
@@ -123,7 +124,7 @@ def _orthonormal_columns(table: Table, name: str) -> Values:
 
 
 def _mutual_information(a: Values, b: Values) -> float:
-    """Return the mutual information of the canonical variables as if they were normal, less its expectation by chance."""
+    """Return the mutual information of the canonical variables, taken as normal, less its expectation by chance."""
     correlations = np.linalg.svd(a.T @ b, compute_uv=False)
     information = -0.5 * np.log1p(-(np.minimum(correlations, 0.9999) ** 2)).sum()
     return float(max(information - 0.5 * a.shape[1] * b.shape[1] / len(a), 0.0))
@@ -350,7 +351,8 @@ class ImputationRegression(GaussianFitter):
     >>> rng = np.random.default_rng(0)
     >>> c, x, noise = rng.integers(2, size=200), *rng.normal(size=(2, 200))
     >>> table = hb.Table({"c": c, "x": x, "y": c + 2 * x + noise}, discrete="c")
-    >>> ImputationRegression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x"))).coefficients.round(2)
+    >>> parents = table.variable("c"), table.variable("x")
+    >>> ImputationRegression().fit(table, table.variable("y"), parents).coefficients.round(2)
     array([[1.96],
            [1.96]])
     """

@@ -139,13 +139,13 @@ def impute(
         network's parameters (proper multiple imputation): analyze each and `pool` the results. Without it, one table.
     strategy : {"draw", "mean", "most_probable"}
         "draw": a draw from the joint posterior of a row's missing cells, the only choice that keeps variances and
-        correlations. "mean": the expected number, and the most probable state. That has the least error cell by cell, but
-        variances shrink, correlations grow and every interval computed from the result is too short; it warns.
+        correlations. "mean": the expected number, and the most probable state. That has the least error cell by cell,
+        but variances shrink, correlations grow and every interval computed from the result is too short; it warns.
         "most_probable": the most probable combination of a row's cells, with the same disadvantage.
     network : Network, optional
         Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped. A network
-        that imputation learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings its
-        bounds, decimals, donors and constants along.
+        that imputation learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings
+        its bounds, decimals, donors and constants along.
     structure : "auto", name or builder of `hybridbn.structures`, list of arcs, or Network whose arcs are used
         "auto": discrete columns depend on each other, numbers on discrete columns and on other numbers, by linear
         regressions with normal errors (and see `donors`). "tan", "chow_liu", "naive_bayes", ... are mixed networks of
@@ -171,17 +171,17 @@ def impute(
         if these have six at most and there are at least 20 of them; for whole numbers see `integers`.
     donors : bool
         Predictive mean matching: with a learned network of linear regressions without hidden nodes, numbers that these
-        describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows. They become
-        the observed number of a row for which a regression and a forest predict the same.
+        describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows. They
+        become the observed number of a row for which a regression and a forest predict the same.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes.
     details : bool
         Return an `Imputation`, which has the tables, the network, and the posterior of each cell.
     keys : str or sequence, optional
-        A column's name, or an identifier for each row. A row's random numbers depend on its key and `random_state` alone.
-        By default the key is made of the row's observed cells (and a count, where several rows are equal), so a given
-        network fills a row alike whatever the other rows and their order are. ``range(len(data))`` gives the same draws
-        as the command.
+        A column's name, or an identifier for each row. A row's random numbers depend on its key and `random_state`
+        alone. By default the key is made of the row's observed cells (and a count, where several rows are equal), so a
+        given network fills a row alike whatever the other rows and their order are. ``range(len(data))`` gives the same
+        draws as the command.
     unknown : {"error", "missing"}
         With `network`: refuse states that it doesn't know; or leave them as they are and ignore them as evidence about
         other cells, with a warning.
@@ -189,8 +189,8 @@ def impute(
         How often draws and learning alternate; the default depends on the share of missing cells.
     random_state : int, Generator or None
     options : Options, optional
-        The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance` and
-        `max_bytes`.
+        The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance`
+        and `max_bytes`.
 
     Returns
     -------
@@ -252,8 +252,10 @@ def impute(
     keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
     if strategy == "mean" and rows.holes:
         warnings.warn(
-            "imputing expected values makes variances too small and correlations too large: fine to predict single cells, "
-            "wrong for any estimate computed from the completed table; strategy='draw' with draws=20 and hb.pool are right",
+            "imputing expected values makes variances too small and correlations too large: fine to predict single "
+            "cells, "
+            "wrong for any estimate computed from the completed table; strategy='draw' with draws=20 and hb.pool are "
+            "right",
             stacklevel=2,
         )
     indicator_columns = _indicator_columns(rows, whole) if indicators else {}
@@ -283,7 +285,8 @@ def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
 def _refuse_learning(structure: Any, target: Any, rounds: Any) -> None:
     if not (isinstance(structure, str) and structure == "auto") or target is not None or rounds is not None:
         raise TableError(
-            "a network is used as it is, so structure=, target= and rounds= say nothing; leave them out, or give structure=network "
+            "a network is used as it is, so structure=, target= and rounds= say nothing; leave them out, or give "
+            "structure=network "
             "to keep its arcs only and learn the rest"
         )
 
@@ -308,7 +311,7 @@ def _indicator_columns(rows: IncompleteRows, whole: Frame) -> dict[str, NDArray[
 
 @dataclass(eq=False)
 class Imputation:
-    """The result of `impute` with ``details=True``: completed tables, their network and the posteriors of missing cells.
+    """The result of `impute` with ``details=True``: completed tables, the network and the posteriors of missing cells.
 
     Attributes
     ----------
@@ -323,7 +326,8 @@ class Imputation:
     def history(self) -> list[dict[str, Any]]:
         """A summary of the draws in each round of learning, which should look stable.
 
-        For each column with holes: mean and standard deviation of the drawn numbers, or the share of the most drawn state.
+        For each column with holes: mean and standard deviation of the drawn numbers, or the share of the most drawn
+        state.
         """
         return self._fitted.history
 
@@ -349,9 +353,9 @@ class Imputation:
     def cells(self, level: float = 0.9) -> Any:
         """Return the posterior of each missing cell as a DataFrame, a row for each cell.
 
-        Its columns are ``row`` (a position) and ``column``; of numbers ``mean``, ``sd`` and the ends ``low`` and ``high`` of
-        the interval that holds the number with the probability `level`; of discrete cells the most probable ``state``
-        and its ``probability``. All are given the network, whose own uncertainty several `draws` show.
+        Its columns are ``row`` (a position) and ``column``; of numbers ``mean``, ``sd`` and the ends ``low`` and
+        ``high`` of the interval that holds the number with the probability `level`; of discrete cells the most probable
+        ``state`` and its ``probability``. All are given the network, whose own uncertainty several `draws` show.
 
         Examples
         --------

@@ -1,7 +1,7 @@
-"""The model of an imputation: the columns, and the network that completes rows, those of the learned table and new ones.
+"""The model of an imputation: the columns, and the network that completes rows, known or new ones.
 
-What a model knows besides its network is metadata in the network's ``graph["imputation"]``. So a model is saved and loaded
-like any network.
+What a model knows besides its network is metadata in the network's ``graph["imputation"]``. So a model is saved and
+loaded like any network.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Tabl
     absent = [name for name in known if name not in frame.columns]
     if absent:
         raise TableError(
-            f"the model has the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(frame.columns)}"
+            f"the model has the columns {shorten(absent)}, but the table hasn't; its columns are "
+            f"{shorten(frame.columns)}"
         )
     readings = read_by_own_types(frame, known) if declared is None else declared.select(known)
     unseen: dict[str, int] = {}
@@ -200,7 +201,8 @@ def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Tabl
             unseen[name] = int(unreadable.sum())
     if unseen:
         warnings.warn(
-            f"columns {shorten(unseen)} hold {sum(unseen.values())} values that the model has never seen; they stay as they "
+            f"columns {shorten(unseen)} hold {sum(unseen.values())} values that the model has never seen; they stay "
+            "as they "
             "are, and count as unknown for the other cells of their rows",
             stacklevel=3,
         )
@@ -214,7 +216,8 @@ def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: 
         blank = np.flatnonzero(np.all([*holes.values()], axis=0))
         if len(blank):
             warnings.warn(
-                f"{len(blank)} of {rows} rows have no observed cell (the first is row {blank[0]}); what they get is drawn from "
+                f"{len(blank)} of {rows} rows have no observed cell (the first is row {blank[0]}); what they get is "
+                "drawn from "
                 "the distribution of all rows",
                 stacklevel=4,
             )
@@ -262,7 +265,7 @@ def build_model(
 
 
 def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
-    """Refuse columns with holes that the network doesn't have; ignore identifiers, dates and the like with a warning."""
+    """Refuse columns with holes that the network lacks; ignore identifiers, dates and the like with a warning."""
     unmodeled: list[str] = []
     ignored: list[str] = []
     for name in frame.columns:
@@ -279,12 +282,14 @@ def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
             (ignored if identifier else unmodeled).append(name)
     if unmodeled:
         raise NetworkError(
-            f"columns {shorten(unmodeled)} have missing cells, but the network has no such nodes; name them in skip to leave "
+            f"columns {shorten(unmodeled)} have missing cells, but the network has no such nodes; name them in skip "
+            "to leave "
             "them as they are, or use a network that has them"
         )
     if ignored:
         warnings.warn(
-            f"columns {shorten(ignored)} are left alone, with whatever is missing there: the network doesn't have them, and they "
+            f"columns {shorten(ignored)} are left alone, with whatever is missing there: the network doesn't have "
+            "them, and they "
             "look like identifiers or are of no type that can be imputed; name them in skip to say so",
             stacklevel=4,
         )
@@ -376,7 +381,8 @@ def _columns_from(metadata: Mapping[str, Any], network: Network) -> ModelColumns
     unknown = [name for name in metadata["modeled"] if name not in network]
     if unknown:
         raise NetworkError(
-            f"the network has a note on imputation that names {shorten(unknown)}, and no such nodes; where it was changed since, "
+            f"the network has a note on imputation that names {shorten(unknown)}, and no such nodes; where it was "
+            "changed since, "
             "forget the note: del network.graph['imputation']"
         )
     bounds = {

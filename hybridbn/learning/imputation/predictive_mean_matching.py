@@ -1,17 +1,17 @@
 """Predictive mean matching (Little 1988): numbers that a normal regression describes badly get observed numbers.
 
-A normal distribution around the right expectation keeps means, variances and regressions, whatever the true shape. But it
-puts values where none can be, below zero or between spikes, and a straight line misses curves. So after the joint draw of
-a row's missing cells such numbers are drawn again, one column after the other, given all other cells: each becomes the
-number of an observed row with nearly the same prediction. One pass is enough, as it starts from joint draws; in small
-tables a longer chain would strengthen dependences for which few cells give evidence. Where observed rows are sparse, the
-difference of the predictions is added, within the observed range, as slopes would come out too small otherwise. Each of
-several draws learns and takes its numbers from a bootstrap sample of the observed rows (Rubin's approximate Bayesian
-bootstrap), as intervals would be too short otherwise.
+A normal distribution around the right expectation keeps means, variances and regressions, whatever the true shape. But
+it puts values where none can be, below zero or between spikes, and a straight line misses curves. So after the joint
+draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells: each
+becomes the number of an observed row with nearly the same prediction. One pass is enough, as it starts from joint
+draws; in small tables a longer chain would strengthen dependences for which few cells give evidence. Where observed
+rows are sparse, the difference of the predictions is added, within the observed range, as slopes would come out too
+small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the observed rows
+(Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
 
 Predictions are a mixture of a ridge regression, for straight lines, and of a forest, for all else. The shares come from
-non-negative least squares on both models' predictions of each row without it (stacking, Breiman 1996). Training rows are
-then matched by the forest's out-of-bag prediction, as in-bag trees overfit, and by the ridge regression's in-sample
+non-negative least squares on both models' predictions of each row without it (stacking, Breiman 1996). Training rows
+are then matched by the forest's out-of-bag prediction, as in-bag trees overfit, and by the ridge regression's in-sample
 prediction, as leave-one-out predictions of a line are highest where the row itself is low, which flattens slopes.
 """
 
@@ -242,7 +242,7 @@ def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
 def _find_badly_described(
     closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]]
 ) -> list[str]:
-    """Return the columns with spikes, with residuals far from normal, or with residuals that depend on other numbers."""
+    """Return the columns with spikes, or with residuals that are far from normal or depend on other numbers."""
     values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
     configuration: Codes = np.zeros(len(values), dtype=np.intp)
     for variable in closed.given:
@@ -276,7 +276,7 @@ def _far_from_normal(residuals: Values) -> bool:
 
 
 def _has_structure(residuals: Values, others: Values) -> bool:
-    """Return whether residuals are correlated with squares of other numbers, or squared residuals with other numbers."""
+    """Return whether residuals correlate with squares of other numbers, or squared residuals with other numbers."""
     if not others.shape[1]:
         return False
     scaled, regressors = _standardize(residuals), _standardize(others)
