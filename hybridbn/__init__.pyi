@@ -1,4 +1,5 @@
-# The public names and where they live: read by editors and type checkers, and by `hybridbn/__init__.py` when a name is asked for.
+# The public names and where they live: read by editors and type checkers, and by `hybridbn/__init__.py` when a name
+# is asked for.
 
 from hybridbn import errors as errors
 from hybridbn import estimation as estimation

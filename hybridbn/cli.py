@@ -61,8 +61,8 @@ appears complete or not at all. An existing file is replaced at that moment, an 
 _CONVERT_DESCRIPTION = """\
 Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
 .net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
-and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz). What a format can't hold is refused by name. The output
-appears complete or not at all. Exit codes are those of impute.
+and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz).
+What a format can't hold is refused by name. The output appears complete or not at all. Exit codes are those of impute.
 """
 
 
@@ -135,13 +135,19 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         "--draws",
         type=_parse_positive,
         metavar="M",
-        help="M completed tables one after the other, with a first column that counts them; parameters are drawn, too, so that they differ as much as is unknown",
+        help=(
+            "M completed tables one after the other, with a first column that counts them; parameters are drawn, too,"
+            " so that they differ as much as is unknown"
+        ),
     )
     imputation.add_argument(
         "--strategy",
         choices=("draw", "mean", "most_probable"),
         default="draw",
-        help="draw (default) keeps variances and correlations; mean and most_probable are the best guess for single cells, and wrong for any estimate",
+        help=(
+            "draw (default) keeps variances and correlations; mean and most_probable are the best guess for single"
+            " cells, and wrong for any estimate"
+        ),
     )
     imputation.add_argument(
         "--seed",
@@ -179,7 +185,10 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
     imputation.add_argument(
         "--full-precision",
         action="store_true",
-        help="leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their column (six at most)",
+        help=(
+            "leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their"
+            " column (six at most)"
+        ),
     )
 
     model = impute.add_argument_group("the model")
@@ -202,7 +211,10 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         "--no-donors",
         dest="donors",
         action="store_false",
-        help="draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of taking observed ones from similar rows",
+        help=(
+            "draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of"
+            " taking observed ones from similar rows"
+        ),
     )
     model.add_argument(
         "--rounds",
@@ -236,7 +248,10 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         "--format",
         choices=formats,
         metavar="FORMAT",
-        help="of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl; a pipe as OUTPUT has that of INPUT otherwise",
+        help=(
+            "of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl; a pipe as"
+            " OUTPUT has that of INPUT otherwise"
+        ),
     )
     files.add_argument(
         "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
@@ -260,7 +275,10 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--parts",
         metavar="FOLDER",
-        help="keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up with it, and works in the system's temporary folder otherwise",
+        help=(
+            "keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up"
+            " with it, and works in the system's temporary folder otherwise"
+        ),
     )
     files.add_argument(
         "--chunk",
@@ -318,7 +336,10 @@ def _add_text_arguments(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="TEXT",
-        help="what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a NaN nan NULL null #N/A)",
+        help=(
+            "what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a"
+            " NaN nan NULL null #N/A)"
+        ),
     )
     group.add_argument(
         "--decimal",

@@ -1,4 +1,6 @@
-"""Work shared among threads or processes, with results in the order of what was asked: the same for any number of them."""
+"""Work shared among threads or processes, with results in the order of what was asked: the same for any number of
+them.
+"""
 
 from __future__ import annotations
 

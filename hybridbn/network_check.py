@@ -1,4 +1,6 @@
-"""Checks of networks: the faults that keep a graph with potentials from being a Bayesian network, and their remedies."""
+"""Checks of networks: the faults that keep a graph with potentials from being a Bayesian network, and their
+remedies.
+"""
 
 from __future__ import annotations
 

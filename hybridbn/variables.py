@@ -217,7 +217,9 @@ class Continuous:
         object.__setattr__(self, "domain", (low, high))
 
     def value(self, value: Any) -> float:
-        """Return one value as a float, NaN where it is missing; refuse text, infinities and values outside the domain."""
+        """Return one value as a float, NaN where it is missing; refuse text, infinities and values outside the
+        domain.
+        """
         if is_missing(value):
             return math.nan
         if isinstance(value, str | bytes | bool | np.bool_ | complex):

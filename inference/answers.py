@@ -1,7 +1,9 @@
-"""Answers to questions: each distinct row is solved once, and posteriors are computed from what is kept of the solutions.
+"""Answers to questions: each distinct row is solved once, and posteriors are computed from what is kept of the
+solutions.
 
-The first engine that can answer a question solves it in chunks of rows. A solution holds the tables, axes and evidence of a
-chunk. Collectors keep what the posteriors of the targets need, and the rest is released before the next chunk is solved.
+The first engine that can answer a question solves it in chunks of rows. A solution holds the tables, axes and evidence
+of a chunk. Collectors keep what the posteriors of the targets need, and the rest is released before the next chunk is
+solved.
 """
 
 from __future__ import annotations
@@ -359,8 +361,8 @@ def solve(
     worst = float(errors.max(initial=0.0))
     if worst > options.tolerance:
         warnings.warn(
-            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more nodes "
-            "do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
+            f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more"
+            " nodes do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
             stacklevel=5,
         )
     return answer

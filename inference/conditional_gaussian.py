@@ -1,8 +1,8 @@
 """Joint draws from networks whose numbers are linear Gaussian given discrete columns, all rows in one pass.
 
-Such a network is a distribution over the configurations of some discrete columns times one multivariate normal for each.
-Given what a row holds, a configuration is drawn first, by its exact probability; then the other discrete columns; then
-all missing numbers together from their conditional normal distribution. The answer has the same distribution as
+Such a network is a distribution over the configurations of some discrete columns times one multivariate normal for
+each. Given what a row holds, a configuration is drawn first, by its exact probability; then the other discrete columns;
+then all missing numbers together from their conditional normal distribution. The answer has the same distribution as
 drawing one variable after the other from its posterior, at a fraction of the cost.
 """
 
@@ -98,8 +98,8 @@ class ConditionalGaussian:
     ) -> dict[str, NDArray[np.generic]]:
         """Fill every row with missing numbers within bounds, by Gibbs sampling from a draw that breaks them.
 
-        A truncated normal distribution of several variables has no closed form. A sweep draws the configuration given all
-        numbers, then each missing number given all others.
+        A truncated normal distribution of several variables has no closed form. A sweep draws the configuration given
+        all numbers, then each missing number given all others.
 
         Parameters
         ----------
@@ -217,7 +217,9 @@ class ConditionalGaussian:
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 
     def _densities(self, values: Values, first: Codes, steps: Codes, wanted: NDArray[np.bool_]) -> Values:
-        """Return the log density of what is observed in each row for the configurations that are `steps` from the first."""
+        """Return the log density of what is observed in each row for the configurations that are `steps` from the
+        first.
+        """
         densities = np.zeros((len(values), len(steps)))
         row, step = np.nonzero(wanted)
         for part in solve_conditionals(self.regressions, first[row] + steps[step], row, values, np.isnan(values)):

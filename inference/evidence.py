@@ -101,7 +101,9 @@ class Finding:
         )
 
     def reach(self) -> tuple[Values, Values] | None:
-        """Return the range (rows,) to which evidence other than values confines a continuous variable, None if it never does."""
+        """Return the range (rows,) to which evidence other than values confines a continuous variable, None if it never
+        does.
+        """
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
@@ -253,7 +255,8 @@ class EvidenceReader:
     def answer(
         self, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], *, each: int | None = None
     ) -> Any:
-        """Return codes and numbers of variables as the kind of frame that the evidence came in, a DataFrame for a mapping.
+        """Return codes and numbers of variables as the kind of frame that the evidence came in, a DataFrame for a
+        mapping.
 
         Parameters
         ----------
@@ -296,8 +299,8 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Sequence[
             raise TableError(f"{name!r} is asked for and can't be part of the evidence; leave it out of the mapping")
         if _is_column(value):
             raise TableError(
-                f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a DataFrame, or "
-                "hb.Table(mapping)"
+                f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a"
+                " DataFrame, or hb.Table(mapping)"
             )
         finding = _read_cells(network.variable(name), [value])
         if not finding.empty:

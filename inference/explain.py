@@ -31,7 +31,8 @@ class Explanation:
     prior : float
         Log-odds of the state against the rest without evidence.
     weights : dict of str to float
-        What each finding adds, in the order of the evidence: the log likelihood ratio of the finding given those before it.
+        What each finding adds, in the order of the evidence: the log likelihood ratio of the finding given those before
+        it.
     log_odds : float
         The posterior log-odds: prior plus all weights.
     """

@@ -1,8 +1,9 @@
 """Closed-form elimination of hidden linear Gaussian variables.
 
-The potentials that mention a connected set of hidden linear Gaussian variables are regressions; `hybridbn.inference.regressions`
-conditions them on what is observed in each row, for each configuration of hidden discrete parents that the row allows.
-What it takes as given are observed values and the nodes of other hidden variables.
+The potentials that mention a connected set of hidden linear Gaussian variables are regressions;
+`hybridbn.inference.regressions` conditions them on what is observed in each row, for each configuration of hidden
+discrete parents that the row allows. What it takes as given are observed values and the nodes of other hidden
+variables.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ class GaussianComponent:
         return self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(variance, axes, evidence)
 
     def draw(self, order: Sequence[str], uniforms: Mapping[str, Values], evidence: Evidence) -> dict[str, Values]:
-        """Draw all closed variables of a component without other hidden ones, each by a uniform number and those before it.
+        """Draw all closed variables of a component without other hidden ones, each by a uniform number and those before
+        it.
 
         Parameters
         ----------
@@ -199,7 +201,9 @@ class GaussianComponent:
             self._write(result[number], cases, part, mean)
 
     def _evaluate_at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes, evidence: Evidence) -> Values:
-        """Return linear functions (cases, m, 1 + open) of the open variables at all their points: (m, points, cases)."""
+        """Return linear functions (cases, m, 1 + open) of the open variables at all their points: (m, points,
+        cases).
+        """
         moved = np.moveaxis(linear, 0, -1)
         total = moved[:, 0].reshape([len(moved), *[1] * len(self._with_nodes), len(row)])
         for number, name in enumerate(self._with_nodes):

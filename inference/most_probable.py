@@ -1,9 +1,9 @@
 """Most probable completions of a row (MPE), and of some of its variables with the others summed out (MAP).
 
-The maximum is taken over discrete configurations and over points of the continuous variables; linear Gaussian variables are
-maximized in closed form. The points are then drawn together around the best ones until they agree to 1e-9 of the
-posterior's range. Exact for discrete and linear Gaussian networks; a search elsewhere, which can miss a higher peak that is
-narrower than the cells that hold the posterior's mass.
+The maximum is taken over discrete configurations and over points of the continuous variables; linear Gaussian variables
+are maximized in closed form. The points are then drawn together around the best ones until they agree to 1e-9 of the
+posterior's range. Exact for discrete and linear Gaussian networks; a search elsewhere, which can miss a higher peak
+that is narrower than the cells that hold the posterior's mass.
 
 Newton steps on the exact log density: from a peak found on a grid to its place.
 
@@ -59,7 +59,9 @@ TableFunction: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, 
 def most_probable(
     network: Network, evidence: Any = None, names: Sequence[str] | None = None, options: Options | None = None
 ) -> Any:
-    """Return the most probable values of all hidden variables, or of some: a dict, or for a table the same kind of frame."""
+    """Return the most probable values of all hidden variables, or of some: a dict, or for a table the same kind of
+    frame.
+    """
     options = options or Options()
     network.check()
     targets = [] if names is None else check_targets(network, names)
@@ -225,7 +227,9 @@ def _find_ties(table: Values) -> NDArray[np.bool_]:
 
 
 class _BestPoints(NamedTuple):
-    """Some rows, their evidence and axes, and in the table over each scope the best place and whether it is one of several."""
+    """Some rows, their evidence and axes, and in the table over each scope the best place and whether it is one of
+    several.
+    """
 
     rows: NDArray[np.intp]
     part: Evidence
@@ -317,7 +321,9 @@ def _settle_ties(
 def _find_best(
     problem: Problem, tables: Sequence[Values], rows: NDArray[np.intp]
 ) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
-    """Return the place of the largest cell in each table, and whether others tie; refuse rows in which all is impossible."""
+    """Return the place of the largest cell in each table, and whether others tie; refuse rows in which all is
+    impossible.
+    """
     full = [_expand_table(table, scope, len(rows)) for table, scope in zip(tables, problem.scopes, strict=True)]
     impossible = np.isneginf(full[0].max(axis=tuple(range(full[0].ndim - 1))))
     if impossible.any():

@@ -45,7 +45,8 @@ def _batch(posterior: Posterior, ax: Any) -> Any:
     rows = len(posterior)
     if not 0 < rows <= MOST_ROWS:
         raise TableError(
-            f"a picture of {rows} posteriors can't be read; choose a row, posterior[0].plot(), or up to {MOST_ROWS} rows"
+            f"a picture of {rows} posteriors can't be read; choose a row, posterior[0].plot(), or up to {MOST_ROWS}"
+            " rows"
         )
     ax = _pyplot().gca() if ax is None else ax
     places = np.arange(rows)
@@ -119,7 +120,8 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
     """
     if len(network) > MOST_NODES:
         raise TableError(
-            f"a picture with {len(network)} beliefs can't be read; draw a part: network.subgraph(names), at most {MOST_NODES} nodes"
+            f"a picture with {len(network)} beliefs can't be read; draw a part: network.subgraph(names), at most"
+            f" {MOST_NODES} nodes"
         )
     if not len(network):
         raise TableError("the network has no nodes to draw")

@@ -1,9 +1,10 @@
 """Inference problems: a question to a network, compiled once for a pattern of evidence and cached.
 
-A `Question` says what is asked. A `Snapshot` holds the potentials of a network at one time. From both, and from the pattern of
-the evidence (which variables are observed in all rows, in some, or in none), a `Problem` is compiled: the relevant
-potentials, the kind of axis of every variable (see `hybridbn.inference.axes`), the factor sources and the elimination order.
-Its `Executor` computes tables from factor sources by running a `Program`, the compiled steps of an elimination.
+A `Question` says what is asked. A `Snapshot` holds the potentials of a network at one time. From both, and from the
+pattern of the evidence (which variables are observed in all rows, in some, or in none), a `Problem` is compiled: the
+relevant potentials, the kind of axis of every variable (see `hybridbn.inference.axes`), the factor sources and the
+elimination order. Its `Executor` computes tables from factor sources by running a `Program`, the compiled steps of an
+elimination.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class Problem:
 
     @property
     def tables(self) -> ProblemTables:
-        """The stored results that do not depend on the evidence; a caller holds a reference to them while it uses the problem."""
+        """The stored results that do not depend on the evidence; a caller holds a reference to them while it uses the
+        problem.
+        """
         tables = self._kept
         if tables is None:
             tables = None if self._used is None else self._used()
@@ -114,7 +117,9 @@ class Problem:
 
     @property
     def executor(self) -> Executor:
-        """The executor for the tables over the scopes; compiled at first use, when the problem is known not to be too wide."""
+        """The executor for the tables over the scopes; compiled at first use, when the problem is known not to be too
+        wide.
+        """
         tables = self.tables
         if tables.executor is None:
             sizes = _sizes(self.axes, self.nodes)
@@ -187,7 +192,8 @@ class Question:
     ----------
     targets : names of the variables whose posteriors are wanted
     joint : whether one table over all targets is wanted, instead of one for each
-    all_of : whether every potential above the evidence and the targets is kept, as the probability of the evidence needs it
+    all_of : whether every potential above the evidence and the targets is kept, as the probability of the evidence
+    needs it
     pointwise : whether densities are wanted, not only masses, so that no continuous variable is represented by cells
     dense : continuous variables that must have nodes
     only : the potentials to use, if not those that the targets depend on
@@ -250,8 +256,8 @@ class Snapshot:
 class ProblemCache:
     """The compiled problems that were used last, as many as fit in `most_bytes`.
 
-    A problem that grows too large loses its tables first and stays in the cache without them: choosing the elimination order
-    takes longest, and the tables can be computed again.
+    A problem that grows too large loses its tables first and stays in the cache without them: choosing the elimination
+    order takes longest, and the tables can be computed again.
     """
 
     def __init__(self, most_bytes: float = 256 * 2**20) -> None:
@@ -277,7 +283,8 @@ class ProblemCache:
         """Return the problem stored under a key: this one, unless another thread stored one before."""
         problem.on_growth = partial(self.measure, key)
         with self._lock:
-            # the entry refers to the potentials, so that no other object can get their identities, which are part of the key
+            # the entry refers to the potentials, so that no other object can get their identities, which are part of
+            # the key
             kept = self._entries.setdefault(key, _CacheEntry(key, problem, potentials, next(self._clock)))
         self.measure(key)
         return kept.problem
@@ -485,7 +492,9 @@ class _AxisChoice:
         )
 
     def _has_shape_by_cells(self, name: str, question: Question) -> bool:
-        """Return whether a target has one of few shapes in each cell: its parents have states or cells, observed or not."""
+        """Return whether a target has one of few shapes in each cell: its parents have states or cells, observed or
+        not.
+        """
         own, finding = self.used[name], self.findings.get(name)
         return (finding is None or finding.plain) and all(
             own.cellwise(parent.name)

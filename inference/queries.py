@@ -127,8 +127,8 @@ def find_contradictions(
 ) -> NDArray[np.bool_]:
     """Tell the rows that are impossible for reasons which do not matter for the targets.
 
-    Only potentials with zeros can make evidence impossible, so only those are looked at; together if that is not too wide,
-    or else each table of probabilities by itself, which overlooks contradictions that only several of them show.
+    Only potentials with zeros can make evidence impossible, so only those are looked at; together if that is not too
+    wide, or else each table of probabilities by itself, which overlooks contradictions that only several of them show.
     """
     names = tuple(reader.names)
     risk = problem.risks.get(names)

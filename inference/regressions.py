@@ -1,15 +1,15 @@
 """Systems of linear regressions with normal residuals, conditioned on what is observed in each row.
 
-Divided by their standard deviations, the regressions of some variables are the rows of a matrix: the log density of all of
-them is ``-|A x + a|^2 / 2`` plus a constant. With the columns of the hidden variables in ``H`` and the residuals ``r`` of the
-observed ones (hidden variables at zero), the triangular factor of ``H`` integrates the hidden variables out: it gives their
-conditional covariance, the projection of ``r`` on the columns of ``H`` their conditional mean, and what remains of ``r`` the
-log density of what is observed.
+Divided by their standard deviations, the regressions of some variables are the rows of a matrix: the log density of all
+of them is ``-|A x + a|^2 / 2`` plus a constant. With the columns of the hidden variables in ``H`` and the residuals
+``r`` of the observed ones (hidden variables at zero), the triangular factor of ``H`` integrates the hidden variables
+out: it gives their conditional covariance, the projection of ``r`` on the columns of ``H`` their conditional mean, and
+what remains of ``r`` the log density of what is observed.
 
 Rows with equally many hidden variables are solved in one call of batched linear algebra, whichever these are, and equal
-systems are solved once. The factor comes from the Cholesky decomposition of ``H' H`` where that keeps its digits, and else from
-a QR decomposition of ``H``, which never squares a condition number. So it does where all of the variables are hidden: what
-follows from the observed ones is then one linear function for all rows, which is kept.
+systems are solved once. The factor comes from the Cholesky decomposition of ``H' H`` where that keeps its digits, and
+else from a QR decomposition of ``H``, which never squares a condition number. So it does where all of the variables are
+hidden: what follows from the observed ones is then one linear function for all rows, which is kept.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class _AllHidden(NamedTuple):
 class Conditional:
     """The distribution of the hidden variables in cases that have equally many of them.
 
-    Means and residuals are linear functions of the values of some columns that a case leaves open: the first number of the
-    last dimension is the constant, the others are the coefficients.
+    Means and residuals are linear functions of the values of some columns that a case leaves open: the first number of
+    the last dimension is the constant, the others are the coefficients.
 
     Attributes
     ----------
@@ -350,7 +350,9 @@ def _log_scale(regressions: Regressions, kind: Codes) -> Values:
 
 
 def _factorize(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[Values, Values]:
-    """Return a root of the covariance of the hidden variables, and an orthonormal basis (hidden, equations) of their columns."""
+    """Return a root of the covariance of the hidden variables, and an orthonormal basis (hidden, equations) of their
+    columns.
+    """
     equations, size = regressions.matrix.shape[1], regressions.size
     place = kind[:, None] * size + columns
     chosen = regressions.by_column.reshape(-1, equations).take(place, axis=0)
@@ -369,7 +371,9 @@ def _factorize(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[V
 
 
 def _decompose(columns: Values, mode: Literal["complete", "reduced"]) -> tuple[Values, Values]:
-    """Return an orthonormal basis (systems, vectors, equations) that begins with that of the columns, and the inverse triangle."""
+    """Return an orthonormal basis (systems, vectors, equations) that begins with that of the columns, and the inverse
+    triangle.
+    """
     # rows of large numbers first, which would drown the small ones otherwise (Cox & Higham 1998)
     order = np.argsort(-np.abs(columns).max(axis=2, initial=0.0), axis=1, kind="stable")[..., None]
     rotation, triangle = np.linalg.qr(np.take_along_axis(columns, order, 1), mode=mode)

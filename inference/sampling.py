@@ -1,10 +1,10 @@
 """Drawing from a network, given evidence or not.
 
-Variables are drawn one after the other, each from its exact posterior given the evidence and everything drawn before, so a
-row is an exact draw from the joint posterior; no draw is weighted or rejected. Linear Gaussian variables are drawn last among
-those with evidence below them, together from their conditional normal distribution. A variable with no evidence below it is
-drawn from its own potential. Every row uses uniforms of its own, so neither the size of the batch nor that of the
-chunks changes what a row gets.
+Variables are drawn one after the other, each from its exact posterior given the evidence and everything drawn before,
+so a row is an exact draw from the joint posterior; no draw is weighted or rejected. Linear Gaussian variables are drawn
+last among those with evidence below them, together from their conditional normal distribution. A variable with no
+evidence below it is drawn from its own potential. Every row uses uniforms of its own, so neither the size of the batch
+nor that of the chunks changes what a row gets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ __all__ = ["draw", "draw_jointly", "sample"]
 def sample(
     network: Network, n: int = 1, random_state: Any = None, evidence: Any = None, options: Options | None = None
 ) -> Any:
-    """Draw rows: `n` for a mapping of evidence, as a DataFrame, or `n` for each row of a table, as the same kind of frame."""
+    """Draw rows: `n` for a mapping of evidence, as a DataFrame, or `n` for each row of a table, as the same kind of
+    frame.
+    """
     network.check()
     if n < 0:
         raise TableError(f"the number of rows to draw can't be negative: {n}")

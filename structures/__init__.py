@@ -1,7 +1,8 @@
 """Builders: functions that choose a structure for data and return a fitted `Network`.
 
-Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builder is a function with the decorator `builder` in
-a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to the command.
+Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builder is a function with the decorator
+`builder` in a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to
+the command.
 """
 
 if __name__ != "hybridbn.structures":

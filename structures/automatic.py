@@ -37,7 +37,8 @@ MOST_ROWS = 4000
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
 """Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
 CLEAR = 2.0
-"""A candidate that is worse than the best by this many standard errors of the difference is not tried on further folds."""
+"""A candidate that is worse than the best by this many standard errors of the difference is not tried on further folds.
+"""
 NEAR = 1.0
 """A candidate within this many standard errors of the best counts as equally good."""
 FINALISTS = 2
@@ -67,13 +68,14 @@ def automatic(
     data, target, potentials, weights : as in `naive_bayes`
         With "auto" families are chosen, too; otherwise only builders, unless a candidate has potentials of its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
-        In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a discrete
-        target: naive Bayes, TAN, selective naive Bayes and naive Bayes trees with mixtures of truncated exponentials, kernels,
-        normal densities and tables, as far as the columns allow. The default for a number: twenty model trees in one network, a
-        single one, a linear regression, naive Bayes with these families and TAN with normal densities.
+        In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a
+        discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes trees with mixtures of truncated
+        exponentials, kernels, normal densities and tables, as far as the columns allow. The default for a number:
+        twenty model trees in one network, a single one, a linear regression, naive Bayes with these families and TAN
+        with normal densities.
     loss : callable, optional
-        `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth) that
-        returns a number for each row.
+        `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth)
+        that returns a number for each row.
     folds : int
     random_state : int, Generator or None
         Assigns the rows to folds.
@@ -85,12 +87,12 @@ def automatic(
 
     Notes
     -----
-    For a discrete target the candidate of least loss is chosen. Squared errors of few rows are noisy, so that for a number the
-    first candidate is chosen that is within one standard error of the difference from the best.
+    For a discrete target the candidate of least loss is chosen. Squared errors of few rows are noisy, so that for a
+    number the first candidate is chosen that is within one standard error of the difference from the best.
 
-    At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is skipped. A
-    candidate that is worse than the best by more than two standard errors after some folds is not tried on the others, nor is
-    the worse half once sixty rows have been predicted (racing with successive halving).
+    At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is
+    skipped. A candidate that is worse than the best by more than two standard errors after some folds is not tried on
+    the others, nor is the worse half once sixty rows have been predicted (racing with successive halving).
 
     Examples
     --------
@@ -151,7 +153,9 @@ class _Race:
         """The names of the candidates that count as equally good as the best, in order of preference."""
 
     def run(self, candidates: Sequence[_BuildAndFamily]) -> dict[str, float]:
-        """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so far."""
+        """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so
+        far.
+        """
         losses = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
         running = dict(zip(losses, candidates, strict=True))
         for part in range(self.parts.max() + 1):

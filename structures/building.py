@@ -1,4 +1,6 @@
-"""The registry of builders with their declarations, and the meaning of `build=`: a builder, its name, or a fixed structure."""
+"""The registry of builders with their declarations, and the meaning of `build=`: a builder, its name, or a fixed
+structure.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,13 @@ class Declaration:
     Attributes
     ----------
     takes_target : bool or kind of variable
-        Whether it is called as ``build(data, target, potentials=...)`` or as ``build(data, potentials=...)``. `Discrete` or
-        `Continuous` means the former, with a target of this kind only.
+        Whether it is called as ``build(data, target, potentials=...)`` or as ``build(data, potentials=...)``.
+        `Discrete` or `Continuous` means the former, with a target of this kind only.
     hidden : tuple of kinds of variables
         The kinds of nodes that its networks may have in addition to the columns.
     arcs : callable, optional
-        The parents of each column, as a function of the target and the columns, if they don't depend on the cells. Then only
-        potentials are learned, and repeated learning (as in boosting) needs to count only once.
+        The parents of each column, as a function of the target and the columns, if they don't depend on the cells. Then
+        only potentials are learned, and repeated learning (as in boosting) needs to count only once.
     takes_weights, takes_holes : bool
         Whether it takes weighted rows and missing cells. A builder that doesn't is not called with them.
     """
@@ -81,8 +83,8 @@ def builder(
 def builder(function: Any = None, /, **declared: Any) -> Any:
     """Declare what a function that builds networks takes, and make its name known wherever `build=` is taken.
 
-    The function itself is returned unchanged. A function without this decorator can be passed as `build=`, too; it is assumed to
-    take a target, weights and missing cells.
+    The function itself is returned unchanged. A function without this decorator can be passed as `build=`, too; it is
+    assumed to take a target, weights and missing cells.
 
     Parameters
     ----------
@@ -178,8 +180,8 @@ class Build:
         arcs = build if isinstance(build, nx.Graph) else list_arcs(build)
         if arcs is None:
             raise NetworkError(
-                f"{what} must be a builder such as hybridbn.structures.tan (the function, a partial of it or its name), a "
-                f"Network or a list of arcs (from, to), not {build!r:.80}"
+                f"{what} must be a builder such as hybridbn.structures.tan (the function, a partial of it or its name),"
+                f" a Network or a list of arcs (from, to), not {build!r:.80}"
             )
         return cls(structure=structure_of(arcs))
 

@@ -33,8 +33,8 @@ def chow_liu(
     data, potentials, weights : as in `naive_bayes`
         "multinomial" on a number column discretizes it by equal frequencies.
     root : str, optional
-        The column without a parent; the tree's likelihood doesn't depend on it. By default the column whose mutual information
-        with the others has the greatest sum (of equal ones the first by name).
+        The column without a parent; the tree's likelihood doesn't depend on it. By default the column whose mutual
+        information with the others has the greatest sum (of equal ones the first by name).
     threshold : float
         In nats: only columns whose mutual information is greater are joined, see `tan`.
 

@@ -56,17 +56,18 @@ def class_clusters(
     Parameters
     ----------
     data, target, potentials, weights : as in `naive_bayes`
-        The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like the others.
+        The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like the
+        others.
     build : builder, partial of one, its name, Network, or list of arcs
         The builder of the model, with the clusters as target; any builder that takes weights.
     clusters : int or mapping from class to int, optional
         Number of clusters of each class. By default it is chosen for each class by `criterion`, see `mixture`.
     assignment : {"soft", "hard"}
-        Whether a row counts for all clusters, weighted by its responsibilities, or only for the most probable cluster, as in the
-        paper.
+        Whether a row counts for all clusters, weighted by its responsibilities, or only for the most probable cluster,
+        as in the paper.
     guard : bool
-        Keep the decomposition only if it lowers the loss in a cross-validation inside the data by more than the standard error;
-        otherwise each class is one cluster. The paper has no such rule.
+        Keep the decomposition only if it lowers the loss in a cross-validation inside the data by more than the
+        standard error; otherwise each class is one cluster. The paper has no such rule.
     loss : callable, optional
         The loss of the guard; by default `misclassification`, or `squared_error` of a continuous target.
     name : str, optional
@@ -76,7 +77,8 @@ def class_clusters(
     Returns
     -------
     Network
-        A node for the clusters, its child the class, and the attributes. The states of the clusters are texts such as "yes 1".
+        A node for the clusters, its child the class, and the attributes. The states of the clusters are texts such as
+        "yes 1".
 
     Notes
     -----

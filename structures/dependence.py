@@ -1,9 +1,9 @@
 """(Conditional) mutual information of columns, in nats, for every kind of pair, and the maximum spanning tree over it.
 
-Of two discrete columns it is exact, from counts of all pairs in one pass. Where a column is continuous it is the average over
-the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the increase in
-log-likelihood per row that an arc brings, so values of different kinds of pairs can be compared, and the maximum spanning tree
-is the tree of greatest likelihood (Chow and Liu 1968).
+Of two discrete columns it is exact, from counts of all pairs in one pass. Where a column is continuous it is the
+average over the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the
+increase in log-likelihood per row that an arc brings, so values of different kinds of pairs can be compared, and the
+maximum spanning tree is the tree of greatest likelihood (Chow and Liu 1968).
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Dependence:
 
     Notes
     -----
-    A value is learned from the rows in which all its columns are observed, and divided by the weight of all rows, because a
-    column that is often missing is of little use as a parent.
+    A value is learned from the rows in which all its columns are observed, and divided by the weight of all rows,
+    because a column that is often missing is of little use as a parent.
 
-    For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a, c)`; for
-    a mixed pair it comes from the density of the continuous column. An instance-based density (a kernel density) is too high at
-    its own points, so mixtures of truncated exponentials take its place here. Two discrete columns given a continuous target are
-    counted within cells of the target that hold equally many rows.
+    For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a,
+    c)`; for a mixed pair it comes from the density of the continuous column. An instance-based density (a kernel
+    density) is too high at its own points, so mixtures of truncated exponentials take its place here. Two discrete
+    columns given a continuous target are counted within cells of the target that hold equally many rows.
 
     Examples
     --------
@@ -274,8 +274,8 @@ def find_maximum_spanning_tree(
         Pairs of no more than `threshold` are not joined. Of equal weights the pair that comes first in alphabetical
         order is preferred.
     importance : mapping from node to number
-        In each tree the node of greatest importance becomes the root, unless it holds `root`; of equal ones the first in
-        alphabetical order.
+        In each tree the node of greatest importance becomes the root, unless it holds `root`; of equal ones the first
+        in alphabetical order.
 
     Examples
     --------

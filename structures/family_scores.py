@@ -1,7 +1,7 @@
 """BIC of single families, cached: the terms of the score of a structure.
 
-Families of discrete columns are scored from counts, those of normal columns from moments; any other family is fitted, and its
-density evaluated at the rows. All families that differ from a given one by a single parent are scored together.
+Families of discrete columns are scored from counts, those of normal columns from moments; any other family is fitted,
+and its density evaluated at the rows. All families that differ from a given one by a single parent are scored together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ __all__ = ["FamilyScores"]
 WIDE = 64
 """Columns of more states are counted one by one, because their joint tables are mostly empty."""
 CELLS = 1 << 20
-"""Tables of all columns with one family are counted together if they have at most this many cells, which bounds the memory."""
+"""Tables of all columns with one family are counted together if they have at most this many cells, which bounds the
+memory.
+"""
 _ROWS = 65536
 """Densities are evaluated at this many rows at a time, which bounds the memory."""
 _CERTAIN = 1e-12

@@ -1,7 +1,7 @@
 """Hill climbing by BIC over all directed acyclic graphs, with a tabu list, restarts and reversals of covered arcs.
 
-A set of nodes is an integer with a bit for each node, and a graph is a tuple of the parents of each node, so that the ancestors of
-all nodes take a few operations per arc. Matrices have a row for each child and a column for each parent.
+A set of nodes is an integer with a bit for each node, and a graph is a tuple of the parents of each node, so that the
+ancestors of all nodes take a few operations per arc. Matrices have a row for each child and a column for each parent.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ def hill_climb(
     max_parents : int, optional
         Greatest number of parents of a node.
     tabu : int
-        At a local maximum the search goes on for this many steps with the best change that doesn't lead back to one of the
-        last `tabu` networks. 0 stops at the local maximum.
+        At a local maximum the search goes on for this many steps with the best change that doesn't lead back to one of
+        the last `tabu` networks. 0 stops at the local maximum.
     turns : int
-        After each step this many arcs are reversed, drawn from those whose reversal doesn't change the score, because equivalent
-        networks have different neighbors. With 0 the result depends on which of two equivalent networks comes first.
+        After each step this many arcs are reversed, drawn from those whose reversal doesn't change the score, because
+        equivalent networks have different neighbors. With 0 the result depends on which of two equivalent networks
+        comes first.
     restarts : int
         Number of times that the search starts again from the best network without three tenths of its arcs.
     missing : {"em", "available"}
@@ -79,8 +80,9 @@ def hill_climb(
 
     Notes
     -----
-    Structural EM fills the holes by exact joint draws from the current network and searches again, until the BIC of the observed
-    cells stops rising (Friedman 1997). The reversals are the "repeated covered arc reversal" of Castelo and Kočka (2003).
+    Structural EM fills the holes by exact joint draws from the current network and searches again, until the BIC of the
+    observed cells stops rising (Friedman 1997). The reversals are the "repeated covered arc reversal" of Castelo and
+    Kočka (2003).
 
     References
     ----------
@@ -378,7 +380,9 @@ class _GraphSearch:
             gains[kind, child, parent] = -np.inf
 
     def _compute_gains(self) -> Values:
-        """Return the gains of adding, removing and reversing each arc (3, children, parents), -inf where that is not allowed."""
+        """Return the gains of adding, removing and reversing each arc (3, children, parents), -inf where that is not
+        allowed.
+        """
         ancestors, indirect = _find_ancestors(self.parents)
         arcs, free = arcs_of(self.parents), self._free
         has_room = np.array([parents.bit_count() < self.limits.most for parents in self.parents])
@@ -393,7 +397,8 @@ class _GraphSearch:
         return result
 
     def reverse_neutral_arcs(self, times: int, rng: np.random.Generator) -> bool:
-        """Reverse arcs in random order, at most `times`, whose reversal doesn't change the score; return whether there was one.
+        """Reverse arcs in random order, at most `times`, whose reversal doesn't change the score; return whether there
+        was one.
 
         They are covered arcs (their ends have the same other parents), whose reversal leads to an equivalent graph.
         """
@@ -449,7 +454,9 @@ def _list_nodes(nodes: int) -> Iterator[int]:
 
 
 def _find_ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
-    """Return the ancestors of each node, and those with a path of more than one arc to it; for a node on a cycle itself."""
+    """Return the ancestors of each node, and those with a path of more than one arc to it; for a node on a cycle
+    itself.
+    """
     size = len(parents)
     ancestors, indirect = [-1] * size, [0] * size
     waiting = deque(range(size))

@@ -60,9 +60,9 @@ def mixture(
     components : int, optional
         The states of the hidden node. By default the number is chosen by `criterion`.
     potentials : as in `hybridbn.fit`
-        Number columns are normal in each component while the components are learned ("gaussian"; "auto" means the same);
-        any other family is learned afterwards from the rows, weighted by their responsibilities. "multinomial" discretizes
-        a number column first.
+        Number columns are normal in each component while the components are learned ("gaussian"; "auto" means the
+        same); any other family is learned afterwards from the rows, weighted by their responsibilities. "multinomial"
+        discretizes a number column first.
     name : str
         The name of the hidden node; its states are 1, 2, ..., the largest component first.
     criterion : {"held_out", "bic"}
@@ -72,7 +72,8 @@ def mixture(
     starts : int
         Number of starts of EM for each number of components; a start takes rows that are far apart (k-means++).
     folds : int
-        Folds of the cross-validation. More folds take longer and lead to a few more components, because each fit has more rows.
+        Folds of the cross-validation. More folds take longer and lead to a few more components, because each fit has
+        more rows.
     random_state : int, Generator or None
 
     Returns
@@ -83,8 +84,8 @@ def mixture(
 
     Notes
     -----
-    Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of one row, so
-    that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM.
+    Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
+    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM.
 
     Examples
     --------
@@ -181,7 +182,8 @@ def cluster_rows(
         wide = [name for name, square in zip(numbers, statistics.scales**2, strict=True) if not square < np.inf]
     if wide:
         raise TableError(
-            f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave it out"
+            f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave"
+            " it out"
         )
     if components is None:
         components = _choose_components(statistics, criterion, most, starts, rng, int(folds))

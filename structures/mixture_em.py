@@ -1,14 +1,14 @@
 """EM for naive Bayes mixtures of mixed, incomplete columns: every step is two matrix products.
 
-Given its component, the cells of a row are independent: numbers normal, categories multinomial. Both are exponential families.
-The matrix S holds the sufficient statistics of each row (of a number: 1, x, x squared; of a category: an indicator for each
-state; zeros for a missing cell), and the matrix T the natural parameters of the components. Then the log-densities of all rows
-are S T, and the expected statistics that determine the next parameters are S' R with the responsibilities R. This marginalizes
-missing cells exactly.
+Given its component, the cells of a row are independent: numbers normal, categories multinomial. Both are exponential
+families. The matrix S holds the sufficient statistics of each row (of a number: 1, x, x squared; of a category: an
+indicator for each state; zeros for a missing cell), and the matrix T the natural parameters of the components. Then the
+log-densities of all rows are S T, and the expected statistics that determine the next parameters are S' R with the
+responsibilities R. This marginalizes missing cells exactly.
 
-The starts of EM and the folds of a cross-validation are fits to the same rows with other weights, so they take their steps
-together, as more columns of T. Arrays over components and fits have rows as their last axis. Indicators of categories with many
-states are sparse matrices.
+The starts of EM and the folds of a cross-validation are fits to the same rows with other weights, so they take their
+steps together, as more columns of T. Arrays over components and fits have rows as their last axis. Indicators of
+categories with many states are sparse matrices.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ FIRST_STEPS = 15
 WIDE = 32
 """The indicators of a category with more states are a sparse matrix."""
 TOGETHER = 1 << 19
-"""An array over components, fits and rows (or statistics) has about this many cells at most, which bounds the memory."""
+"""An array over components, fits and rows (or statistics) has about this many cells at most, which bounds the memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ class MixtureStatistics:
 
     @cached_property
     def states(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """The positions of all states, the index of the first state of each category, and the category of each state."""
+        """The positions of all states, the index of the first state of each category, and the category of each
+        state.
+        """
         sizes = np.array([columns.stop - columns.start for columns in self.categories], dtype=np.intp)
         positions = [np.arange(columns.start, columns.stop) for columns in self.categories]
         joined = np.concatenate([np.empty(0, dtype=np.intp), *positions])

@@ -69,21 +69,22 @@ def model_tree(
 
     As a network it has a hidden node for the leaf, which is a function of the attributes tested:
 
-    .. math:: f(y, x) = \prod_i f(x_i \mid x_{p(i)}) \sum_l P(l \mid x) f(y \mid l, x), \quad y \mid l, x \sim N(a_l + b_l x, s^2_l)
+    .. math:: f(y, x) = \prod_i f(x_i \mid x_{p(i)}) \sum_l P(l \mid x) f(y \mid l, x), \quad y \mid l, x \sim N(a_l +
+    b_l x, s^2_l)
 
-    A complete row is in one leaf, so its prediction is that leaf's regression. A row whose tested cells are missing is averaged over the
-    leaves, given what is known of it. With several `trees` the leaves of all of them are the states of one
-    node, and a complete row is in one leaf of each: the density of the target is the average of the trees'.
+    A complete row is in one leaf, so its prediction is that leaf's regression. A row whose tested cells are missing is
+    averaged over the leaves, given what is known of it. With several `trees` the leaves of all of them are the states
+    of one node, and a complete row is in one leaf of each: the density of the target is the average of the trees'.
 
     Parameters
     ----------
     data, target, potentials, weights : as in `regression`
     trees : int
-        One tree grows from all rows. Several grow from samples of the rows with replacement, and from random parts of the tests
-        at each node (bagging): less legible, and usually more exact.
+        One tree grows from all rows. Several grow from samples of the rows with replacement, and from random parts of
+        the tests at each node (bagging): less legible, and usually more exact.
     max_depth : int
-        Greatest number of tests on the way to a leaf. The depth itself is what predicts held-out rows best; where that is 0, the
-        network is that of `regression`.
+        Greatest number of tests on the way to a leaf. The depth itself is what predicts held-out rows best; where that
+        is 0, the network is that of `regression`.
     tested : int
         Greatest number of number columns that are tested, see the notes.
     name : str, optional
@@ -98,25 +99,27 @@ def model_tree(
 
     Notes
     -----
-    The regression of a node is drawn towards that of the node above as if a few more rows spoke for that, which is what smoothing does in M5.
-    The strength and the depth are those of the least squared error on held-out rows (ten folds for one tree, the rows that
-    a sample lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category
-    ordered by the mean of the target. The columns that lower the squared error most are tested, at most four categories and `tested` numbers.
-    A row that lacks several tested numbers is expensive: these are integrated over together, each being a dimension of a grid. So in a
-    table in which any attribute has holes only one number is tested, if possible one without holes; with ``tested=1`` always. Then any
-    cells may be missing at little cost. Untested columns cost nothing: they are averaged over in closed form.
-    The variances are scaled, and the errors' shape is learned, on held-out rows.
+    The regression of a node is drawn towards that of the node above as if a few more rows spoke for that, which is what
+    smoothing does in M5. The strength and the depth are those of the least squared error on held-out rows (ten folds
+    for one tree, the rows that a sample lacks for several). A test cuts a number in two between two dozen intervals, or
+    the states of a category ordered by the mean of the target. The columns that lower the squared error most are
+    tested, at most four categories and `tested` numbers. A row that lacks several tested numbers is expensive: these
+    are integrated over together, each being a dimension of a grid. So in a table in which any attribute has holes only
+    one number is tested, if possible one without holes; with ``tested=1`` always. Then any cells may be missing at
+    little cost. Untested columns cost nothing: they are averaged over in closed form. The variances are scaled, and the
+    errors' shape is learned, on held-out rows.
 
     References
     ----------
-    Quinlan (1992), "Learning with continuous classes"; Wang & Witten (1997), "Induction of model trees for predicting continuous
-    classes"; Breiman (1996), "Bagging predictors".
+    Quinlan (1992), "Learning with continuous classes"; Wang & Witten (1997), "Induction of model trees for predicting
+    continuous classes"; Breiman (1996), "Bagging predictors".
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> x, z = rng.normal(size=(2, 400))
-    >>> net = model_tree({"x": x, "z": z, "y": np.where(x < 0, z, 5 - 2 * z) + 0.1 * rng.normal(size=400)}, "y", max_depth=1)
+    >>> y = np.where(x < 0, z, 5 - 2 * z) + 0.1 * rng.normal(size=400)
+    >>> net = model_tree({"x": x, "z": z, "y": y}, "y", max_depth=1)
     >>> [state.split()[:2] for state in net.variable("y leaf").states]
     [['x', '<'], ['x', '>=']]
     >>> [round(net.posterior("y", known).mean()) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]

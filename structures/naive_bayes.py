@@ -42,8 +42,9 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
 
     Notes
     -----
-    An attribute is learned from the rows in which it and the target are observed, and the target from the rows in which it is
-    observed (available cases). In prediction a missing cell is marginalized, which here means to leave its factor out.
+    An attribute is learned from the rows in which it and the target are observed, and the target from the rows in which
+    it is observed (available cases). In prediction a missing cell is marginalized, which here means to leave its factor
+    out.
 
     References
     ----------

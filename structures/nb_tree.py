@@ -1,4 +1,6 @@
-"""Naive Bayes trees: a tree of tests with a naive Bayes model in each leaf, as a network with a hidden node for the leaf."""
+"""Naive Bayes trees: a tree of tests with a naive Bayes model in each leaf, as a network with a hidden node for the
+leaf.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +55,16 @@ def nb_tree(
     binary: bool | None = None,
     name: str | None = None,
 ) -> Network:
-    r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not tested.
+    r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not
+    tested.
 
     As a network it has a hidden node for the leaf, above the target and, with the target, above the attributes:
 
     .. math:: f(y, x) = \sum_l P(l) f(y \mid l) \prod_i f(x_i \mid l, y)
 
-    In a leaf, an attribute that was tested on the way has no density outside of the leaf's part of its range. So a complete
-    row belongs to one leaf, as in any tree; a row whose tested cells are missing belongs to several leaves, by Bayes' rule.
+    In a leaf, an attribute that was tested on the way has no density outside of the leaf's part of its range. So a
+    complete row belongs to one leaf, as in any tree; a row whose tested cells are missing belongs to several leaves, by
+    Bayes' rule.
 
     Parameters
     ----------
@@ -73,11 +77,12 @@ def nb_tree(
     least : float
         Nodes of less weight are not split.
     least_branch : float, optional
-        At least two branches of a test have so much weight. By default as much as a node that is split where the gain ratio
-        decides, as in C4.5, on which Ting and Zheng's tree is built; and 2 otherwise.
+        At least two branches of a test have so much weight. By default as much as a node that is split where the gain
+        ratio decides, as in C4.5, on which Ting and Zheng's tree is built; and 2 otherwise.
     binary : bool, optional
         Cut numbers in two at a test, and let the attribute count in the leaf within its part of the range. Otherwise
-        each interval is a branch, like each state of a category. By default numbers are cut in two for a continuous target.
+        each interval is a branch, like each state of a category. By default numbers are cut in two for a continuous
+        target.
     name : str, optional
         Of the hidden node; by default the target's with " leaf" after it.
 
@@ -90,18 +95,19 @@ def nb_tree(
     Notes
     -----
     Numbers are tested by intervals: those of Fayyad and Irani's entropy criterion for a discrete target, eight of
-    equal frequency for a continuous one (and, by utility, where that criterion finds none). While growing, a row whose tested cell is missing goes down all branches with their shares
-    of its weight (C4.5). A branch without rows takes its densities from the nearest node above that has some; every leaf
-    keeps some mass. There is no pruning.
+    equal frequency for a continuous one (and, by utility, where that criterion finds none). While growing, a row whose
+    tested cell is missing goes down all branches with their shares of its weight (C4.5). A branch without rows takes
+    its densities from the nearest node above that has some; every leaf keeps some mass. There is no pruning.
 
-    In the tables of a leaf below a test, a state that none of its rows has is as probable in all classes, so it tells nothing about the class. An estimate
-    such as the m-estimate by itself makes it the more probable the fewer rows a class has there, and in small leaves with many
-    attributes that would decide.
+    In the tables of a leaf below a test, a state that none of its rows has is as probable in all classes, so it tells
+    nothing about the class. An estimate such as the m-estimate by itself makes it the more probable the fewer rows a
+    class has there, and in small leaves with many attributes that would decide.
 
     References
     ----------
-    Kohavi (1996), "Scaling up the accuracy of naive-Bayes classifiers: a decision-tree hybrid", KDD. Ting & Zheng (2003), "A study
-    of AdaBoost with naive Bayesian classifiers: weakness and improvement", section 3.2, Computational Intelligence 19.
+    Kohavi (1996), "Scaling up the accuracy of naive-Bayes classifiers: a decision-tree hybrid", KDD. Ting & Zheng
+    (2003), "A study of AdaBoost with naive Bayesian classifiers: weakness and improvement", section 3.2, Computational
+    Intelligence 19.
 
     Examples
     --------
@@ -151,8 +157,8 @@ def nb_tree(
 def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete:
     """Return what tests look at: the column's own states, or intervals of its numbers.
 
-    Numbers that tell nothing of the target by themselves have no intervals, unless they are wanted `always`: the utility of other
-    tests may be that such a number tells something in their branches.
+    Numbers that tell nothing of the target by themselves have no intervals, unless they are wanted `always`: the
+    utility of other tests may be that such a number tells something in their branches.
     """
     variable = data.variable(column)
     if isinstance(variable, Discrete):
@@ -224,7 +230,9 @@ class _TreeNetwork:
         return Network(potentials)
 
     def _tabulate(self, place: int, counts: Values, classes: Values) -> Potential:
-        """Return the densities of an attribute in all leaves: as one table where they are tables of what was counted."""
+        """Return the densities of an attribute in all leaves: as one table where they are tables of what was
+        counted.
+        """
         column = self.columns[place]
         variable, target = self.data.variable(column), self.data.variable(self.target)
         fitter = self.data.fitter(column, (self.target,))
@@ -270,7 +278,9 @@ class _TreeNetwork:
         return "; ".join(parts) or "all"
 
     def _fit_attribute(self, leaf: TreeNode[Values], place: int) -> Case:
-        """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was tested."""
+        """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was
+        tested.
+        """
         column, box = self.columns[place], leaf.boxes.get(place)
         if box is None:
             return self._fit_in_leaf(leaf, column, (self.target,))
@@ -348,9 +358,11 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
 
 
 def _collect_counts(found: list[TreeNode[Values]], view: CodedColumns) -> Values:
-    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in `CodedColumns.counts`.
+    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in
+    `CodedColumns.counts`.
 
-    They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has some.
+    They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has
+    some.
     """
     counts = np.stack([leaf.statistics for leaf in found])
     starts, sizes = view.starts, np.append(np.diff(view.starts), 1)

@@ -1,7 +1,8 @@
 """Linear regression as a network: the target is the child of the attributes, which have densities of their own.
 
 The parts are used by model trees as well: `Regressors` hold a table with filled cells and standardized regressors,
-`build_linear_network` makes a network of coefficients, and `fit_residual_mixture` learns the distribution of held-out residuals.
+`build_linear_network` makes a network of coefficients, and `fit_residual_mixture` learns the distribution of held-out
+residuals.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 
     .. math:: f(y, x) = f(y \mid x) \prod_i f(x_i \mid x_{p(i)}), \quad y \mid x \sim N(a + b x, s^2)
 
-    The target is the child of the attributes. Numbers have slopes, and each state of a category adds an effect. Given all
-    attributes the target is normal around the prediction, or a mixture of two normal densities if the residuals have heavy
-    tails. Missing attributes are averaged over, given the observed ones.
+    The target is the child of the attributes. Numbers have slopes, and each state of a category adds an effect. Given
+    all attributes the target is normal around the prediction, or a mixture of two normal densities if the residuals
+    have heavy tails. Missing attributes are averaged over, given the observed ones.
 
     Parameters
     ----------
@@ -61,15 +62,15 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     Returns
     -------
     Network
-        The attributes, in the table's order, form a tree of numbers and another of categories, see `chow_liu`. Each category
-        that has an influence has a hidden node for its effect. The target comes last.
+        The attributes, in the table's order, form a tree of numbers and another of categories, see `chow_liu`. Each
+        category that has an influence has a hidden node for its effect. The target comes last.
 
     Notes
     -----
-    Slopes and effects are shrunk by a ridge, whose strength is chosen by leave-one-out cross-validation; if that clearly lowers
-    the error, small ones are shrunk more than large ones. The variance is that of the leave-one-out residuals, too. While the
-    regression is learned, missing cells are filled with their expectation given the other attributes. A weighted row is left
-    out as a whole.
+    Slopes and effects are shrunk by a ridge, whose strength is chosen by leave-one-out cross-validation; if that
+    clearly lowers the error, small ones are shrunk more than large ones. The variance is that of the leave-one-out
+    residuals, too. While the regression is learned, missing cells are filled with their expectation given the other
+    attributes. A weighted row is left out as a whole.
 
     Examples
     --------
@@ -162,7 +163,8 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
     >>> read_for_regression({"x": [1.0, 2.0], "y": ["a", "b"]}, "y", "auto", None)
     Traceback (most recent call last):
         ...
-    hybridbn.errors.NetworkError: the target 'y' is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree
+    hybridbn.errors.NetworkError: the target 'y' is discrete, and a regression predicts a number; use naive_bayes, tan
+    or nb_tree
     """
     read = read_data_with_target(data, target, potentials, weights)
     if isinstance(read.variable(target), Discrete):
@@ -254,7 +256,8 @@ def _standardize_columns(
 
 
 def _learn_attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[str, Values]]:
-    """Learn the densities of the attributes and fill their columns: numbers (rows, 1) or shares of states (rows, states).
+    """Learn the densities of the attributes and fill their columns: numbers (rows, 1) or shares of states (rows,
+    states).
 
     Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear.
     """
@@ -313,7 +316,8 @@ def build_linear_network(
 
     .. math:: y \mid l, k, x, e \sim N(a_l + B_l x + C_l e, \; c_k s^2_l - \sum_d C^2_{ld} v_d)
 
-    so that given the attributes the target has the variance :math:`c_k s^2_l`, one percent of which comes from the effects.
+    so that given the attributes the target has the variance :math:`c_k s^2_l`, one percent of which comes from the
+    effects.
 
     Parameters
     ----------
@@ -399,7 +403,8 @@ STEPS = 60
 """EM makes this many steps, after which the parameters of so simple a mixture hardly change."""
 SHARES = np.array([0.9, 0.1])
 SCALES = np.array([0.7, 5.0])
-"""EM starts from these components: most residuals are a bit smaller than one variance suggests, some are much larger."""
+"""EM starts from these components: most residuals are a bit smaller than one variance suggests, some are much larger.
+"""
 PRIOR_ROWS = 1.0
 """The prior counts as this many rows at the start values, so that no component vanishes."""
 

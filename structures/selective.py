@@ -1,4 +1,6 @@
-"""Selective naive Bayes: naive Bayes with the attributes that improve prediction in a cross-validation; losses and folds."""
+"""Selective naive Bayes: naive Bayes with the attributes that improve prediction in a cross-validation; losses and
+folds.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,16 @@ def selective_naive_bayes(
 ) -> Network:
     """Build naive Bayes with the attributes that improve prediction (a filter-wrapper).
 
-    The attributes are ranked by their mutual information with the target. In this order each attribute is added if that lowers
-    the loss in a cross-validation inside the data; attributes without information are not tried.
+    The attributes are ranked by their mutual information with the target. In this order each attribute is added if that
+    lowers the loss in a cross-validation inside the data; attributes without information are not tried.
 
     Parameters
     ----------
     data, target, potentials, weights : as in `naive_bayes`
     loss : callable, optional
         `log_loss` (the default for a discrete target), `misclassification`, `squared_error` (the default for a
-        continuous one) or any function of (posterior, truth) that returns a number for each row; their mean is minimized.
+        continuous one) or any function of (posterior, truth) that returns a number for each row; their mean is
+        minimized.
     folds : int
         Number of folds. Each has rows of all classes, or of the whole range of a number, as far as possible.
     random_state : int, Generator or None
@@ -66,14 +69,14 @@ def selective_naive_bayes(
 
     Notes
     -----
-    For each fold potentials and cut points are learned from the other folds only. The final network is learned from all rows.
-    A weighted row belongs to one fold as a whole, so that (unlike in other builders) a row of weight 2 may lead to another
-    choice than two equal rows. Missing cells are treated as in `naive_bayes`.
+    For each fold potentials and cut points are learned from the other folds only. The final network is learned from all
+    rows. A weighted row belongs to one fold as a whole, so that (unlike in other builders) a row of weight 2 may lead
+    to another choice than two equal rows. Missing cells are treated as in `naive_bayes`.
 
     References
     ----------
-    Langley & Sage (1994), "Induction of selective Bayesian classifiers"; Fernandez & Salmeron (2008), algorithm 3, whose
-    program validates on the test set, which this function never sees.
+    Langley & Sage (1994), "Induction of selective Bayesian classifiers"; Fernandez & Salmeron (2008), algorithm 3,
+    whose program validates on the test set, which this function never sees.
 
     Examples
     --------
@@ -134,7 +137,8 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
     data = data.take(np.flatnonzero(observed & (data.table.weights > 0)))
     if len(data.table) < 2:
         raise TableError(
-            f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found {len(data.table)}"
+            f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found"
+            f" {len(data.table)}"
         )
     importance = Dependence(data).measure_with_target()
     ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))

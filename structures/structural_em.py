@@ -1,4 +1,6 @@
-"""Structural EM (Friedman 1997): alternate between completing a table and building a network from the completed table."""
+"""Structural EM (Friedman 1997): alternate between completing a table and building a network from the completed
+table.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +68,14 @@ def structural_em(
 ) -> Structured:
     r"""Learn a structure and its parameters from a table with holes, by a builder for complete tables.
 
-    A first network is built from available cases. Then, in each round, the holes are filled `draws` times by exact joint
-    draws given the row's observed cells, and a network is built from all completions together, each with its share of
-    the row's weight. The network with the best score of the *observed* cells is kept:
+    A first network is built from available cases. Then, in each round, the holes are filled `draws` times by exact
+    joint draws given the row's observed cells, and a network is built from all completions together, each with its
+    share of the row's weight. The network with the best score of the *observed* cells is kept:
 
     .. math:: \log L - \tfrac12 k \log n
 
-    with k free parameters and rows of total weight n (BIC). It stops when the arcs stay the same or the score does not rise.
+    with k free parameters and rows of total weight n (BIC). It stops when the arcs stay the same or the score does not
+    rise.
 
     Parameters
     ----------
@@ -95,10 +98,11 @@ def structural_em(
 
     Notes
     -----
-    This is Friedman's algorithm with simulated expectations, so that any builder can do the search. Parameters of tables of
-    probabilities and linear Gaussians are learned by `expectation_maximization` in each round; those of other families are
-    learned by the builder from the completions. Each family defines its own k (`Potential.free_parameters`); that of MTEs is an
-    approximation, two for each piece. Kernel densities are scored by leaving out each point.
+    This is Friedman's algorithm with simulated expectations, so that any builder can do the search. Parameters of
+    tables of probabilities and linear Gaussians are learned by `expectation_maximization` in each round; those of other
+    families are learned by the builder from the completions. Each family defines its own k
+    (`Potential.free_parameters`); that of MTEs is an approximation, two for each piece. Kernel densities are scored by
+    leaving out each point.
 
     References
     ----------

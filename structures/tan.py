@@ -27,21 +27,21 @@ def tan(
 ) -> Network:
     r"""Build tree-augmented naive Bayes: each attribute has the target and at most one other attribute as parents.
 
-    The attributes are joined by the tree that maximizes the sum of :math:`I(X_i; X_j \mid Y)`, the mutual information of
-    two attributes given the target; that is the tree of greatest likelihood.
+    The attributes are joined by the tree that maximizes the sum of :math:`I(X_i; X_j \mid Y)`, the mutual information
+    of two attributes given the target; that is the tree of greatest likelihood.
 
     Parameters
     ----------
     data, target, potentials, weights : as in `naive_bayes`
     root : str, optional
-        The attribute that has no other attribute as parent. By default the one with the greatest mutual information with the
-        target (of equal ones the first by name).
+        The attribute that has no other attribute as parent. By default the one with the greatest mutual information
+        with the target (of equal ones the first by name).
     threshold : float
-        In nats. Two attributes are joined only if their mutual information is greater, so that a higher threshold leaves
-        several trees, each with its own root. By default all attributes of positive information are joined: for discrete,
-        linear Gaussian and other densities without selection that is one tree, unless the sample is exactly independent;
-        mixtures of truncated exponentials, which split a cell only if BIC improves, leave independent attributes
-        unconnected.
+        In nats. Two attributes are joined only if their mutual information is greater, so that a higher threshold
+        leaves several trees, each with its own root. By default all attributes of positive information are joined: for
+        discrete, linear Gaussian and other densities without selection that is one tree, unless the sample is exactly
+        independent; mixtures of truncated exponentials, which split a cell only if BIC improves, leave independent
+        attributes unconnected.
 
     Returns
     -------
@@ -51,10 +51,10 @@ def tan(
 
     Notes
     -----
-    The information of discrete columns is exact (Friedman et al. 1997, section 4.2). For a number column it is the average
-    over the rows of :math:`\log f(x_i \mid x_j, y) - \log f(x_i \mid y)`, with fitted
-    densities. Each value is learned from the rows in which all its columns are observed (available cases).
-    Ties are broken by name, so the order of the columns doesn't matter.
+    The information of discrete columns is exact (Friedman et al. 1997, section 4.2). For a number column it is the
+    average over the rows of :math:`\log f(x_i \mid x_j, y) - \log f(x_i \mid y)`, with fitted densities. Each value is
+    learned from the rows in which all its columns are observed (available cases). Ties are broken by name, so the order
+    of the columns doesn't matter.
 
     References
     ----------

@@ -140,8 +140,8 @@ def _check_target(data: TrainingData, name: str) -> None:
         occurring = np.flatnonzero(np.bincount(cells[weighted] + 1, minlength=len(variable) + 1)[1:])
         if len(occurring) == 1:
             warnings.warn(
-                f"the target {name!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; the attributes "
-                "can't tell anything about it",
+                f"the target {name!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; the"
+                " attributes can't tell anything about it",
                 stacklevel=4,
             )
     else:
@@ -149,8 +149,8 @@ def _check_target(data: TrainingData, name: str) -> None:
         occurring = observed[:1]
         if observed.size and (observed == observed[0]).all():
             raise TableError(
-                f"the target {name!r} is {observed[0]:g} in all {len(observed)} rows that have a value and count, so there is nothing to "
-                "predict; choose another target"
+                f"the target {name!r} is {observed[0]:g} in all {len(observed)} rows that have a value and count, so"
+                " there is nothing to predict; choose another target"
             )
     if not len(occurring):
         raise TableError(
@@ -208,11 +208,15 @@ def fit_network(
     statistics = count_families(data, missing, counter)
     return Network(
         [
-            known[child, *given]
-            if child not in missing
-            else data.fitter(child, given).potential(statistics[child])
-            if child in statistics
-            else data.fit(child, given)
+            (
+                known[child, *given]
+                if child not in missing
+                else (
+                    data.fitter(child, given).potential(statistics[child])
+                    if child in statistics
+                    else data.fit(child, given)
+                )
+            )
             for child, given in parents.items()
         ]
     )

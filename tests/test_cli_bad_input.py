@@ -285,7 +285,10 @@ def test_numbers_that_may_not_be_what_they_seem_are_told(capsys: pytest.CaptureF
 
 def test_data_bases_of_elvira_go_in_and_not_out(capsys: pytest.CaptureFixture[str]) -> None:
     head = "data-base d {\nnumber-of-cases = 3;\nnode x(finite-states) {\nkind-of-node = chance;\n"
-    head += 'type-of-variable = finite-states;\nnum-states = 2;\nstates = ("a" "b");\n}\nrelation {\nmemory = true;\ncases = (\n'
+    head += (
+        'type-of-variable = finite-states;\nnum-states = 2;\nstates = ("a" "b");\n}\nrelation {\nmemory = true;\ncases'
+        " = (\n"
+    )
     Path("t.dbc").write_text(head + "[a]\n[?]\n[b]\n);\n}\n}\n")
     assert run(["impute", "t.dbc", "out.csv"]) == 0
     assert Path("out.csv").read_text().splitlines()[:2] == ["x", "a"]

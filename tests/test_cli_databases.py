@@ -267,8 +267,9 @@ def test_a_column_of_bytes_is_refused_unless_it_is_kept(capsys: pytest.CaptureFi
 # -- a server ---------------------------------------------------------------------------------------------------------
 
 
-RICH = """CREATE TABLE rich (id serial PRIMARY KEY, n numeric(8,3), plain numeric, s smallint, big bigint, v varchar(9), f real,
-    b boolean, m mood, p percent, "when" timestamptz, day date, at time, j jsonb, arr integer[], u uuid, ip inet, raw bytea, span interval)"""
+RICH = """CREATE TABLE rich (id serial PRIMARY KEY, n numeric(8,3), plain numeric, s smallint, big bigint, v varchar(9),
+    f real, b boolean, m mood, p percent, "when" timestamptz, day date, at time, j jsonb, arr integer[], u uuid,
+    ip inet, raw bytea, span interval)"""
 FILLED = """INSERT INTO rich (n, plain, s, big, v, f, b, m, p, "when", day, at, j, arr, u, ip, raw, span) SELECT
     CASE WHEN g % 5 > 0 THEN (g * 37 % 1009)::numeric / 8 END, CASE WHEN g % 7 > 0 THEN (g % 83)::numeric / 10 END,
     CASE WHEN g % 6 > 0 THEN 32700 + g % 67 END, CASE WHEN g % 4 > 0 THEN 9007199254740993 + g END,

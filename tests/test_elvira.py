@@ -21,16 +21,19 @@ MIXED = """// Bayesian Network
 bnet "mixed" {
 kindofgraph = "directed"; version = 1.0;
 default node states = ("present" , "absent");
-node X(continuous) { title = "a; b"; kind-of-node = chance; type-of-variable = continuous; pos_x =201; min = -1; max = 1.414; }
+node X(continuous) { title = "a; b"; kind-of-node = chance; type-of-variable = continuous; pos_x =201;
+  min = -1; max = 1.414; }
 node D(finite-states) { kind-of-node = chance; type-of-variable = finite-states; num-states = 3; states = (lo mid hi); }
 node Y(continuous) { min = 0.0; max = 2.0; precision = 4; }
 node E(finite-states) { comment = "two
 lines"; }
 link X D; link X Y; link D Y; link D E; /* a
 comment */
-relation X { values = continuous-tree ( case X(-1.0, 0.25, 1.4142135) { 0 = 0.4; 1 = 0.1 + .2*exp(0.5*X) - 1.0E-2exp(-1*X); } ); }
+relation X { values = continuous-tree ( case X(-1.0, 0.25, 1.4142135) { 0 = 0.4;
+  1 = 0.1 + .2*exp(0.5*X) - 1.0E-2exp(-1*X); } ); }
 relation D X { kind-of-relation = potential; deterministic=false; values = continuous-tree (
-  case X(-1.0, 0.5, 1.4142135) { 0 = case D { lo = 0.25; mid = 0.5; hi = 0.25; } 1 = case D { mid = 0.125; lo = 0.75; hi = 0.125; } } ); }
+  case X(-1.0, 0.5, 1.4142135) { 0 = case D { lo = 0.25; mid = 0.5; hi = 0.25; }
+    1 = case D { mid = 0.125; lo = 0.75; hi = 0.125; } } ); }
 relation Y X D { values = continuous-tree ( case D {
    lo = case Y(0, 2) { 0 = 0.5; }
    mid = case X(-1.0, 0.0, 1.4142135) { 0 = case Y(0, 1) { 0 = 1.0; } 1 = case Y(1, 2) { 0 = 1.0; } }
@@ -167,7 +170,7 @@ def test_negative_densities_are_lifted():
         net = parse_elvira(text)
     x = np.linspace(-1, 1.41, 101)
     assert all(net.potential("X")(X=value) >= 0 for value in x)
-    with pytest.raises(hb.FormatError, match=r"line 12: 'X', piece 0 .* is negative"):
+    with pytest.raises(hb.FormatError, match=r"line 13: 'X', piece 0 .* is negative"):
         parse_elvira(text, normalize=False)
 
 
@@ -211,7 +214,8 @@ def test_an_exponent_without_coefficient_is_asked_about():
 def test_exponents_may_mention_parents():
     text = """bnet b { node x(continuous) { min = 0; max = 1; } node y(continuous) { min = 0; max = 1; } link x y;
       relation x { values = continuous-tree (case x(0, 1) { 0 = 1; }); }
-      relation y x { values = continuous-tree (case y(0, 1) { 0 = 1.0 + 0.5*exp(1.0*x-2*y) - 0.21616617919*exp(1.0*x); }); } }"""
+      relation y x { values = continuous-tree (case y(0, 1) {
+        0 = 1.0 + 0.5*exp(1.0*x-2*y) - 0.21616617919*exp(1.0*x); }); } }"""
     net = parse_elvira(text)
     assert net.potential("y")(x=0.25, y=0.5) == pytest.approx(
         1 + 0.5 * math.exp(-0.75) - 0.21616617919 * math.exp(0.25)
@@ -224,13 +228,15 @@ def test_exponents_may_mention_parents():
 
 
 def test_trees_of_probabilities_are_tables():
-    text = """bnet b { node c(finite-states) { states = ("a b", 1); } node d(finite-states) { states = (u v); } link c d;
+    text = """bnet b { node c(finite-states) { states = ("a b", 1); }
+      node d(finite-states) { states = (u v); } link c d;
       relation c { values = tree (case c { "a b" = 0.25; 1 = 0.75; }); }
-      relation d c { values = tree (case c { "a b" = case d { u = 0.5; v = 0.5; } 1 = case d { v = 1.0; u = 0.0; } }); } }"""
+      relation d c { values = tree (case c { "a b" = case d { u = 0.5; v = 0.5; }
+        1 = case d { v = 1.0; u = 0.0; } }); } }"""
     net = parse_elvira(text)
     assert net.variable("c").states == ("a b", "1")
     np.testing.assert_array_equal(net.potential("d").table, [[0.5, 0.5], [0.0, 1.0]])
-    with pytest.raises(hb.FormatError, match=r"line 2: the probabilities of 'c' sum to 0\.85"):
+    with pytest.raises(hb.FormatError, match=r"line 3: the probabilities of 'c' sum to 0\.85"):
         parse_elvira(text.replace("0.25;", "0.1;"))
 
 

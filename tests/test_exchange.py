@@ -307,7 +307,8 @@ WEKA = b"""<?xml version="1.0"?>
 <OUTCOME>no</OUTCOME>
 <PROPERTY>position = (0,0)</PROPERTY>
 </VARIABLE>
-<VARIABLE TYPE="nature"><NAME>windy &amp; cold</NAME><OUTCOME>'\\'(-inf-1]\\''</OUTCOME><OUTCOME>&lt;1</OUTCOME></VARIABLE>
+<VARIABLE TYPE="nature"><NAME>windy &amp; cold</NAME>
+<OUTCOME>'\\'(-inf-1]\\''</OUTCOME><OUTCOME>&lt;1</OUTCOME></VARIABLE>
 <DEFINITION><FOR>play</FOR><TABLE>
 0.633 0.367
 </TABLE></DEFINITION>
@@ -340,11 +341,13 @@ GENIE = b"""<?xml version="1.0" encoding="UTF-8"?>
   <nodes>
     <cpt id="season" ><state id="Spring" /><state id="Summer" /><probabilities>0.5 0.5</probabilities></cpt>
     <submodel id="inner"><nodes>
-      <deterministic id="warm"><state id="no" /><state id="yes" /><parents>season</parents><resultingstates>no yes</resultingstates></deterministic>
+      <deterministic id="warm"><state id="no" /><state id="yes" /><parents>season</parents>
+        <resultingstates>no yes</resultingstates></deterministic>
     </nodes></submodel>
     <equation id="A"><definition lower="-inf" upper="inf">A=Normal(1,1)</definition></equation>
     <equation id="B"><parents>season warm A</parents>
-      <definition lower="-20" upper="20">B = If(season = "Summer", 3, -A)*2 + Switch(warm, "no", 0.5, 1.5) + Normal(2, 0.5) + (1+1)*A/4</definition>
+      <definition lower="-20" upper="20">B = If(season = "Summer", 3, -A)*2 + Switch(warm, "no", 0.5, 1.5)
+        + Normal(2, 0.5) + (1+1)*A/4</definition>
     </equation>
   </nodes>
   <extensions><genie version="1.0" app="GeNIe 4.1" name="m"><node id="A"><name>alpha</name></node></genie></extensions>
@@ -408,7 +411,8 @@ potential (D | C) {
     model_nodes = (); data = (( 0.1 0.2 0.7 )	% C=yes; here
               ( 0.5 0.5 0 )); }
 potential (X | C) { data = ( normal(-1, 2) normal ( 1.5, .5 ) ); }
-potential (Y | X C D) { data = (( normal(1 + 2 * X, 1) normal(X, 1) normal(-X + 2, 1) ) ( normal(0, 1) normal(0, 2) normal(-1 - X * 3, 4) )); }
+potential (Y | X C D) { data = (( normal(1 + 2 * X, 1) normal(X, 1) normal(-X + 2, 1) )
+  ( normal(0, 1) normal(0, 2) normal(-1 - X * 3, 4) )); }
 """
 
 

@@ -31,7 +31,8 @@ XDSL = """<?xml version="1.0" encoding="UTF-8"?>
 0.2 0.3 0.5</probabilities></cpt>
 <equation id="X"><definition>X=Normal(1,2)</definition></equation>
 <equation id="Y"><parents>X a</parents><definition>Y=Choose(a,1,2)*X+Normal(0,1)</definition></equation>
-<deterministic id="d"><state id="u" /><state id="v" /><parents>a</parents><resultingstates>v u</resultingstates></deterministic>
+<deterministic id="d"><state id="u" /><state id="v" /><parents>a</parents>
+<resultingstates>v u</resultingstates></deterministic>
 </nodes></smile>
 """
 NET = """net { node_size = (10 20); }

@@ -241,6 +241,22 @@ def test_files_stay_small() -> None:
     assert not long
 
 
+def test_no_fragment_serves_one_module_alone() -> None:
+    """A module below 100 lines that only one other imports belongs into that one; packages import what is public."""
+    importers: dict[str, set[str]] = {name: set() for name in modules()}
+    for name, path in modules().items():
+        for imported, _ in Imports(path).imported:
+            importers.get(imported, set()).add(name)
+    packages = {name for name, path in modules().items() if path.name == "__init__.py"}
+    fragments = {
+        name: importers[name]
+        for name, path in modules().items()
+        if len(path.read_text().splitlines()) < 100 and len(importers[name]) == 1 and not importers[name] & packages
+        if name not in packages and room(name) != "commands"  # the command's verbs are found by name
+    }
+    assert not fragments
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed = subprocess.run(

@@ -1,4 +1,6 @@
-"""Profile a table in one pass: the kind, range and states of each column, missing cells, and a sample of rows to learn from."""
+"""Profile a table in one pass: the kind, range and states of each column, missing cells, and a sample of rows to learn
+from.
+"""
 
 from __future__ import annotations
 
@@ -152,8 +154,8 @@ class ColumnProfile:
         before = "numbers" if self.kind == "number" else f"{state_kind(next(iter(self.codes)))} values"
         return MixedColumn(
             row,
-            f"column {self.name!r} mixes {before} with others ({value!r} in {{place}}); {_REMEDY}; if these are states, say "
-            f"--discrete {self.name}",
+            f"column {self.name!r} mixes {before} with others ({value!r} in {{place}}); {_REMEDY}; if these are states,"
+            f" say --discrete {self.name}",
         )
 
     def finish(self, spelled: bool, declared_kind: DeclaredKind | None, line_of: Callable[[int], str]) -> None:
@@ -223,7 +225,9 @@ class TableProfile:
         return Cells(array, column.states, declared=column.declared is not None)
 
     def limit_sample(self, numbers: float) -> None:
-        """Thin out the sample until an array of its rows by all states and columns of numbers has at most `numbers` cells."""
+        """Thin out the sample until an array of its rows by all states and columns of numbers has at most `numbers`
+        cells.
+        """
         width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
         most = max(int(numbers / max(width, 1)), 2000)
         if len(self.sample_rows) > most:

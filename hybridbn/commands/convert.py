@@ -71,18 +71,21 @@ def _same_kind(source: str, target: str) -> bool:
     for text in (source, target):
         if text == "-":
             raise UsageFault("files are converted, not pipes; name a file with a suffix")
-        # The suffixes of tables come first, because those of networks are known only when the modules of networks are imported.
+        # The suffixes of tables come first, because those of networks are known only when the modules of networks are
+        # imported.
         holds_network = suffix_of(text) not in suffixes() and (is_network(text) or text.lower().endswith(".hbn.gz"))
         known = holds_network or "://" in text or text.startswith("sqlite:") or suffix_of(text) in suffixes()
         if not known:
             raise UsageFault(
-                f"{text}: the suffix tells no known format; known are {', '.join(sorted({*network_suffixes(), *suffixes()}))} and databases "
-                "such as sqlite:///file.db?table=t"
+                f"{text}: the suffix tells no known format; known are"
+                f" {', '.join(sorted({*network_suffixes(), *suffixes()}))} and databases such as"
+                " sqlite:///file.db?table=t"
             )
         kinds.append("a network" if holds_network else "a table")
     if kinds[0] != kinds[1]:
         raise UsageFault(
-            f"{describe_location(source)} is {kinds[0]} by its suffix, and {describe_location(target)} {kinds[1]}; both must be of one kind"
+            f"{describe_location(source)} is {kinds[0]} by its suffix, and {describe_location(target)} {kinds[1]}; both"
+            " must be of one kind"
         )
     return kinds[0] == "a network"
 

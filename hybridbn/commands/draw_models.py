@@ -95,6 +95,7 @@ def apply_network(
         absent = [name for name in read_columns(network).variables if name not in table.names]
         if absent:
             raise NetworkError(
-                f"the model completes the columns {shorten(absent)}, but the table hasn't; its columns are {shorten(table.names)}"
+                f"the model completes the columns {shorten(absent)}, but the table hasn't; its columns are"
+                f" {shorten(table.names)}"
             )
     return _of(use_network(network, open_frame(table), settings), strategy, draws)

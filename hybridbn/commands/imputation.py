@@ -152,13 +152,14 @@ def _warn_about_strategy(run: ImputationRun) -> None:
     request = run.request
     if request.strategy != "draw":
         run.terminal.warn(
-            f"--strategy {request.strategy} makes variances too small and correlations too large: fine to predict single cells, wrong "
-            "for any estimate computed from the completed table; --draws 20 and hybridbn.pool are right"
+            f"--strategy {request.strategy} makes variances too small and correlations too large: fine to predict"
+            " single cells, wrong for any estimate computed from the completed table; --draws 20 and hybridbn.pool are"
+            " right"
         )
     if request.draws and request.model is not None:
         run.terminal.warn(
-            "the draws share the model's parameters, so intervals that are pooled from them are too short; without --model, "
-            "each draw has parameters of its own"
+            "the draws share the model's parameters, so intervals that are pooled from them are too short; without"
+            " --model, each draw has parameters of its own"
         )
 
 
@@ -291,7 +292,8 @@ def choose_columns(
     if model is not None:
         if not known & set(profile.columns):
             raise NetworkError(
-                f"the model and the table have no column in common: {shorten(sorted(known))} against {shorten(profile.columns)}"
+                f"the model and the table have no column in common: {shorten(sorted(known))} against"
+                f" {shorten(profile.columns)}"
             )
         absent = [name for name in model if name not in profile.columns]
         if absent and "imputation" not in model.graph:
@@ -301,13 +303,14 @@ def choose_columns(
         unmodeled = [n for n, c in profile.columns.items() if c.missing and n not in known and not c.identifier]
         if unmodeled:
             raise NetworkError(
-                f"columns {shorten(unmodeled)} have missing cells, but the model doesn't know them; --keep them, or learn a model that does"
+                f"columns {shorten(unmodeled)} have missing cells, but the model doesn't know them; --keep them, or"
+                " learn a model that does"
             )
         return [name for name in profile.columns if name in known]
     if empty:
         raise TableError(
-            f"no value is observed in {shorten(empty)}, so nothing tells what is missing there; --keep {','.join(empty[:3])} leaves "
-            "it as it is"
+            f"no value is observed in {shorten(empty)}, so nothing tells what is missing there; --keep"
+            f" {','.join(empty[:3])} leaves it as it is"
         )
     identifiers = [
         name for name, column in profile.columns.items() if column.identifier and name not in request.include
@@ -319,8 +322,8 @@ def choose_columns(
         holes = sum(profile.columns[name].missing for name in identifiers)
         left = f"; what is missing there ({holes:,}) stays missing" if holes else ""
         terminal.warn(
-            f"left alone as identifiers, with a value of their own in each row or too many different ones: {shorten(identifiers)}{left}; "
-            "--keep says so, --include completes them from their own values"
+            "left alone as identifiers, with a value of their own in each row or too many different ones:"
+            f" {shorten(identifiers)}{left}; --keep says so, --include completes them from their own values"
         )
     for name, column in profile.columns.items():
         if remark := describe_numbers_as_text(column) or describe_marker(column, profile.sample[name]):
@@ -340,7 +343,8 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
     --------
     >>> made = ColumnProfile("x", kind="states", states=tuple(f"{i}.5%" for i in range(20)))
     >>> describe_numbers_as_text(made)
-    "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they are to be numbers"
+    "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they
+    are to be numbers"
     """
     if column.kind != "states" or len(column.states) < _MANY_STATES:
         return None
@@ -353,8 +357,8 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
         if len(units) > 1:
             return None
     return (
-        f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them states; "
-        "write plain numbers if they are to be numbers"
+        f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them"
+        " states; write plain numbers if they are to be numbers"
     )
 
 
@@ -375,8 +379,8 @@ def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
             continue
         if min(abs(rest.min() - value), abs(rest.max() - value)) > rest.max() - rest.min():
             return (
-                f"column {column.name!r} holds {value:g} again and again, far from all its other numbers; if that marks a missing "
-                f"cell, say --missing {value:g} (CSV and TSV), or empty such cells"
+                f"column {column.name!r} holds {value:g} again and again, far from all its other numbers; if that marks"
+                f" a missing cell, say --missing {value:g} (CSV and TSV), or empty such cells"
             )
     return None
 

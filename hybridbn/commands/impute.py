@@ -1,7 +1,8 @@
 """``hybridbn impute``: locate input and output, lock the output, and resume an unfinished run.
 
-The input is read twice, in blocks of rows. Each completed block is stored as a part file beside the output, so that a run
-that was killed continues where it stopped; a fingerprint of input, options and versions decides whether the parts still fit.
+The input is read twice, in blocks of rows. Each completed block is stored as a part file beside the output, so that a
+run that was killed continues where it stopped; a fingerprint of input, options and versions decides whether the parts
+still fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The inputs and outputs of a command: files, pipes and tables of databases, with the format that their suffix or name tells."""
+"""The inputs and outputs of a command: files, pipes and tables of databases, with the format that their suffix or name
+tells.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,8 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
         known_suffixes = ", ".join(name for name, form in known.items() if what == "INPUT" or not form.unwritable)
         hint = _HINTS.get(suffix, "or say --format")
         raise UsageFault(
-            f"{text}: the suffix tells no known format; known are {known_suffixes} and sqlite:///file.db?table=t; {hint}"
+            f"{text}: the suffix tells no known format; known are {known_suffixes} and sqlite:///file.db?table=t;"
+            f" {hint}"
         )
     if form.unwritable and what == "OUTPUT":
         raise UsageFault(f"{text}: {form.unwritable}")

@@ -1,4 +1,6 @@
-"""One run of ``hybridbn impute``: the user's request, the lock of the output, the folder of parts, and the fingerprint."""
+"""One run of ``hybridbn impute``: the user's request, the lock of the output, the folder of parts, and the
+fingerprint.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ _CLEAR = "\r\x1b[K"
 def keep_interrupts() -> None:
     """Let Ctrl-C reach the command while pyarrow works.
 
-    pyarrow replaces Python's signal handler while it parses text, and loses an interrupt that arrives after its last check.
+    pyarrow replaces Python's signal handler while it parses text, and loses an interrupt that arrives after its last
+    check.
     """
     if importlib.util.find_spec("pyarrow") is not None:
         import pyarrow

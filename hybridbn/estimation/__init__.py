@@ -1,1 +1,3 @@
-"""Learning the parameters of given arcs from tables with holes: above inference, which it asks, and below the builders."""
+"""Learning the parameters of given arcs from tables with holes: above inference, which it asks, and below the
+builders.
+"""

@@ -20,7 +20,8 @@ __all__ = ["fit_available", "fit_marginals", "list_arcs", "read_as_declared", "s
 
 
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
-    """Learn each node's potential from the rows in which it and its parents are observed; the parameters are those of `fit`.
+    """Learn each node's potential from the rows in which it and its parents are observed; the parameters are those of
+    `fit`.
 
     Examples
     --------
@@ -51,7 +52,8 @@ def structure_of(structure: Any) -> Network:
     >>> structure_of("tan")
     Traceback (most recent call last):
         ...
-    hybridbn.errors.NetworkError: a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not 'tan'
+    hybridbn.errors.NetworkError: a structure is a list of arcs (from, to), a directed graph of networkx or a Network,
+    not 'tan'
     """
     if isinstance(structure, nx.Graph):
         graph = Network(structure)
@@ -59,7 +61,8 @@ def structure_of(structure: Any) -> Network:
         arcs = list_arcs(structure)
         if arcs is None:
             raise NetworkError(
-                f"a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not {structure!r:.80}"
+                "a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not"
+                f" {structure!r:.80}"
             )
         graph = Network(arcs)
     for fault in describe_cycles(graph):
@@ -154,7 +157,8 @@ def _list_parents(graph: Network, name: str) -> list[str]:
 
 
 def fit_marginals(table: Table, structure: nx.Graph | None = None, potentials: Potentials | None = None) -> Network:
-    """Learn the density of each column of a table alone, from its observed cells: lines 1 to 3 of Algorithm 1 in Fernandez et al.
+    """Learn the density of each column of a table alone, from its observed cells: lines 1 to 3 of Algorithm 1 in
+    Fernandez et al.
 
     The families are the potentials where they are given, else those of a structure's nodes.
 

@@ -1,7 +1,7 @@
 """Completing the rows of a table from a network: by draws, by expectations, or by what is most probable.
 
-A row is completed by itself: neither other rows nor the blocks in which rows are computed matter. Each missing cell has a
-uniform random number of its own, which says at what level of its distribution it is drawn.
+A row is completed by itself: neither other rows nor the blocks in which rows are computed matter. Each missing cell has
+a uniform random number of its own, which says at what level of its distribution it is drawn.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ _ATTEMPTS = 50
 """Rows that break a bound are drawn again this often before the bound is made part of the draw."""
 
 _OWN_NUMBER, _MATCHED = -1, -2
-"""The numbers of attempts at which the levels of observed numbers in an interval, and of matched numbers, are asked for."""
+"""The numbers of attempts at which the levels of observed numbers in an interval, and of matched numbers, are asked
+for.
+"""
 
 
 class Matcher(Protocol):
@@ -182,7 +184,9 @@ class Completion:
 
     @classmethod
     def of(cls, network: Network, table: Table, options: Options) -> Self:
-        """Return what completes rows with the observed numbers of a table, where the network sees these in intervals."""
+        """Return what completes rows with the observed numbers of a table, where the network sees these in
+        intervals.
+        """
         return cls(network, options, collect_observed_numbers(table, network))
 
     @cached_property
@@ -195,8 +199,8 @@ class Completion:
     def draw(self, table: Table, levels: Levels) -> Cells:
         """Draw all missing cells of a row together from their joint posterior given the observed ones.
 
-        Numbers are drawn within the bounds: by drawing again, which is exact; where that takes too long, by Gibbs sampling
-        or by making the bounds evidence.
+        Numbers are drawn within the bounds: by drawing again, which is exact; where that takes too long, by Gibbs
+        sampling or by making the bounds evidence.
 
         Parameters
         ----------
@@ -236,7 +240,9 @@ class Completion:
     def posteriors(
         self, table: Table, rows: NDArray[np.intp] | None = None
     ) -> dict[str, DiscretePosterior | ContinuousPosterior]:
-        """Return the posterior of each column of the network with holes, in every row; `rows` are their numbers for messages."""
+        """Return the posterior of each column of the network with holes, in every row; `rows` are their numbers for
+        messages.
+        """
         holes = find_holes(table)
         if not any(name in self.network for name in holes):
             return {}
@@ -244,7 +250,9 @@ class Completion:
             return posteriors(self.network, self._make_bounded_evidence(table, holes), None, self.options)
 
     def expectation(self, table: Table, posterior: Posterior) -> Values:
-        """Return what is expected of a column: numbers (rows,), or probabilities (rows, states) of the table's own states."""
+        """Return what is expected of a column: numbers (rows,), or probabilities (rows, states) of the table's own
+        states.
+        """
         if not isinstance(posterior, DiscretePosterior):
             return np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
         variable, probabilities = posterior.variable, posterior.probabilities
@@ -369,8 +377,8 @@ class Completion:
             raise problem.renumber(
                 rows,
                 lambda impossible: (
-                    f"no value within the bounds {dict(bounds)} is possible in row {impossible[0]} given its observed cells "
-                    f"({len(impossible)} such rows); widen the bounds"
+                    f"no value within the bounds {dict(bounds)} is possible in row {impossible[0]} given its observed"
+                    f" cells ({len(impossible)} such rows); widen the bounds"
                 ),
             ) from None
 
@@ -396,7 +404,9 @@ class Completion:
     def _split_by_blanket(
         self, name: str, rows: NDArray[np.intp], table: Table, holes: Mapping[str, NDArray[np.bool_]]
     ) -> Iterator[NDArray[np.intp]]:
-        """Part rows by whether all of a column's Markov blanket is observed, where inference needs no quadrature at all."""
+        """Part rows by whether all of a column's Markov blanket is observed, where inference needs no quadrature at
+        all.
+        """
         whole = np.ones(len(rows), dtype=bool)
         for other in self.network.markov_blanket(name):
             if other not in table:
@@ -432,8 +442,8 @@ class Completion:
         seen = self.observed.get(variable.name, np.zeros(0))
         if not len(seen):
             raise TableError(
-                f"column {variable.name!r} has no observed number, and the network knows it in intervals only; impute it "
-                "together with rows in which it is observed"
+                f"column {variable.name!r} has no observed number, and the network knows it in intervals only; impute"
+                " it together with rows in which it is observed"
             )
         return ObservedNumbers(seen, np.array(variable.cuts or ()))
 
@@ -526,9 +536,9 @@ def log_likelihood(network: Network, table: Table, options: Options) -> float:
     if np.isnan(logs).any():
         faulty = [p.child.name for p in network.potentials if not _is_finite(p)]
         raise NetworkError(
-            f"the learned network gives rows {shorten(np.flatnonzero(np.isnan(logs)).tolist(), 3)} no density (NaN)"
-            f"{f'; the potentials of {shorten(faulty)} are at fault' if faulty else ''}: learn them as another family, by "
-            "potentials={...}"
+            f"the learned network gives rows {shorten(np.flatnonzero(np.isnan(logs)).tolist(), 3)} no density"
+            f" (NaN){f'; the potentials of {shorten(faulty)} are at fault' if faulty else ''}: learn them as another"
+            " family, by potentials={...}"
         )
     return float(table.weights[counts] @ logs[counts])
 

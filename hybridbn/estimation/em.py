@@ -81,9 +81,10 @@ def expectation_maximization(
 ) -> Learned:
     r"""Learn the potentials of a network with given arcs from all cells of a table with holes.
 
-    Each iteration computes the sufficient statistics that are expected of the whole table, given its observed cells and the
-    parameters so far, and learns the parameters from these (Dempster, Laird & Rubin 1977; for networks Lauritzen 1995).
-    Where cells are missing at random this finds a maximum of the likelihood of the observed cells; available cases do not.
+    Each iteration computes the sufficient statistics that are expected of the whole table, given its observed cells and
+    the parameters so far, and learns the parameters from these (Dempster, Laird & Rubin 1977; for networks Lauritzen
+    1995). Where cells are missing at random this finds a maximum of the likelihood of the observed cells; available
+    cases do not.
 
     Parameters
     ----------
@@ -115,12 +116,12 @@ def expectation_maximization(
     .. math:: E[n_{dc}] = \sum_i w_i P(d, c \mid \text{row}_i), \qquad
               E\Bigl[\sum_{i \in d} v_i v_i'\Bigr] = \sum_i w_i P(d \mid \text{row}_i)\, E[v v' \mid d, \text{row}_i]
 
-    with v the child and its continuous parents, in closed form. Then the likelihood never falls if the fitters are those of
-    maximum likelihood: ``MultinomialFitter(estimate=MaximumLikelihood())`` and `GaussianFitter`, as long as each
-    configuration has enough weight for its own regression. Other estimates put their priors on the expected counts: with
-    `Dirichlet` or a uniform `MEstimate` the likelihood times :math:`\prod \theta^{\alpha}` never falls (a posterior
-    mode), and with the default `MEstimate` it converges to where its estimate agrees with itself. On a complete
-    table the result is that of `hybridbn.fit`.
+    with v the child and its continuous parents, in closed form. Then the likelihood never falls if the fitters are
+    those of maximum likelihood: ``MultinomialFitter(estimate=MaximumLikelihood())`` and `GaussianFitter`, as long as
+    each configuration has enough weight for its own regression. Other estimates put their priors on the expected
+    counts: with `Dirichlet` or a uniform `MEstimate` the likelihood times :math:`\prod \theta^{\alpha}` never falls (a
+    posterior mode), and with the default `MEstimate` it converges to where its estimate agrees with itself. On a
+    complete table the result is that of `hybridbn.fit`.
 
     *Any other family*, or a logistic regression, in the network: expectations are averages over `draws` exact joint
     completions of each incomplete row, made from the same random numbers in each iteration (Wei & Tanner 1990). It
@@ -165,8 +166,8 @@ def expectation_maximization(
     found = _iterate(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
     if not found.converged:
         warnings.warn(
-            f"expectation maximization has not converged in {max_iterations} iterations: the log-likelihood still changes by "
-            f"{float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
+            f"expectation maximization has not converged in {max_iterations} iterations: the log-likelihood still"
+            f" changes by {float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
             stacklevel=2,
         )
     return found
@@ -199,7 +200,9 @@ def _iterate(
     max_iterations: int,
     patience: int | None,
 ) -> Learned:
-    """Alternate expectation and maximization; without `patience` until nothing changes, with it while it gets better."""
+    """Alternate expectation and maximization; without `patience` until nothing changes, with it while it gets
+    better.
+    """
     least = rows * (tolerance if patience is None else max(tolerance, _NOISE))
     best = first
     history: list[float] = []

@@ -1,7 +1,7 @@
 """Expected sufficient statistics of tables of probabilities and linear Gaussians: exact, all families in one pass.
 
-A junction tree over the hidden discrete variables gives, for each row with holes, the joint posterior of what each family
-needs; hidden numbers come in closed form given these. Rows are the last axis of every array, as in the engine.
+A junction tree over the hidden discrete variables gives, for each row with holes, the joint posterior of what each
+family needs; hidden numbers come in closed form given these. Rows are the last axis of every array, as in the engine.
 """
 
 from __future__ import annotations

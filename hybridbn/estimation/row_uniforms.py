@@ -1,7 +1,7 @@
 """Random numbers that belong to a row: they depend on what the row holds, and not on where it stands or on its mates.
 
-A row's key is a hash of its observed cells; the second, third, ... row with the very same cells gets a key of its own. A
-number is then a hash of the key, the seed and the column (a counter-based generator after SplitMix64), so any cell's
+A row's key is a hash of its observed cells; the second, third, ... row with the very same cells gets a key of its own.
+A number is then a hash of the key, the seed and the column (a counter-based generator after SplitMix64), so any cell's
 number can be had without those before it.
 """
 

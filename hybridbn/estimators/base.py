@@ -1,4 +1,6 @@
-"""What the classifier and the regressor share: from features and targets to a network, and from features to posteriors."""
+"""What the classifier and the regressor share: from features and targets to a network, and from features to
+posteriors.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from hybridbn.variables import Values, shorten
 __all__ = ["Builder", "HybridEstimator"]
 
 Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]] | str"
-"""A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or a list of arcs."""
+"""A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or
+a list of arcs.
+"""
 
 
 _KEPT = 2**20
@@ -119,13 +123,14 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         names = [name for name in table.names if name != target]
         if len(table) == 1 and not all(map(table.is_discrete, names)):
             raise TableError(
-                "X has 1 sample that counts; columns of numbers need two different values at least, to tell how they vary"
+                "X has 1 sample that counts; columns of numbers need two different values at least, to tell how they"
+                " vary"
             )
         left_out = find_constant_columns(table.require_values(names), names)
         if left_out:
             warnings.warn(
-                f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing about the "
-                "target and are left out of the network",
+                f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing"
+                " about the target and are left out of the network",
                 UserWarning,
                 stacklevel=4,
             )
@@ -133,7 +138,9 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
         return table, build, left_out
 
     def _without(self, table: Table, build: Build, left_out: list[str]) -> tuple[Table, Build, Potentials | None]:
-        """Take columns out of the table, the structure and the potentials; potentials that are left open become None."""
+        """Take columns out of the table, the structure and the potentials; potentials that are left open become
+        None.
+        """
         # a partial of a builder may have its own choice, which "auto" leaves alone
         potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
         if isinstance(potentials, Mapping):
@@ -157,8 +164,8 @@ class HybridEstimator(BaseEstimator):  # type: ignore[misc]
             return False
         if hasattr(self, "network_"):
             raise NetworkError(
-                "partial_fit can't go on from this fit: the families chosen need the rows themselves, which were too many to keep; "
-                "start anew with partial_fit on a clone of this estimator"
+                "partial_fit can't go on from this fit: the families chosen need the rows themselves, which were too"
+                " many to keep; start anew with partial_fit on a clone of this estimator"
             )
         return True
 

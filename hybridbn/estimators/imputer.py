@@ -30,16 +30,16 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     strategy : {"draw", "most_probable", "mean"}
-        As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other rows, so
-        that a transformed batch has the rows of its parts; rows with the very same cells get different draws, in
-        their order.
+        As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other
+        rows, so that a transformed batch has the rows of its parts; rows with the very same cells get different draws,
+        in their order.
     structure, target, potentials, discrete, continuous, skip, include, bounds, integers, full_precision, donors, rounds
         As in `impute`; the columns of an array are called x0, x1, ...
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes in `fit`.
     handle_unknown : {"missing", "error"}
-        What `transform` does with categories that `fit` has not seen: leave them as they are, tell so in a warning, and let
-        them say nothing about the other cells of their rows; or refuse them.
+        What `transform` does with categories that `fit` has not seen: leave them as they are, tell so in a warning, and
+        let them say nothing about the other cells of their rows; or refuse them.
     random_state : int, RandomState, Generator or None
     tolerance, max_bytes : float
         As in `Network.posterior`.
@@ -56,9 +56,9 @@ class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    What comes back is of the kind that came in: an array, or a frame with the same dtypes. A category that a column's dtype
-    does not list, because the frame holds a subset of those in `fit`, is added to the dtype where it is
-    imputed. A column of numbers that were whole in `fit` gets whole numbers.
+    What comes back is of the kind that came in: an array, or a frame with the same dtypes. A category that a column's
+    dtype does not list, because the frame holds a subset of those in `fit`, is added to the dtype where it is imputed.
+    A column of numbers that were whole in `fit` gets whole numbers.
 
     Examples
     --------

@@ -1,4 +1,6 @@
-"""What the scikit-learn estimators are given, checked and read: features, targets, weights, values never seen before."""
+"""What the scikit-learn estimators are given, checked and read: features, targets, weights, values never seen
+before.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def name_columns(X: Any) -> list[str]:
     """
     if isinstance(X, np.ndarray):
         return [f"x{place}" for place in range(X.shape[1])]
-    names = list(getattr(X, "name_columns", X.columns))  # the columns of an Arrow table are no names
+    names = list(getattr(X, "column_names", X.columns))  # the columns of an Arrow table are no names
     if all(isinstance(name, int | np.integer) for name in names):
         return [f"x{place}" for place in range(len(names))]
     return names
@@ -122,8 +124,8 @@ def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | 
 def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUnknown) -> Table:
     """Read what `check_features` returned as a model's variables.
 
-    A value that is no state is missing, with one warning for all columns, or refused. One of another type (text where the
-    states are numbers) is always refused, as is text in a column of numbers.
+    A value that is no state is missing, with one warning for all columns, or refused. One of another type (text where
+    the states are numbers) is always refused, as is text in a column of numbers.
     """
     table = Table(open_features(X), variables=variables, unknown="missing")
     messages = []
@@ -146,7 +148,8 @@ def find_constant_columns(table: Table, names: Iterable[str]) -> list[str]:
 
     Examples
     --------
-    >>> find_constant_columns(Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]}), ["x", "y", "c"])
+    >>> table = Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]})
+    >>> find_constant_columns(table, ["x", "y", "c"])
     ['x']
     """
     found = []
@@ -167,8 +170,8 @@ def _refuse_strange_cells(X: Any, error: TableError) -> None:
     for (row, column), cell in np.ndenumerate(X):
         if not isinstance(cell, str | Number | np.bool_) and not (pd.api.types.is_scalar(cell) and pd.isna(cell)):
             raise _StrangeCell(
-                f"column 'x{column}', row {row}: {str(cell)[:60]!r} is a {type(cell).__name__}; each cell of the argument must "
-                "be a string or a number"
+                f"column 'x{column}', row {row}: {str(cell)[:60]!r} is a {type(cell).__name__}; each cell of the"
+                " argument must be a string or a number"
             ) from error
 
 
@@ -184,13 +187,14 @@ def _describe_unknown_states(variable: Discrete, codes: Codes, table: Table) -> 
     known = {state_kind(state) for state in variable.states}
     if state_kind(value) not in known:
         raise TableError(
-            f"column {name!r}, row {row}: {value!r} is of type {state_kind(value)}, but the states seen in fit are of type "
-            f"{', '.join(sorted(known))}: {shorten(variable.states)}; give the column the type that it had in fit"
+            f"column {name!r}, row {row}: {value!r} is of type {state_kind(value)}, but the states seen in fit are of"
+            f" type {', '.join(sorted(known))}: {shorten(variable.states)}; give the column the type that it had in fit"
         )
     values = pd.unique(raw[strange])
     return (
-        f"column {name!r}: {shorten(values.tolist(), 3)} (first in row {row}, {strange.size} cells in all) "
-        f"{'is no state' if len(values) == 1 else 'are no states'} seen in fit; the known ones are {shorten(variable.states)}"
+        f"column {name!r}: {shorten(values.tolist(), 3)} (first in row {row}, {strange.size} cells in all)"
+        f" {'is no state' if len(values) == 1 else 'are no states'} seen in fit; the known ones are"
+        f" {shorten(variable.states)}"
     )
 
 
@@ -251,8 +255,8 @@ def check_classes(y: Any) -> NDArray[Any]:
         kinds = {state_kind(label) for label in pd.unique(labels)} if labels.dtype == object else set()
         if len(kinds) > 1:
             raise TableError(
-                f"Unknown label type: y mixes classes of several types ({', '.join(sorted(kinds))}); convert them all to text, "
-                "or all to numbers"
+                f"Unknown label type: y mixes classes of several types ({', '.join(sorted(kinds))}); convert them all"
+                " to text, or all to numbers"
             )
     check_classification_targets(labels)
     return np.asarray(labels)

@@ -40,29 +40,30 @@ __all__ = ["HybridClassifier", "HybridRegressor"]
 class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
     """A Bayesian network as a classifier: any structure, any families, text and numbers, holes where they are.
 
-    Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers are
-    continuous, None and NaN are missing. The columns of an array are called x0, x1, ...
+    Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers
+    are continuous, None and NaN are missing. The columns of an array are called x0, x1, ...
 
     Parameters
     ----------
     builder : callable, name, Network, directed graph, list of arcs, or "auto"
-        A builder of `hybridbn.structures`, its name or a partial of one, such as ``partial(kdb, k=1)``, or any function of a `Table`, the
-        target's name and ``potentials=`` that returns a `Network`. Of a Network, graph or list of arcs the structure is kept
-        and the potentials are learned; a Network's nodes keep their variables, and their families where `potentials` leaves that
-        open. "auto" is `hybridbn.structures.automatic`: the builder and family that predict best in a cross-validation inside the data.
+        A builder of `hybridbn.structures`, its name or a partial of one, such as ``partial(kdb, k=1)``, or any function
+        of a `Table`, the target's name and ``potentials=`` that returns a `Network`. Of a Network, graph or list of
+        arcs the structure is kept and the potentials are learned; a Network's nodes keep their variables, and their
+        families where `potentials` leaves that open. "auto" is `hybridbn.structures.automatic`: the builder and family
+        that predict best in a cross-validation inside the data.
     potentials : "auto", "mte", "kernel", "gaussian", "multinomial", a Fitter, or a mapping from columns to these
         See `hybridbn.fit`. "auto" leaves a partial of a builder its own choice.
     priors : sequence or mapping of float, optional
-        Probabilities of the classes, in the order of `classes_` or by class, in the place of the learned ones. The target must
-        not have parents.
+        Probabilities of the classes, in the order of `classes_` or by class, in the place of the learned ones. The
+        target must not have parents.
     boost : int, optional
-        Boost this many networks by AdaBoost.M1, see `hybridbn.boost`, in the place of a single one. Number columns are then cut into
-        intervals unless `potentials` says otherwise, and `priors` weigh the rows.
+        Boost this many networks by AdaBoost.M1, see `hybridbn.boost`, in the place of a single one. Number columns are
+        then cut into intervals unless `potentials` says otherwise, and `priors` weigh the rows.
     discrete, continuous : str or iterable of str
         Columns whose type does not say what they are, such as integer codes for categories.
     target : str, optional
-        What y is called in the network. By default the node of a given structure that is no column of X, else the name of y if
-        it has one, else "y" (with underscores while a column of X is called so).
+        What y is called in the network. By default the node of a given structure that is no column of X, else the name
+        of y if it has one, else "y" (with underscores while a column of X is called so).
     handle_unknown : {"missing", "error"}
         What to do with a category that was not seen in `fit`: treat the cell as missing, with a warning, or refuse it.
     tolerance, max_bytes : float
@@ -86,12 +87,12 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is marginalized in
-    prediction, and in `fit` left out of what is learned about its column. Rows without a class are refused.
-    `partial_fit` exists for ``builder=naive_bayes`` without `boost` only: its structure doesn't depend on the data, so statistics add up. It goes on
-    from `fit` too, unless the families need the rows themselves (MTEs, kernels) and these take more than 1 MiB. With a single
-    class other builders have nothing to find, and `network_` holds the target alone.
-    With a given structure `classes_` are the states of its target where it has some.
+    Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is
+    marginalized in prediction, and in `fit` left out of what is learned about its column. Rows without a class are
+    refused. `partial_fit` exists for ``builder=naive_bayes`` without `boost` only: its structure doesn't depend on the
+    data, so statistics add up. It goes on from `fit` too, unless the families need the rows themselves (MTEs, kernels)
+    and these take more than 1 MiB. With a single class other builders have nothing to find, and `network_` holds the
+    target alone. With a given structure `classes_` are the states of its target where it has some.
 
     Examples
     --------
@@ -172,8 +173,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 
         Notes
         -----
-        The first rows fix each column's type, the states of discrete columns (declare more of them by a category type) and cut
-        points where number columns are to be discretized. Later categories are handled as in prediction.
+        The first rows fix each column's type, the states of discrete columns (declare more of them by a category type)
+        and cut points where number columns are to be discretized. Later categories are handled as in prediction.
         """
         first = self._is_first_batch()
         if not hasattr(self, "classes_") and classes is None:
@@ -253,8 +254,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         array = np.asarray(priors, dtype=np.float64)
         if array.shape != (len(classes),) or not (array >= 0).all() or not abs(array.sum() - 1) <= 1e-6:
             raise TableError(
-                f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of {shorten(classes)}, not "
-                f"{self.priors!r}"
+                f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of"
+                f" {shorten(classes)}, not {self.priors!r}"
             )
         return array
 
@@ -266,8 +267,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         if any(network.predecessors(self.target_name_)):
             parents = shorten(network.predecessors(self.target_name_))
             raise NetworkError(
-                f"priors can't be set: {self.target_name_!r} has the parents {parents}; leave priors out, or choose a structure in "
-                "which the target has none"
+                f"priors can't be set: {self.target_name_!r} has the parents {parents}; leave priors out, or choose a"
+                " structure in which the target has none"
             )
         variable = _discrete(network, self.target_name_)
         place = {label: position for position, label in enumerate(classes)}
@@ -279,8 +280,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
 class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
     """A Bayesian network as a regressor that tells the whole distribution of the target: any structure, any families.
 
-    Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers are
-    continuous, None and NaN are missing. The columns of an array are called x0, x1, ...
+    Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers
+    are continuous, None and NaN are missing. The columns of an array are called x0, x1, ...
 
     Parameters
     ----------
@@ -362,8 +363,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
 
         Notes
         -----
-        The first rows fix each column's type, the states of discrete columns (declare more of them by a category type) and cut
-        points where number columns are to be discretized. Later categories are handled as in prediction.
+        The first rows fix each column's type, the states of discrete columns (declare more of them by a category type)
+        and cut points where number columns are to be discretized. Later categories are handled as in prediction.
         """
         self._check_point()
         first = self._is_first_batch()
@@ -381,7 +382,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         return np.asarray(posterior.mean() if self.point == "mean" else posterior.median())
 
     def predict_quantile(self, X: Any, q: ArrayLike) -> Values:
-        """Return the value below which the target is with probability q: (rows,), or (rows, levels) for several levels."""
+        """Return the value below which the target is with probability q: (rows,), or (rows, levels) for several
+        levels.
+        """
         return np.asarray(self._posterior(X).quantile(q))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> Values:
@@ -394,7 +397,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
         return posterior
 
     def predict_log_density(self, X: Any, y: Any) -> Values:
-        """Return the logarithm of the predicted density at the true target of each row; its mean is a score to compare by."""
+        """Return the logarithm of the predicted density at the true target of each row; its mean is a score to compare
+        by.
+        """
         known = self._evidence(X)
         both = add_number_column(known, self.target_name_, check_number_targets(y))
         ask = partial(self.network_.log_density, options=self._options)
@@ -414,8 +419,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
     def _checked(self, network: Network) -> Network:
         if not isinstance(network.variable(self.target_name_), Continuous):
             raise NetworkError(
-                f"the target {self.target_name_!r} was discretized or is declared discrete, so there is no number to predict; ask "
-                "for another family for it: potentials={'column': 'multinomial', ...} for the other columns, or use HybridClassifier"
+                f"the target {self.target_name_!r} was discretized or is declared discrete, so there is no number to"
+                " predict; ask for another family for it: potentials={'column': 'multinomial', ...} for the other"
+                " columns, or use HybridClassifier"
             )
         return network
 

@@ -90,7 +90,9 @@ class Stream:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all statistics: little for tables and moments, that of the rows for families that need these."""
+        """The memory of all statistics: little for tables and moments, that of the rows for families that need
+        these.
+        """
         return sum(array.nbytes for statistics in self.statistics.values() for array in _arrays(statistics))
 
     def network(self) -> Network:

@@ -63,8 +63,8 @@ class Statistics(ABC):
 class Fitter(ABC):
     """Learns one family of potentials; a subclass is a small frozen dataclass whose fields are its options.
 
-    A subclass with a `name` can be asked for by that name wherever potentials are chosen, as soon as it is defined; then
-    its options need defaults.
+    A subclass with a `name` can be asked for by that name wherever potentials are chosen, as soon as it is defined;
+    then its options need defaults.
 
     Attributes
     ----------
@@ -75,7 +75,8 @@ class Fitter(ABC):
     fallbacks : tuple of str
         The names of the fitters that take its place, the first one that fits, where it doesn't fit itself.
     instance_based : bool
-        Whether its potentials keep the rows as points, so that their density at these rows is too high to compare models.
+        Whether its potentials keep the rows as points, so that their density at these rows is too high to compare
+        models.
 
     Examples
     --------
@@ -154,7 +155,8 @@ class Observed(NamedTuple):
 
 
 def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Observed:
-    """Return the child's column and then those of the parents, without the rows where one is missing or the weight zero.
+    """Return the child's column and then those of the parents, without the rows where one is missing or the weight
+    zero.
 
     The arrays are the table's own, not copies, where all rows stay.
 
@@ -189,8 +191,8 @@ def refuse_empty(statistics: Statistics) -> None:
     """
     if not statistics.total > 0:
         raise TableError(
-            f"no row has values of all of {_describe_family(statistics.child, statistics.parents)} and a positive weight, so "
-            "nothing can be learned; leave out a column or an arc, or fill the missing cells first"
+            f"no row has values of all of {_describe_family(statistics.child, statistics.parents)} and a positive"
+            " weight, so nothing can be learned; leave out a column or an arc, or fill the missing cells first"
         )
 
 

@@ -1,7 +1,8 @@
 """Counters: of columns in memory, and one that remembers; and which one counts a table.
 
-The counter of columns in memory holds a loop for each kind of request. Columns are counted in groups, whose joint configurations cost no more than
-a single column and whose margins are the tables; a counter for many requests keeps the joint codes of its groups.
+The counter of columns in memory holds a loop for each kind of request. Columns are counted in groups, whose joint
+configurations cost no more than a single column and whose margins are the tables; a counter for many requests keeps the
+joint codes of its groups.
 """
 
 from __future__ import annotations

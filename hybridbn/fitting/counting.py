@@ -1,9 +1,10 @@
 """What is counted, asked in one way: joint counts, counts with a target, pairs, counts by group, and moments.
 
-Whoever learns from counts asks a `Counter` and never the rows. One request carries many tables, so that a pass over the rows
-answers it: all pairs of columns, all families that a search compares, a level of a tree, a round of boosting. What comes back adds up:
-the counts of two sets of rows are those of both. So a counter of another kind of table (in a database, in parts, on several machines) implements
-`count`, `moments`, `by_group` and `incomplete`, and is registered with `hybridbn.fitting.counters.counter_of`.
+Whoever learns from counts asks a `Counter` and never the rows. One request carries many tables, so that a pass over the
+rows answers it: all pairs of columns, all families that a search compares, a level of a tree, a round of boosting. What
+comes back adds up: the counts of two sets of rows are those of both. So a counter of another kind of table (in a
+database, in parts, on several machines) implements `count`, `moments`, `by_group` and `incomplete`, and is registered
+with `hybridbn.fitting.counters.counter_of`.
 
 A missing cell either leaves its row out of a table (available cases), or is one more state of its column, the last.
 """
@@ -124,8 +125,9 @@ class Groups:
         The number of groups.
     assign : callable
         Returns groups and weights (None: the rows' own) of some rows, from which rows these are, the configurations of
-        the families that are counted, and the codes of the columns in `reads` (a missing cell being the last). Called once for each block of a pass: a
-        slice of the table's rows, or of `rows`, of which a block may also be given as an array of positions.
+        the families that are counted, and the codes of the columns in `reads` (a missing cell being the last). Called
+        once for each block of a pass: a slice of the table's rows, or of `rows`, of which a block may also be given as
+        an array of positions.
     reads : tuple of str
         Columns that the groups depend on.
     rows : ndarray, optional
@@ -473,14 +475,14 @@ def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, ma
     >>> refuse_too_wide(many[0], many[1:], 50**6, 2**31, "table")
     Traceback (most recent call last):
         ...
-    hybridbn.errors.TooWide: 'd0' given 'd1', 'd2', 'd3', 'd4', 'd5': the table would have 1.56e+10 numbers (116 GiB), more
-    than max_bytes=2147483648 allows; give the node fewer parents, or merge states
+    hybridbn.errors.TooWide: 'd0' given 'd1', 'd2', 'd3', 'd4', 'd5': the table would have 1.56e+10 numbers (116 GiB),
+    more than max_bytes=2147483648 allows; give the node fewer parents, or merge states
     """
     if 8 * cells > max_bytes:
         given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
         raise TooWide(
-            f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB), more "
-            f"than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
+            f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB),"
+            f" more than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
         )
 
 
@@ -527,8 +529,8 @@ class _ColumnGroups:
         if cells > _MOST_CELLS:
             states = max(column.size for column in (*self.columns, self.target))
             raise TooWide(
-                f"the tables of counts would have {float(cells):.3g} cells ({8 * cells / 2**30:.3g} GiB); a column with "
-                f"{states} states is among them: leave it out, or merge states"
+                f"the tables of counts would have {float(cells):.3g} cells ({8 * cells / 2**30:.3g} GiB); a column with"
+                f" {states} states is among them: leave it out, or merge states"
             )
         counts = [np.zeros(math.prod(shape)) for shape in shapes]
         for start in range(0, self.rows, _ROWS):

@@ -1,7 +1,7 @@
 """Cut points of numbers: equal width, equal frequency, and Fayyad and Irani's entropy criterion.
 
-All return increasing cuts as `Discrete` takes them: state i is the interval ``[cuts[i-1], cuts[i])``. Missing values (NaN, and
-``-1`` in a target) and rows of weight zero are left out, and a column with a single value gets no cut.
+All return increasing cuts as `Discrete` takes them: state i is the interval ``[cuts[i-1], cuts[i])``. Missing values
+(NaN, and ``-1`` in a target) and rows of weight zero are left out, and a column with a single value gets no cut.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def equal_frequency(
 ) -> tuple[float, ...]:
     """Return the cuts that divide the rows into groups of about equal weight.
 
-    Equal values stay together, so there may be fewer groups: each cut lies midway between the two neighboring values whose
-    cumulative weight comes nearest to the wanted share.
+    Equal values stay together, so there may be fewer groups: each cut lies midway between the two neighboring values
+    whose cumulative weight comes nearest to the wanted share.
 
     Parameters
     ----------
@@ -107,8 +107,9 @@ def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None =
 
         \mathrm{Gain} > \frac{\log_2(n - 1) + \log_2(3^k - 2) - [k H - k_1 H_1 - k_2 H_2]}{n},
 
-    with n the weight of the rows, k the number of states that occur and H their entropy in bits; then both sides are cut in
-    the same way. A number that tells nothing about the target gets no cut. Of equally good cuts the lowest is taken.
+    with n the weight of the rows, k the number of states that occur and H their entropy in bits; then both sides are
+    cut in the same way. A number that tells nothing about the target gets no cut. Of equally good cuts the lowest is
+    taken.
 
     Examples
     --------
@@ -162,8 +163,8 @@ def _find_best_split(rows: _SortedRows, start: int, stop: int) -> float | None:
     """Return the cut of the rows from start to stop that has the greatest gain, or None where it does not pay.
 
     With f(x) = x log2 x, the entropy of a set times its weight is f(n) - sum f(n_c). Moving a row from the
-    right to the left changes one n_c on each side, so both sums are cumulative sums over the rows, whatever the number of
-    classes.
+    right to the left changes one n_c on each side, so both sums are cumulative sums over the rows, whatever the number
+    of classes.
     """
     part = slice(start, stop)
     values, classes, weights = rows.values[part], rows.classes[part], rows.weights[part]
@@ -241,8 +242,8 @@ def _check_rows(
         raise TableError(f"bins must be at least 1, not {bins}")
     if numbers.ndim != 1 or factors.shape != numbers.shape or codes.shape != numbers.shape:
         raise TableError(
-            f"values, target and weights must be one-dimensional and of one length, not {numbers.shape}, {codes.shape} and "
-            f"{factors.shape}"
+            f"values, target and weights must be one-dimensional and of one length, not {numbers.shape}, {codes.shape}"
+            f" and {factors.shape}"
         )
     if codes.dtype.kind not in "iub":
         raise TableError(f"the target must be codes of states, not of type {codes.dtype}; see Table.column")

@@ -45,8 +45,8 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     spec : "auto", "mte", "kernel", "gaussian", "softmax", "multinomial" or Fitter
         Or the name of any other fitter that is defined. "auto" is "mte". All of them mean a table of probabilities
         (`MultinomialFitter`) where child and parents are all discrete. "gaussian" means a logistic regression
-        (`SoftmaxFitter`) for a discrete child of continuous parents. A fitter stands for its name with its options: it is
-        returned unless it doesn't fit here, and then one of its `fallbacks` is.
+        (`SoftmaxFitter`) for a discrete child of continuous parents. A fitter stands for its name with its options: it
+        is returned unless it doesn't fit here, and then one of its `fallbacks` is.
     child : Variable
     parents : tuple of Variable
 
@@ -113,8 +113,9 @@ def _describe_unfit(name: str, child: Variable, parents: tuple[Variable, ...]) -
         return f"{child.name!r}: {name!r} can't be learned for it{given}; choose another family for {child.name!r}"
     number = next(variable.name for variable in (child, *parents) if isinstance(variable, Continuous))
     return (
-        f"{child.name!r}: a table of probabilities was asked for, but {number!r} is continuous; roles() discretizes the "
-        f"columns for which 'multinomial' is asked: ask it for {number!r} too, or choose another family for {child.name!r}"
+        f"{child.name!r}: a table of probabilities was asked for, but {number!r} is continuous; roles() discretizes the"
+        f" columns for which 'multinomial' is asked: ask it for {number!r} too, or choose another family for"
+        f" {child.name!r}"
     )
 
 
@@ -149,8 +150,8 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     target : str, optional
         A discrete one guides the discretization of the others.
     potentials : choice, or mapping from columns to choices
-        As in `fitter_of`; columns that a mapping leaves out get "auto". "multinomial" on a number column is the request to
-        discretize it: by `mdl` where there is a discrete target, else by `equal_frequency`, unless the
+        As in `fitter_of`; columns that a mapping leaves out get "auto". "multinomial" on a number column is the request
+        to discretize it: by `mdl` where there is a discrete target, else by `equal_frequency`, unless the
         `MultinomialFitter` names another discretizer.
 
     Returns
@@ -210,6 +211,6 @@ def _refuse_identifier(table: Table, name: str) -> None:
     # comparing lengths first saves sorting long columns
     if _IDENTIFIER_ROWS <= len(seen) <= len(variable) and len(np.unique(seen)) == len(seen):
         raise TableError(
-            f"column {name!r} has a different value in each of the {len(seen)} rows where it has one, as an identifier has: "
-            f"{shorten(variable.states, 3)}; leave it out: table.drop({name!r})"
+            f"column {name!r} has a different value in each of the {len(seen)} rows where it has one, as an identifier"
+            f" has: {shorten(variable.states, 3)}; leave it out: table.drop({name!r})"
         )

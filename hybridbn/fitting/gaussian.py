@@ -69,17 +69,18 @@ class GaussianStatistics(Statistics):
 class GaussianFitter(Fitter):
     r"""Learns a linear Gaussian conditional: one regression for each configuration of the discrete parents.
 
-    The coefficients minimize the weighted sum of squares; the variance is the mean square residual (maximum likelihood). A
-    configuration of less weight than the numbers that it asks for (2 + continuous parents), an empty one included,
-    gets the regression of all rows. Slopes that the rows don't determine, as where a parent is constant or a
-    combination of others, are those of the regression of all rows, and zero there. The result does not depend on the units.
+    The coefficients minimize the weighted sum of squares; the variance is the mean square residual (maximum
+    likelihood). A configuration of less weight than the numbers that it asks for (2 + continuous parents), an empty one
+    included, gets the regression of all rows. Slopes that the rows don't determine, as where a parent is constant or a
+    combination of others, are those of the regression of all rows, and zero there. The result does not depend on the
+    units.
 
     Parameters
     ----------
     ridge : float
         Adds :math:`r \sum_j (B_j - B^0_j)^2 s_j^2` to the sum of squares, :math:`s_j` being the standard
-        deviations of the parents and :math:`B^0` the slopes of the regression of all rows (in that one itself zero): as if
-        r more rows spoke for these slopes.
+        deviations of the parents and :math:`B^0` the slopes of the regression of all rows (in that one itself zero): as
+        if r more rows spoke for these slopes.
     floor : float, optional
         Least standard deviation, in the child's units. Without it a constant column is refused, and the
         variance is at least 1e-9 of the child's variance in the whole table.
@@ -168,8 +169,8 @@ class GaussianFitter(Fitter):
             return self.floor**2
         if deviation <= _ROUNDING * abs(mean) or not deviation**2 * _FLOOR > 0:
             raise TableError(
-                f"column {name!r} is constant ({mean:g}) in the rows that count, and a normal density needs some variance; "
-                f"leave it out, or give a least standard deviation: GaussianFitter(floor=...)"
+                f"column {name!r} is constant ({mean:g}) in the rows that count, and a normal density needs some"
+                " variance; leave it out, or give a least standard deviation: GaussianFitter(floor=...)"
             )
         return _FLOOR * deviation**2
 
@@ -183,13 +184,14 @@ def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
     for j, variable in enumerate(variables):
         if not np.isfinite(products[:, j, j]).all():
             raise TableError(
-                f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats; "
-                "measure them in another unit"
+                f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats;"
+                " measure them in another unit"
             )
 
 
 def moments_suffice(fitter: Fitter) -> TypeGuard[GaussianFitter]:
-    """Tell whether a fitter learns from nothing but the means and products of its variables; a subclass may read more, or learn otherwise.
+    """Tell whether a fitter learns from nothing but the means and products of its variables; a subclass may read more,
+    or learn otherwise.
 
     Examples
     --------

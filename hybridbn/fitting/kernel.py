@@ -67,21 +67,21 @@ class KernelStatistics(Statistics):
 class KernelFitter(Fitter):
     r"""Learns ratios of Gaussian product-kernel densities: a kernel on every point, bandwidths by leaving one out.
 
-    For each configuration of the discrete parents the joint density of the continuous variables is estimated (equation 4
-    of Frank et al. 1998, or its one-dimensional counterpart for a response without parents), with bandwidths
+    For each configuration of the discrete parents the joint density of the continuous variables is estimated (equation
+    4 of Frank et al. 1998, or its one-dimensional counterpart for a response without parents), with bandwidths
 
     .. math:: h_m = r_m \, c_m / \sqrt{n}
 
-    where r is the variable's range in the table (footnote 1), n the number of the configuration's points, and the c minimize
-    the leave-one-out cross-entropy (equation 5). For a discrete child the density of the continuous parents is estimated
-    given each of its states (equation 8), with a constant for each state, and turned around by Bayes' rule (equations 7 and
-    9).
+    where r is the variable's range in the table (footnote 1), n the number of the configuration's points, and the c
+    minimize the leave-one-out cross-entropy (equation 5). For a discrete child the density of the continuous parents is
+    estimated given each of its states (equation 8), with a constant for each state, and turned around by Bayes' rule
+    (equations 7 and 9).
 
     Parameters
     ----------
     bandwidths : "extended", "paper" or float
-        Where the c are searched: "paper" is its grid 0.4, 0.5, ..., 0.8; "extended" moves on from there by octaves while the
-        best is at the grid's edge (see Notes). A number is taken for all c, without search.
+        Where the c are searched: "paper" is its grid 0.4, 0.5, ..., 0.8; "extended" moves on from there by octaves
+        while the best is at the grid's edge (see Notes). A number is taken for all c, without search.
     per_state : bool
         Divide a state's c by the root of the number of points *in that state*, as the text below equation 8 has it.
         The paper's results, as far as they can be reproduced, come from the root of the number of all points.
@@ -98,19 +98,21 @@ class KernelFitter(Fitter):
     ranges.
 
     *Weights.* A row's kernel has its weight, the cross-entropy leaves out and counts each row with its weight, and n is
-    :math:`(\sum w)^2 / \sum w^2`. So weights of zero are as if the row were not there and the scale of the weights doesn't
-    matter; but a weight of 2 is one observation that counts double, not two observations that happen to be equal, which would
-    tell the cross-entropy that kernels should be narrow.
+    :math:`(\sum w)^2 / \sum w^2`. So weights of zero are as if the row were not there and the scale of the weights
+    doesn't matter; but a weight of 2 is one observation that counts double, not two observations that happen to be
+    equal, which would tell the cross-entropy that kernels should be narrow.
 
     *Repeated values.* The cross-entropy has no minimum where all values are repeated: with h going to 0 every point is
     predicted by its copies. So the grid never goes below the paper's 0.4 for a variable with more than a tenth of its
     values repeated. Bandwidths are always positive.
 
-    *Domains.* The kernels of a variable with a finite domain are truncated to it; the search for bandwidths ignores that.
+    *Domains.* The kernels of a variable with a finite domain are truncated to it; the search for bandwidths ignores
+    that.
 
-    *Without points.* A configuration of the discrete parents that has no point gets those of the whole table (at most 1000
-    of them, evenly in the order of the first variable). Where a configuration or state has a single point, none can be
-    left out; it gets the bandwidth of the whole table, widened for the smaller n as :math:`n^{-1/(4 + m)}` for m variables.
+    *Without points.* A configuration of the discrete parents that has no point gets those of the whole table (at most
+    1000 of them, evenly in the order of the first variable). Where a configuration or state has a single point, none
+    can be left out; it gets the bandwidth of the whole table, widened for the smaller n as :math:`n^{-1/(4 + m)}` for m
+    variables.
 
     Examples
     --------
@@ -259,8 +261,8 @@ def _scale_points(numbers: tuple[Continuous, ...], points: Values, ranges: Value
     for variable, (least, greatest) in zip(numbers, ranges.tolist(), strict=True):
         if not least / 2 < greatest / 2:
             raise TableError(
-                f"column {variable.name!r} has the single value {least!r} in all its rows, so there is no range to measure "
-                "the width of kernels by; leave the column out, or ask for another family"
+                f"column {variable.name!r} has the single value {least!r} in all its rows, so there is no range to"
+                " measure the width of kernels by; leave the column out, or ask for another family"
             )
     return np.asarray((points / 2 - low) / (high - low))
 

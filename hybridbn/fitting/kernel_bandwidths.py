@@ -45,7 +45,8 @@ def list_constants(window: int) -> Values:
     Examples
     --------
     >>> list_constants(0), list_constants(1).round(3), list_constants(-1).round(3)
-    (array([0.4, 0.5, 0.6, 0.7, 0.8]), array([0.8 , 0.951, 1.131, 1.345, 1.6 ]), array([0.2 , 0.238, 0.283, 0.336, 0.4 ]))
+    (array([0.4, 0.5, 0.6, 0.7, 0.8]), array([0.8 , 0.951, 1.131, 1.345, 1.6 ]), array([0.2 , 0.238, 0.283, 0.336, 0.4
+    ]))
     """
     if window == 0:
         return np.array(PAPER)
@@ -261,7 +262,9 @@ def _find_window(ordered: Values, start: int, stop: int, reach: float) -> tuple[
 def sum_logs_of_nearest(
     points: Values, weights: Values, widths: Sequence[Values], rows: Codes
 ) -> Iterator[tuple[Codes, Values]]:
-    """Yield rows and the logarithms of the sums of the others' kernels there, over so many nearest points as it takes."""
+    """Yield rows and the logarithms of the sums of the others' kernels there, over so many nearest points as it
+    takes.
+    """
     if not len(rows):
         return
     largest = np.array([h[-1] for h in widths])

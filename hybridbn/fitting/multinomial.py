@@ -40,10 +40,10 @@ class MEstimate:
 
     .. math:: P(c \mid d) = \frac{n_{dc} + m\,p_c}{n_d + m}, \qquad p_c = \frac{n_c + m / k}{n + m}
 
-    The m rows are spread as the child's k states are in the whole table, so a configuration that was never seen gets the
-    marginal distribution; that in turn is pulled toward the uniform one, so no probability is zero. Without parents
-    it is the estimate itself. Ting & Zheng (2003, section 3.1) take m = 2 and do not say which prior; the
-    marginal comes nearest to their results.
+    The m rows are spread as the child's k states are in the whole table, so a configuration that was never seen gets
+    the marginal distribution; that in turn is pulled toward the uniform one, so no probability is zero. Without parents
+    it is the estimate itself. Ting & Zheng (2003, section 3.1) take m = 2 and do not say which prior; the marginal
+    comes nearest to their results.
 
     Parameters
     ----------
@@ -71,12 +71,14 @@ class MEstimate:
         return np.asarray(self.each(counts[None])[0])
 
     def each(self, counts: Values) -> Values:
-        """Return the tables of probabilities for several tables of counts (tables, ..., states), each with a prior of its own.
+        """Return the tables of probabilities for several tables of counts (tables, ..., states), each with a prior of
+        its own.
 
         Examples
         --------
         >>> first, second = np.array([[3.0, 1.0], [0.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 5.0]])
-        >>> (MEstimate(2).each(np.stack([first, second])) == np.stack([MEstimate(2)(first), MEstimate(2)(second)])).all()
+        >>> one_by_one = np.stack([MEstimate(2)(first), MEstimate(2)(second)])
+        >>> (MEstimate(2).each(np.stack([first, second])) == one_by_one).all()
         np.True_
         """
         prior = np.full(counts.shape[-1], 1 / counts.shape[-1])
@@ -176,8 +178,8 @@ class MultinomialFitter(Fitter):
         Makes a table of probabilities of a table of counts, both with the child last.
     discretizer : callable, optional
         How builders cut a number column for which this fitter is asked: `equal_width`, `equal_frequency`, `mdl`, a
-        partial of one, or any function of (values, target codes or None, weights or None). Without it: `mdl` where there is
-        a discrete target, else `equal_frequency`.
+        partial of one, or any function of (values, target codes or None, weights or None). Without it: `mdl` where
+        there is a discrete target, else `equal_frequency`.
     max_bytes : int
         A larger table is refused with `TooWide`.
 
@@ -208,8 +210,8 @@ class MultinomialFitter(Fitter):
         for variable in (child, *parents):
             if isinstance(variable, Continuous):
                 raise NetworkError(
-                    f"{variable.name!r} is continuous, and a table of probabilities ({child.name!r} is the child) needs "
-                    "discrete variables; discretize it, or ask for another family"
+                    f"{variable.name!r} is continuous, and a table of probabilities ({child.name!r} is the child) needs"
+                    " discrete variables; discretize it, or ask for another family"
                 )
         sizes = [len(variable) for variable in (*parents, child) if isinstance(variable, Discrete)]
         refuse_too_wide(child, parents, math.prod(sizes), self.max_bytes, "table")
@@ -218,7 +220,9 @@ class MultinomialFitter(Fitter):
         return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
 
     def tables(self, counts: Values) -> Values:
-        """Return the tables of probabilities for several tables of counts (tables, ..., states), each estimated by itself."""
+        """Return the tables of probabilities for several tables of counts (tables, ..., states), each estimated by
+        itself.
+        """
         if isinstance(self.estimate, MEstimate):
             return self.estimate.each(counts)
         return np.stack([self.estimate(table) for table in counts])
@@ -232,7 +236,8 @@ class MultinomialFitter(Fitter):
 
 
 def counts_suffice(fitter: Fitter) -> TypeGuard[MultinomialFitter]:
-    """Tell whether a fitter learns from nothing but joint counts of its variables; a subclass may read more, or learn otherwise.
+    """Tell whether a fitter learns from nothing but joint counts of its variables; a subclass may read more, or learn
+    otherwise.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Ridge regressions: in closed form from moments, many at once, the penalty given or chosen by a criterion.
 
-`Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one; a `PenaltyCriterion` says
-which penalty is best. Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are decomposed, as squaring them
-first would lose digits. Thousands of regressions with a penalty for each column (`regress_towards`) are solved directly.
+`Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one; a `PenaltyCriterion`
+says which penalty is best. Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are
+decomposed, as squaring them first would lose digits. Thousands of regressions with a penalty for each column
+(`regress_towards`) are solved directly.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Spectrum(NamedTuple):
 
     @classmethod
     def of(cls, within: Values, across: Values) -> Spectrum:
-        """Decompose the products of centered columns (..., columns, columns), and of these with the target (..., columns).
+        """Decompose the products of centered columns (..., columns, columns), and of these with the target (...,
+        columns).
 
         Examples
         --------
@@ -198,8 +200,9 @@ def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: N
 
     .. math:: \sum_i w_i (y_i - a - x_i b)^2 + \lambda \sum_j p_j b_j^2
 
-    First all p are one. Then, as long as the loss falls by more than twice its standard error, p is the inverse of the groups' mean squares of what
-    their columns contributed before (adaptive ridge: small coefficients are drawn towards zero, large ones are left alone).
+    First all p are one. Then, as long as the loss falls by more than twice its standard error, p is the inverse of the
+    groups' mean squares of what their columns contributed before (adaptive ridge: small coefficients are drawn towards
+    zero, large ones are left alone).
 
     Parameters
     ----------

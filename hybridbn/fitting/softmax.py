@@ -79,9 +79,9 @@ class SoftmaxFitter(Fitter):
     .. math:: -\sum_{i \in d} w_i \log P_d(c_i \mid z_i) - m \sum_c P(c \mid 0) \log P_d(c \mid 0)
               + \frac r2 \sum_{cj} (B_{dcj} - B_{cj})^2,
 
-    so that a configuration with few rows stays near the regression of all rows, and an empty one is that. The m rows keep
-    states possible that were not seen, and without continuous parents make this an `MEstimate`; the ridge keeps slopes
-    finite where the states can be separated. The result does not depend on the parents' units.
+    so that a configuration with few rows stays near the regression of all rows, and an empty one is that. The m rows
+    keep states possible that were not seen, and without continuous parents make this an `MEstimate`; the ridge keeps
+    slopes finite where the states can be separated. The result does not depend on the parents' units.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ class SoftmaxFitter(Fitter):
         for option in ("ridge", "m"):
             if not 0 < getattr(self, option) < math.inf:
                 raise NetworkError(
-                    f"{option} must be a positive number, not {getattr(self, option)!r}; a small one such as 1e-6 comes "
-                    "close to maximum likelihood"
+                    f"{option} must be a positive number, not {getattr(self, option)!r}; a small one such as 1e-6 comes"
+                    " close to maximum likelihood"
                 )
 
     @classmethod
@@ -182,7 +182,9 @@ class SoftmaxFitter(Fitter):
         )
 
     def _fit_regression(self, design: Values, targets: Values, start: Values) -> Values:
-        """Return the parameters (states, 1 + parents) for rows with weights of states, pulled toward those at the start."""
+        """Return the parameters (states, 1 + parents) for rows with weights of states, pulled toward those at the
+        start.
+        """
         problem = _Problem(design, targets, start, self.ridge)
         if start.size <= _NEWTON:
             return _minimize_by_newton(problem)

@@ -208,7 +208,8 @@ class RowNormalizer:
     def arrange_rows(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
         """Return numbers as a table (parents, states), the states running fastest.
 
-        Some programs let the states run slowest. That order is assumed only where the rows sum to 1 in it and not in ours.
+        Some programs let the states run slowest. That order is assumed only where the rows sum to 1 in it and not in
+        ours.
         """
         table = values.reshape(sizes)
         off = np.abs(table.sum(axis=-1) - 1.0).max()

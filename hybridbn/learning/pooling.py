@@ -143,8 +143,11 @@ def pool(estimates: ArrayLike, variances: ArrayLike, *, complete_df: float = mat
             df = 1 / (1 / df + 1 / np.maximum(observed, 1e-9))
     # with the relative increase r in variance, the share is r / (1 + r), and one minus the share 1 / (1 + r)
     missing = share + 2 / (df + 3) * (1 - share) * (added > 0)
-    figures = (estimate, total, df, missing, within, between)
-    return Pooled(*(_unwrap_scalar(freeze(np.asarray(figure, dtype=np.float64))) for figure in figures), draws)
+    estimate, total, df, missing, within, between = (
+        _unwrap_scalar(freeze(np.asarray(figure, dtype=np.float64)))
+        for figure in (estimate, total, df, missing, within, between)
+    )
+    return Pooled(estimate, total, df, missing, within, between, draws)
 
 
 def _check_numbers(what: str, values: ArrayLike) -> Values:

@@ -6,10 +6,11 @@ a saved network is read.
 
 The protocol in arrays
 ----------------------
-`scope` lists the names ``(*parents, child)`` in the order of the array dimensions. An *axis* holds the points at which a
-variable is looked at: state codes for a discrete variable, numbers for a continuous one. It has shape ``(nodes,)`` when
-all rows share it, or ``(nodes, rows)`` when each row of evidence has points of its own. An array over axes therefore
-has one dimension for each name of the scope and, where any axis is per row, one more for the rows, which is always the last.
+`scope` lists the names ``(*parents, child)`` in the order of the array dimensions. An *axis* holds the points at which
+a variable is looked at: state codes for a discrete variable, numbers for a continuous one. It has shape ``(nodes,)``
+when all rows share it, or ``(nodes, rows)`` when each row of evidence has points of its own. An array over axes
+therefore has one dimension for each name of the scope and, where any axis is per row, one more for the rows, which is
+always the last.
 """
 
 from __future__ import annotations
@@ -175,8 +176,9 @@ class Potential(ABC):
         """Return an interval of a continuous variable outside which less than `tail` of the mass lies.
 
         For the child that is the conditional mass, whatever the parents in `within` are. For a parent it is the range
-        outside which the likelihood of a child `within` its range is negligible; infinite ends say that nothing is known.
-        By default it is the domain; of a child with an infinite domain and a tail above 0, what is found from its values.
+        outside which the likelihood of a child `within` its range is negligible; infinite ends say that nothing is
+        known. By default it is the domain; of a child with an infinite domain and a tail above 0, what is found from
+        its values.
         """
         variable = self.variable(name)
         if not isinstance(variable, Continuous):
@@ -256,7 +258,9 @@ class Potential(ABC):
         return None
 
     def probabilities(self) -> Values | None:
-        """Return the table of probabilities (*parents, states) that this potential is, or None if a variable is continuous."""
+        """Return the table of probabilities (*parents, states) that this potential is, or None if a variable is
+        continuous.
+        """
         variables = [variable for variable in self.variables if isinstance(variable, Discrete)]
         if len(variables) < len(self.variables):
             return None
@@ -279,7 +283,9 @@ class Potential(ABC):
         return numeric.ppf(self, uniforms, given, 0.0 if self.opaque else numeric.TAIL)
 
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
-        """Draw the child once for every row of the parents' codes or values (`size` times where there are no parents)."""
+        """Draw the child once for every row of the parents' codes or values (`size` times where there are no
+        parents).
+        """
         rows = size if size is not None else len(next(iter(given.values()))) if given else 1
         return self.ppf(rng.random(rows), given)
 
@@ -288,8 +294,8 @@ class Potential(ABC):
     def free_parameters(self) -> int:
         """Return how many numbers were learned: the k of the Bayesian information criterion.
 
-        By default all the numbers that `to_dict` returns. A family of which some are not free, because they add up to one
-        or are fixed, implements this.
+        By default all the numbers that `to_dict` returns. A family of which some are not free, because they add up to
+        one or are fixed, implements this.
         """
         try:
             return _count_numbers(self.to_dict())
@@ -393,7 +399,9 @@ def all_states(states: int) -> Codes:
 
 
 def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
-    """Reshape axes so that they broadcast against each other, one dimension a name, the rows last where there are any."""
+    """Reshape axes so that they broadcast against each other, one dimension a name, the rows last where there are
+    any.
+    """
     ndim = len(scope) + any(np.ndim(axes[name]) == 2 for name in scope)
     spread_axes = []
     for position, name in enumerate(scope):

@@ -1,4 +1,6 @@
-"""A discrete variable whose states are boxes of its parents' space: the leaf of a tree, or the rule of a set of rules, that a point is in."""
+"""A discrete variable whose states are boxes of its parents' space: the leaf of a tree, or the rule of a set of rules,
+that a point is in.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ class Boxes(Potential):
 
     .. math:: P(s \mid x) = \frac{w_s\, [x \in B_s]}{\sum_t w_t\, [x \in B_t]}
 
-    The leaves of a tree are boxes that don't overlap, of equal weight: the state is then a function of the parents. The leaves of
-    several trees together overlap, and a point is in one leaf of each of them, in the shares of the trees' weights. A point that is in no box
-    says nothing about the state: it may be any, by its weight.
+    The leaves of a tree are boxes that don't overlap, of equal weight: the state is then a function of the parents. The
+    leaves of several trees together overlap, and a point is in one leaf of each of them, in the shares of the trees'
+    weights. A point that is in no box says nothing about the state: it may be any, by its weight.
 
     Parameters
     ----------
@@ -34,8 +36,8 @@ class Boxes(Potential):
         Its states are the boxes.
     parents : sequence of Variable
     sides : sequence of array_like
-        For each parent the sides of all boxes: for a continuous one the intervals [low, high) (boxes, 2), ends may be infinite; for a
-        discrete one which of its states are inside (boxes, states), as 0 and 1.
+        For each parent the sides of all boxes: for a continuous one the intervals [low, high) (boxes, 2), ends may be
+        infinite; for a discrete one which of its states are inside (boxes, states), as 0 and 1.
     weights : array_like, optional
         Of the boxes, positive; by default equal.
 
@@ -97,7 +99,9 @@ class Boxes(Potential):
         return np.take_along_axis(wide, np.broadcast_to(index, shape), axis=along), 0.0
 
     def _shares(self, axes: Axes) -> Values:
-        """Return the probabilities of all boxes over the parents' axes: (*parents, boxes) or (*parents, boxes, rows)."""
+        """Return the probabilities of all boxes over the parents' axes: (*parents, boxes) or (*parents, boxes,
+        rows).
+        """
         along = len(self.parents)
         rows = any(np.ndim(axes[parent.name]) == 2 for parent in self.parents)
         inside: NDArray[np.bool_] = np.ones((1,) * along + (len(self.child),) + (1,) * rows, dtype=bool)

@@ -76,7 +76,8 @@ class Cases(Potential):
         made = tuple(case if isinstance(case, Case) else Case(case) for case in cases)
         if len(made) != len(checked[0]):
             raise NetworkError(
-                f"{child.name!r}: give a case for each of the {len(checked[0])} states of {checked[0].name!r}, not {len(made)}"
+                f"{child.name!r}: give a case for each of the {len(checked[0])} states of {checked[0].name!r}, not"
+                f" {len(made)}"
             )
         for case, state in zip(made, checked[0].states, strict=True):
             _check_case(child, checked[1:], case, f"{checked[0].name}={state!r}")
@@ -276,8 +277,8 @@ def _check_case(child: Variable, parents: tuple[Variable, ...], case: Case, wher
     strange = [parent.name for parent in potential.parents if parent not in parents]
     if strange:
         raise NetworkError(
-            f"{child.name!r}: the case {where} has the parents {shorten(strange)}, which are none of the Cases', or other variables "
-            "of these names"
+            f"{child.name!r}: the case {where} has the parents {shorten(strange)}, which are none of the Cases', or"
+            " other variables of these names"
         )
     if not case.cut:
         return
@@ -307,8 +308,8 @@ def _log_mass(case: Case, axes: Axes, rows: bool = False) -> Values:
 def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
     """Return the log masses of cells over a case's parents' axes, the cells and maybe rows.
 
-    Each point of the parents is a row of its own, because a family scales its masses row by row: those far from the others would
-    be lost if they shared a scale.
+    Each point of the parents is a row of its own, because a family scales its masses row by row: those far from the
+    others would be lost if they shared a scale.
     """
     given = _parent_axes(case, axes)
     names = tuple(given)

@@ -69,8 +69,8 @@ class Density(Potential):
     >>> Density(y, parents=(x,), function=lambda x, y: 3 * y + 0 * x)
     Traceback (most recent call last):
         ...
-    hybridbn.errors.NetworkError: 'y': the mass of its Density at x=-1.0 is 1.5, not 1; divide the function by its integral
-    over 'y', or give breaks= where it is not smooth or has narrow peaks, or check=False if it is right
+    hybridbn.errors.NetworkError: 'y': the mass of its Density at x=-1.0 is 1.5, not 1; divide the function by its
+    integral over 'y', or give breaks= where it is not smooth or has narrow peaks, or check=False if it is right
     """
 
     family = "density"
@@ -151,24 +151,25 @@ class Density(Potential):
                 raise
             except (TypeError, ValueError, ArithmeticError, LookupError) as error:
                 raise NetworkError(
-                    f"{self.child.name!r}: the function of its Density raised {type(error).__name__}: {str(error)[:200]}; it "
-                    f"is called with the arguments {shorten(self._names)}, all arrays of one length; write it with "
-                    "numpy's functions and np.where(), or wrap a function of single values with np.vectorize()"
+                    f"{self.child.name!r}: the function of its Density raised {type(error).__name__}:"
+                    f" {str(error)[:200]}; it is called with the arguments {shorten(self._names)}, all arrays of one"
+                    " length; write it with numpy's functions and np.where(), or wrap a function of single values with"
+                    " np.vectorize()"
                 ) from error
         try:
             density = np.broadcast_to(np.asarray(returned, dtype=np.float64), (count,))
         except (TypeError, ValueError):
             raise NetworkError(
-                f"{self.child.name!r}: the function of its Density returned {_describe_value(returned)} for arrays of length "
-                f"{count}; it must return an array of numbers of that length"
+                f"{self.child.name!r}: the function of its Density returned {_describe_value(returned)} for arrays of"
+                f" length {count}; it must return an array of numbers of that length"
             ) from None
         wrong = ~((density >= 0) & (density < np.inf))
         if wrong.any():
             row = int(np.argmax(wrong))
             where = ", ".join(f"{v.name}={_to_plain(a[row])!r}" for v, a in zip(self.variables, values, strict=True))
             raise NetworkError(
-                f"{self.child.name!r}: the function of its Density returned {float(density[row])!r} at {where}; a density "
-                "must be non-negative and finite"
+                f"{self.child.name!r}: the function of its Density returned {float(density[row])!r} at {where}; a"
+                " density must be non-negative and finite"
             )
         return density
 
@@ -201,8 +202,8 @@ class Density(Potential):
     def check(self) -> None:
         """Refuse a function that can't be called, and a mass that is not 1 for some configurations of the parents.
 
-        All configurations of the discrete parents are looked at, each with some values of every continuous parent; where
-        there are more than 64, so many of them.
+        All configurations of the discrete parents are looked at, each with some values of every continuous parent;
+        where there are more than 64, so many of them.
         """
         self._check_arguments()
         child = self.child
@@ -231,8 +232,8 @@ class Density(Potential):
             )
             verb = "integral" if isinstance(child, Continuous) else "sum"
             raise NetworkError(
-                f"{child.name!r}: the mass of its Density{where and ' at '}{where} is {float(masses[row]):.9g}, not 1; divide "
-                f"the function by its {verb} over {child.name!r}, {remedy}or check=False if it is right"
+                f"{child.name!r}: the mass of its Density{where and ' at '}{where} is {float(masses[row]):.9g}, not 1;"
+                f" divide the function by its {verb} over {child.name!r}, {remedy}or check=False if it is right"
             )
 
     def _check_arguments(self) -> None:
@@ -244,8 +245,9 @@ class Density(Potential):
             signature.bind(**dict.fromkeys(self._names))
         except TypeError as error:
             raise NetworkError(
-                f"{self.child.name!r}: the function of its Density takes {signature}, but it is called with the names of the "
-                f"child and its parents as keywords: {shorten(self._names)} ({error}); name its arguments like that"
+                f"{self.child.name!r}: the function of its Density takes {signature}, but it is called with the names"
+                f" of the child and its parents as keywords: {shorten(self._names)} ({error}); name its arguments like"
+                " that"
             ) from None
 
     def free_parameters(self) -> int:
@@ -255,8 +257,8 @@ class Density(Potential):
     def to_dict(self) -> dict[str, Any]:
         """Refuse: functions are not saved."""
         raise NetworkError(
-            f"the Density of {self.child.name!r} is a Python function and can't be saved in a file; replace it by an MTE or a "
-            "Kernel first"
+            f"the Density of {self.child.name!r} is a Python function and can't be saved in a file; replace it by an"
+            " MTE or a Kernel first"
         )
 
 

@@ -42,7 +42,9 @@ DECADES = (-6, 10)
 def evaluate(
     potential: Potential, given: Axes, rows: Codes, points: Values, log: bool = False, along: str | None = None
 ) -> Values:
-    """Evaluate at points (nodes, cells) of the child, or another variable; cell ``j`` with the others of ``rows[j]``."""
+    """Evaluate at points (nodes, cells) of the child, or another variable; cell ``j`` with the others of
+    ``rows[j]``.
+    """
     axes = {name: values[rows][None, :] for name, values in given.items()} | {along or potential.child.name: points}
     with np.errstate(all="ignore"):  # points may be very far out; what matters is checked below
         if log:
@@ -155,7 +157,8 @@ def _search_narrow_modes(
 ) -> Values:
     """Add marks in rows where nothing is seen at any: a narrow density that underflows everywhere but near its peak.
 
-    Its center may be a number somebody wrote down, away from 0 or from a parent's value: numbers of few digits are tried.
+    Its center may be a number somebody wrote down, away from 0 or from a parent's value: numbers of few digits are
+    tried.
     """
     rows = np.arange(len(low))
     # a finite interval is looked through evenly
@@ -192,7 +195,9 @@ def _select_rows(given: Axes, rows: Codes) -> Axes:
 
 
 def round_numbers(digits: int, reach: int) -> Values:
-    """Return the positive numbers of so many digits, within so many powers of two, ascending: what people write down."""
+    """Return the positive numbers of so many digits, within so many powers of two, ascending: what people write
+    down.
+    """
     mantissas = np.arange(10.0 ** (digits - 1), 10.0**digits)
     numbers = [
         mantissas / 10.0 ** (digits - 1 - e) if e < digits else mantissas * 10.0 ** (e - digits + 1)
@@ -252,7 +257,8 @@ def find_decay_distance(logs: Logs, peak: Values, low: Values, high: Values, sig
 
     Examples
     --------
-    >>> bool(0.7 < find_decay_distance(lambda x: -x**2 / 0.5, np.zeros(1), np.full(1, -9.0), np.full(1, 9.0), 1)[0] < 1.42)
+    >>> low, high = np.full(1, -9.0), np.full(1, 9.0)
+    >>> bool(0.7 < find_decay_distance(lambda x: -x**2 / 0.5, np.zeros(1), low, high, 1)[0] < 1.42)
     True
     """
     # not exactly powers of two, which lead back to the anchors

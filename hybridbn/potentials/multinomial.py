@@ -169,8 +169,8 @@ def _check_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool) 
     if wrong.any():
         where = np.argwhere(wrong)[0]
         raise NetworkError(
-            f"{name!r}: the probabilities{_describe_cell(sides[:-1], where)} sum to {float(sums[tuple(where)]):.9g}, not to 1; "
-            "correct them, or give normalize=True to divide them by their sum"
+            f"{name!r}: the probabilities{_describe_cell(sides[:-1], where)} sum to {float(sums[tuple(where)]):.9g},"
+            " not to 1; correct them, or give normalize=True to divide them by their sum"
         )
     return table
 

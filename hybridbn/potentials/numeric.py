@@ -61,7 +61,8 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
     """Invert the conditional cdf of any potential, by its values alone; see `Potential.ppf`.
 
     At 0 and 1 a continuous child gives the ends of its domain. The `tail` is what the potential's support is asked for;
-    0 asks for the bounds of the support, and is for potentials that have no other than the one found by `find_row_supports`.
+    0 asks for the bounds of the support, and is for potentials that have no other than the one found by
+    `find_row_supports`.
 
     Examples
     --------
@@ -367,8 +368,9 @@ def _refuse_improper(potential: Potential, given: Axes, totals: Values) -> None:
         row = int(np.flatnonzero(wrong)[0])
         where = describe_point(potential, {name: values[row] for name, values in given.items()})
         raise NetworkError(
-            f"{potential.child.name!r}: the mass of its {type(potential).__name__}{where and ' at '}{where} was found to "
-            f"be {float(totals[row]):.9g}, not 1; correct the density, or let its breaks() and support() say where it lies"
+            f"{potential.child.name!r}: the mass of its {type(potential).__name__}{where and ' at '}{where} was found"
+            f" to be {float(totals[row]):.9g}, not 1; correct the density, or let its breaks() and support() say where"
+            " it lies"
         )
 
 
@@ -476,8 +478,8 @@ def zero_mass_error(potential: Potential, given: Mapping[str, Any]) -> NetworkEr
     """Return the error for a density that seems to be zero everywhere."""
     where = describe_point(potential, dict(given))
     return NetworkError(
-        f"{potential.child.name!r}: its {type(potential).__name__} was zero everywhere it was looked at{where and ' for '}"
-        f"{where}; give support=(low, high), or breaks= at its peaks, so that its mass is found"
+        f"{potential.child.name!r}: its {type(potential).__name__} was zero everywhere it was looked"
+        f" at{where and ' for '}{where}; give support=(low, high), or breaks= at its peaks, so that its mass is found"
     )
 
 

@@ -48,8 +48,8 @@ class Softmax(Potential):
     >>> Softmax(c, parents=(x,), intercept=[0, -2], coefficients=[0, 1])
     Traceback (most recent call last):
         ...
-    hybridbn.errors.NetworkError: 'c': the array of coefficients must have shape (2, 1), that is 2 states of 'c', one for
-    each of 'x', not (2,)
+    hybridbn.errors.NetworkError: 'c': the array of coefficients must have shape (2, 1), that is 2 states of 'c', one
+    for each of 'x', not (2,)
     """
 
     family = "softmax"
@@ -65,7 +65,8 @@ class Softmax(Potential):
         discrete, continuous = split(child, parents)
         if not isinstance(child, Discrete):
             raise NetworkError(
-                f"{child.name!r} is continuous; the child of a Softmax is discrete: use LinearGaussian, or discretize it"
+                f"{child.name!r} is continuous; the child of a Softmax is discrete: use LinearGaussian, or"
+                " discretize it"
             )
         sides = (*discrete, child)
         object.__setattr__(self, "child", child)
@@ -102,7 +103,9 @@ class Softmax(Potential):
         return 1 / steepest if steepest > 0 else math.inf
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
-        """Return where two states are equally likely, and four scales beside it, as far as the other parents fix that."""
+        """Return where two states are equally likely, and four scales beside it, as far as the other parents fix
+        that.
+        """
         if not isinstance(variable := self.variable(name), Continuous):
             return np.empty(0)
         known = dict(within or {})

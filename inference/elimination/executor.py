@@ -1,8 +1,8 @@
 """Factor sources, which compute factors from the evidence, and the executor that runs a program on these factors.
 
-A factor source evaluates a potential, a likelihood or a Gaussian component on the axes of its variables. Its array has one
-dimension for each of its `names`, and the rows last if `rows` is true; `static` factors do not depend on the evidence.
-Sources give ``(array, log_scale)`` or logarithms.
+A factor source evaluates a potential, a likelihood or a Gaussian component on the axes of its variables. Its array has
+one dimension for each of its `names`, and the rows last if `rows` is true; `static` factors do not depend on the
+evidence. Sources give ``(array, log_scale)`` or logarithms.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class PotentialSource:
     Attributes
     ----------
     hard : names observed in every row; they have no dimension
-    masked : whether the child is observed in some rows only and nothing else depends on it: the factor is one in the others
+    masked : whether the child is observed in some rows only and nothing else depends on it: the factor is one in the
+    others
     rows : whether any of its axes differs between rows
     """
 
@@ -131,7 +132,9 @@ class PotentialSource:
         return array.reshape([*kept, *array.shape[len(scope) :]])
 
     def _cell_masses(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
-        """Return the masses of cells where the child is hidden, and its density in the one cell where it is observed."""
+        """Return the masses of cells where the child is hidden, and its density in the one cell where it is
+        observed.
+        """
         child = self.potential.child.name
         finding = evidence.findings.get(child)
         del points[child]
@@ -164,7 +167,9 @@ class PotentialSource:
 
 
 def _fill_unknown(array: Values, known: NDArray[np.bool_], value: float) -> Values:
-    """Return an array with a value in the rows (last) that are not known; changed in place if the array is writeable."""
+    """Return an array with a value in the rows (last) that are not known; changed in place if the array is
+    writeable.
+    """
     if array.shape[-1] != len(known) or not array.flags.writeable:
         return np.where(known, array, value)
     np.copyto(array, value, where=~known)  # several times faster than indexing
@@ -331,7 +336,9 @@ class Executor:
 
 
 def _exponentiate_rows(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """Return exponentials, scaled for each row (last), their log scales, and the rows whose span is too large for doubles."""
+    """Return exponentials, scaled for each row (last), their log scales, and the rows whose span is too large for
+    doubles.
+    """
     over = tuple(range(logs.ndim - 1))
     top = logs.max(axis=over, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0.0)

@@ -56,7 +56,9 @@ def _score_weight(vertex: int, around: list[int], logs: list[float]) -> float:
 
 
 def _score_weighted_fill(vertex: int, around: list[int], logs: list[float]) -> float:
-    """Return the sum of the products of the end points' log sizes over the edges that eliminating the vertex would add."""
+    """Return the sum of the products of the end points' log sizes over the edges that eliminating the vertex would
+    add.
+    """
     clique = around[vertex]
     score = 0.0
     for other in _iterate_bits(clique):
@@ -166,7 +168,9 @@ def _eliminate_greedily(
 
 @dataclass
 class Clique:
-    """A set of names in one table, its parent and the names shared with it (the separator), and the factors multiplied here."""
+    """A set of names in one table, its parent and the names shared with it (the separator), and the factors multiplied
+    here.
+    """
 
     names: tuple[str, ...]
     parent: int | None

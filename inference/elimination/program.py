@@ -1,8 +1,8 @@
 """Sum-product elimination over named axes, the rows of evidence being one more axis that is never eliminated.
 
-A `Program` is compiled from the scopes of the factors alone; it holds the steps that multiply factors and sum variables out. It
-runs in linear arithmetic, or in logarithms for rows whose numbers span more than a double can hold. Products of two large
-tables are computed as matrix products where possible.
+A `Program` is compiled from the scopes of the factors alone; it holds the steps that multiply factors and sum variables
+out. It runs in linear arithmetic, or in logarithms for rows whose numbers span more than a double can hold. Products of
+two large tables are computed as matrix products where possible.
 
 Products of two tables, summed over the names that they share, as one multiplication of matrices.
 
@@ -251,7 +251,8 @@ def compile_program(
 ) -> Program:
     """Return the program for the tables over some scopes, in a given elimination order or the best that is found.
 
-    With one scope, its variables are eliminated last; with several, messages are sent both ways through a junction tree.
+    With one scope, its variables are eliminated last; with several, messages are sent both ways through a junction
+    tree.
 
     Examples
     --------
@@ -287,7 +288,9 @@ class _Compiler:
         program.rows = [factor.rows for factor in program.factors]
 
     def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
-        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its result."""
+        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its
+        result.
+        """
         program = self.program
         with_rows = any(program.rows[i] for i in inputs)
         union = dict.fromkeys(name for i in inputs for name in program.names[i])
@@ -381,7 +384,9 @@ class _Compiler:
     def _distribute_apart(
         self, cliques: list[Clique], clique: Clique, inputs: list[int], upper: list[int], outputs: dict[int, int]
     ) -> None:
-        """Send messages from a wide clique with few neighbors, each from the other inputs, without the table of the clique."""
+        """Send messages from a wide clique with few neighbors, each from the other inputs, without the table of the
+        clique.
+        """
         below: list[tuple[int, int]] = []
         for child in clique.children:
             message = cliques[child].message
@@ -469,7 +474,8 @@ class MatrixProduct(NamedTuple):
 def plan_matrix_product(
     inputs: Sequence[Sequence[str]], rows: Sequence[bool], out: Sequence[str], cells: Sequence[float]
 ) -> MatrixProduct | None:
-    """Return how to multiply two tables as matrices; None where their product is not one of matrices, or they are small.
+    """Return how to multiply two tables as matrices; None where their product is not one of matrices, or they are
+    small.
 
     At most one of the two may have rows if there is more than one row.
 

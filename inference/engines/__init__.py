@@ -1,7 +1,7 @@
 """Engines answer questions with evidence; the first one whose plan fits the memory limit is chosen.
 
-An engine is a subclass of `Engine` in a module of this folder. Its plan estimates the cost of an answer before anything is
-allocated. Engines are asked in the order of `Engine.rank`; `TooWide` is raised when no plan fits.
+An engine is a subclass of `Engine` in a module of this folder. Its plan estimates the cost of an answer before anything
+is allocated. Engines are asked in the order of `Engine.rank`; `TooWide` is raised when no plan fits.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def too_wide(plans: Sequence[Plan], max_bytes: float) -> TooWide:
     """Return the error that states the cost of the cheapest of some plans."""
     cheapest = min(plans, key=lambda plan: plan.held_bytes)
     return TooWide(
-        f"exact inference needs a table of {cheapest.cells:.3g} cells ({cheapest.held_bytes / 2**30:.3g} GiB to work with) over "
-        f"{shorten(cheapest.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of these variables, ask for "
-        "fewer targets at once, or raise max_bytes"
+        f"exact inference needs a table of {cheapest.cells:.3g} cells ({cheapest.held_bytes / 2**30:.3g} GiB to work"
+        f" with) over {shorten(cheapest.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of"
+        " these variables, ask for fewer targets at once, or raise max_bytes"
     )

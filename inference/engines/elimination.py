@@ -58,7 +58,9 @@ class EliminationPlan(Plan):
 
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options, *, grouped: bool = True) -> Self:
-        """Estimate the cost of a problem; with `grouped`, of the most expensive of its groups of rows, which are solved apart."""
+        """Estimate the cost of a problem; with `grouped`, of the most expensive of its groups of rows, which are solved
+        apart.
+        """
         widest, cells = problem, _table_cells(problem)
         if grouped and problem.partly_observed and evidence.rows:
             patterns = np.unique(_flag_observed(problem, evidence), axis=1)
@@ -196,7 +198,8 @@ def _solve_with_nodes(
 
 
 def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return the rows whose own nodes give a smaller probability of the evidence than the shared grid, which is nearly exact.
+    """Return the rows whose own nodes give a smaller probability of the evidence than the shared grid, which is nearly
+    exact.
 
     Densities are not negative, so nodes that give a clearly smaller probability have missed some mass.
     """
@@ -208,7 +211,9 @@ def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[n
 def _solve_on_grid(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
 ) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
-    """Return the solution on a shared grid, the rows for which it is accurate, and the cells that are too coarse for others."""
+    """Return the solution on a shared grid, the rows for which it is accurate, and the cells that are too coarse for
+    others.
+    """
     run = grid.executor.run(grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))

@@ -2,8 +2,8 @@
 
 A row's log joint probability with a class is a sum with one term for each observed cell; in a mixture, such as a naive
 Bayes tree, whose leaf is a hidden node without parents above the target and, with it, above the attributes, it is the
-logarithm of a sum over the leaves. Most leaves of a tree are impossible for a row: which ones are not is found first, by
-one bit for each leaf, and only these count. So a table takes a tenth of the time of elimination.
+logarithm of a sum over the leaves. Most leaves of a tree are impossible for a row: which ones are not is found first,
+by one bit for each leaf, and only these count. So a table takes a tenth of the time of elimination.
 """
 
 from __future__ import annotations
@@ -303,7 +303,9 @@ class NaiveBayes(Engine):
     rank = 10
 
     def plan(self, request: EngineRequest) -> Plan | None:
-        """Return a plan where the network is of this kind and the evidence holds nothing but values of its attributes."""
+        """Return a plan where the network is of this kind and the evidence holds nothing but values of its
+        attributes.
+        """
         question, evidence = request.question, request.evidence
         if evidence.single or len(question.targets) != 1 or question != Question(question.targets):
             return None

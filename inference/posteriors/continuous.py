@@ -190,8 +190,8 @@ class ContinuousPosterior(Posterior):
     def as_mte(self, **options: Any) -> MTE:
         """Return the density of a single case as a mixture of truncated exponentials.
 
-        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and TAN over
-        MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
+        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
+        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
         """
         if not self.single:
             raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")

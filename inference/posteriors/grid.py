@@ -344,7 +344,9 @@ def cell_posterior(
 
 @dataclass(frozen=True)
 class _ClosedForm:
-    """The posterior as the variable's own potential times a function that is constant in each cell, parents summed out."""
+    """The posterior as the variable's own potential times a function that is constant in each cell, parents summed
+    out.
+    """
 
     potential: Potential
     edges: Values
@@ -362,7 +364,8 @@ class _ClosedForm:
 def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tuple[Values, Values, Values]:
     """Return fine cells and, for each combination of parents and cell, the probability at every node given that cell.
 
-    The fine cells cut the axis' cells at the potential's own breaks, and are halved until the density is a polynomial in each.
+    The fine cells cut the axis' cells at the potential's own breaks, and are halved until the density is a polynomial
+    in each.
     """
     name = potential.child.name
     support = potential.support(name, TAIL)

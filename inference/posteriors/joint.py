@@ -44,7 +44,8 @@ def joint_posterior(
 
 
 class JointPosterior:
-    """The joint distribution of several variables given evidence; one case, or a batch of `len` cases that can be sliced.
+    """The joint distribution of several variables given evidence; one case, or a batch of `len` cases that can be
+    sliced.
 
     Attributes
     ----------

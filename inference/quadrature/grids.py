@@ -1,9 +1,9 @@
 """Quadrature grids: Gauss-Legendre nodes laid where the posterior of each row has its mass.
 
-Marginals are computed in logarithms, so a posterior far out in the tails of every single factor is found like any other.
-In rounds, cells without mass are dropped and cells whose Legendre coefficients have not decayed are split; a row is done when
-the sum of its last coefficients is below the tolerance. Rows are refined independently, so a batch gives the results of single
-cases.
+Marginals are computed in logarithms, so a posterior far out in the tails of every single factor is found like any
+other. In rounds, cells without mass are dropped and cells whose Legendre coefficients have not decayed are split; a row
+is done when the sum of its last coefficients is below the tolerance. Rows are refined independently, so a batch gives
+the results of single cases.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def place_nodes(
 
 @dataclass
 class Bounds:
-    """The ends of a variable's grid in each row (low, high), and the limits to which it may be extended (least, most)."""
+    """The ends of a variable's grid in each row (low, high), and the limits to which it may be extended (least,
+    most).
+    """
 
     low: Values
     high: Values
@@ -149,7 +151,9 @@ class CellAssessment:
     longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
     def check_ends(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
-        """Record where mass may lie beyond an end of the grid: the density is not small there, or increases towards it."""
+        """Record where mass may lie beyond an end of the grid: the density is not small there, or increases towards
+        it.
+        """
         low, high = bounds.low[rows], bounds.high[rows]
         used = axis.high > axis.low
         columns = np.arange(len(rows))
@@ -169,7 +173,9 @@ class CellAssessment:
 
 
 def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
-    """Drop hardly any cells in rows where the grid of another variable is rough, since sums over it may be quite wrong."""
+    """Drop hardly any cells in rows where the grid of another variable is rough, since sums over it may be quite
+    wrong.
+    """
     for name, seen in assessments.items():
         others = [other.error for key, other in assessments.items() if key != name]
         if others:
@@ -197,8 +203,8 @@ def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> 
     )
     if size > TOO_WIDE * budget:
         raise TooWide(
-            f"quadrature would need a table of {size:.3g} cells over {shorten(clique)}, the least that shows all their features. "
-            "Observe some of these variables, ask for fewer targets at once, or raise max_bytes"
+            f"quadrature would need a table of {size:.3g} cells over {shorten(clique)}, the least that shows all their"
+            " features. Observe some of these variables, ask for fewer targets at once, or raise max_bytes"
         )
     return max(int(TOO_WIDE * budget / size), 1)
 
@@ -264,8 +270,8 @@ def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, to
 def _rounding_noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
     """Return the relative error of the density in each cell that is due to rounding alone.
 
-    A node is a double, so the error of the log density is its slope times the spacing of doubles, and the logarithm itself is
-    rounded. Splitting cells reduces neither.
+    A node is a double, so the error of the log density is its slope times the spacing of doubles, and the logarithm
+    itself is rounded. Splitting cells reduces neither.
     """
     width = np.where(axis.high > axis.low, axis.high - axis.low, 1.0)
     spacing = np.spacing(np.maximum(np.abs(axis.low), np.abs(axis.high)))
@@ -284,7 +290,9 @@ def _refine_cells(
     axes: Mapping[str, NodeAxis],
     bounds: Mapping[str, Bounds],
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
-    """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished ones."""
+    """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished
+    ones.
+    """
     needs = {}
     for name in problem.nodes:
         look = assessments[name]

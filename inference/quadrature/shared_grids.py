@@ -1,8 +1,9 @@
 """Gauss-Legendre nodes that all rows share, laid where the prior is.
 
-Most evidence leaves the posterior where the prior has its mass, and smooth on the same scale. Then one grid does for all
-rows: whatever needs no evidence is computed once and kept with the problem. Rows whose posterior turns out to be too sharp
-for the grid, or to lie at its ends, are told apart here and get nodes of their own from `hybridbn.inference.quadrature.grids`.
+Most evidence leaves the posterior where the prior has its mass, and smooth on the same scale. Then one grid does for
+all rows: whatever needs no evidence is computed once and kept with the problem. Rows whose posterior turns out to be
+too sharp for the grid, or to lie at its ends, are told apart here and get nodes of their own from
+`hybridbn.inference.quadrature.grids`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class SharedGrid:
         )
 
     def assess_rows(self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float) -> RowAssessment:
-        """Tell for which rows the grid is fine enough, the error estimated, and which cells the other rows want halved."""
+        """Tell for which rows the grid is fine enough, the error estimated, and which cells the other rows want
+        halved.
+        """
         fine = np.ones(evidence.rows, dtype=bool)
         inside = np.ones(evidence.rows, dtype=bool)
         error = np.zeros(evidence.rows)

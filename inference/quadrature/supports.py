@@ -3,10 +3,10 @@
 Peaks of what is known by its values alone: where quadrature has to look closely, or farther out than the prior reaches.
 
 A likelihood given as a function, an observed child of a family that says nothing of its scale and a density without
-declared breaks may be much narrower than the range of the variable, or lie beyond it. They are looked through evenly within the range and at growing
-distances outside; the highest places are climbed, and edges are laid around them at multiples of the distance
-at which the function falls. Where nothing is seen, numbers of few digits are tried too. Of several peaks, one that is narrower
-than the even steps and zero in double precision beside it can be missed.
+declared breaks may be much narrower than the range of the variable, or lie beyond it. They are looked through evenly
+within the range and at growing distances outside; the highest places are climbed, and edges are laid around them at
+multiples of the distance at which the function falls. Where nothing is seen, numbers of few digits are tried too. Of
+several peaks, one that is narrower than the even steps and zero in double precision beside it can be missed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ __all__ = [
 
 
 def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
-    """Return for every continuous variable an interval that holds the prior, and whether the density may go on beyond."""
+    """Return for every continuous variable an interval that holds the prior, and whether the density may go on
+    beyond.
+    """
     ranges: dict[str, tuple[Values, Values]] = {}
     result = {}
     for name in _sort_topologically(problem.potentials):
@@ -175,7 +177,8 @@ MOST_MODES = 4
 OUTWARD = np.exp2(np.arange(-6.0, 30.0))[:, None]
 """Distances from the range at which to look, in lengths of it."""
 EDGES_AROUND_MODE = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
-"""Edges around a peak, in distances at which it falls by a factor e: a normal density is zero in doubles past the last."""
+"""Edges around a peak, in distances at which it falls by a factor e: a normal density is zero in doubles past the last.
+"""
 NARROW_MODE = 1 / 24
 """Peaks that are wider, relative to the range, need no edges of their own."""
 MOST_STATE_CASES = 8
@@ -214,7 +217,8 @@ def find_modes(
 
     Examples
     --------
-    >>> found = find_modes(lambda x, _: -0.5 * ((x - 60) / 1e-4) ** 2, *(np.array([end]) for end in (-8.0, 8.0, -np.inf, np.inf)))
+    >>> ends = (np.array([end]) for end in (-8.0, 8.0, -np.inf, np.inf))
+    >>> found = find_modes(lambda x, _: -0.5 * ((x - 60) / 1e-4) ** 2, *ends)
     >>> bool(found.low[0] == -8 and 60 < found.high[0] < 60.01 and (abs(found.edges - 60) < 1e-3).any())
     True
     """
@@ -395,7 +399,9 @@ def _find_modes_of_potential(
     ends: tuple[Values, Values],
     rows: NDArray[np.intp],
 ) -> Iterator[ModeEdges]:
-    """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of its range."""
+    """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of
+    its range.
+    """
     given: dict[str, NDArray[Any]] = {}
     free = []
     for variable in potential.variables:

@@ -90,16 +90,17 @@ class MTEFitter(Fitter):
     """Learns mixtures of truncated exponentials, with any mix of discrete and continuous parents.
 
     A density is one exponential on each of a few pieces, continuous, with exponential tails beyond the data (within the
-    variable's domain): positive everywhere, of mass one, and the same whatever the units and the origin of the variable.
-    A conditional density divides the parents' ranges into cells and has such a density, or class probabilities, in each. It
-    depends on a continuous parent only through its cell, and outer cells reach to the end of the parent's domain.
+    variable's domain): positive everywhere, of mass one, and the same whatever the units and the origin of the
+    variable. A conditional density divides the parents' ranges into cells and has such a density, or class
+    probabilities, in each. It depends on a continuous parent only through its cell, and outer cells reach to the end of
+    the parent's domain.
 
     Parameters
     ----------
     max_pieces : int
-        Most exponentials of a density of up to 1000 observations (their number grows as the fourth root beyond that): one on
-        each piece, two beyond an edge. p pieces have 2 p - 1 free parameters: p - 1 cuts, p slopes, and nothing for the
-        levels, since pieces are continuous and have mass one together.
+        Most exponentials of a density of up to 1000 observations (their number grows as the fourth root beyond that):
+        one on each piece, two beyond an edge. p pieces have 2 p - 1 free parameters: p - 1 cuts, p slopes, and nothing
+        for the levels, since pieces are continuous and have mass one together.
     max_cells : int
         Most cells of a continuous parent.
     min_weight : float
@@ -112,8 +113,8 @@ class MTEFitter(Fitter):
 
     Notes
     -----
-    The sum of the weights counts as the number of observations, so that a weight of two is the same as a row that occurs
-    twice. Rows where child or parents are missing are left out.
+    The sum of the weights counts as the number of observations, so that a weight of two is the same as a row that
+    occurs twice. Rows where child or parents are missing are left out.
 
     Examples
     --------
@@ -215,7 +216,9 @@ class MTEFitter(Fitter):
     def _divide_parents(
         self, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values
     ) -> tuple[list[Codes], list[int], list[Values | None]]:
-        """Return each parent's state or cell in each row, their number, and the cuts between cells (None if discrete)."""
+        """Return each parent's state or cell in each row, their number, and the cuts between cells (None if
+        discrete).
+        """
         coded: list[Codes] = []
         sizes: list[int] = []
         cuts: list[Values | None] = []
@@ -259,8 +262,8 @@ def _refuse_overflow(terms: Terms, child: Variable) -> None:
         width = ends.max(initial=0.0) - ends.min(initial=0.0)
     if not (np.isfinite(terms.coefficient).all() and np.isfinite(terms.rates).all() and np.isfinite(width)):
         raise TableError(
-            f"column {child.name!r}: the values lie so near to each other or so far apart that their density leaves the range of "
-            "floats; measure them in another unit"
+            f"column {child.name!r}: the values lie so near to each other or so far apart that their density leaves the"
+            " range of floats; measure them in another unit"
         )
 
 

@@ -111,9 +111,11 @@ def _coarsen(knots: Knots, kept: Codes) -> Knots:
 
 
 def _move_knots(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[Codes, Values]:
-    """Move single knots as long as that brings a spline nearer; return the knots and the heights of the nearest splines.
+    """Move single knots as long as that brings a spline nearer; return the knots and the heights of the nearest
+    splines.
 
-    The costs above see each piece alone, and are good where little is lost; steep flanks lose more, as neighbors share a height.
+    The costs above see each piece alone, and are good where little is lost; steep flanks lose more, as neighbors share
+    a height.
     """
     means = compute_hat_means(heights, knots)
     whole = (means * heights).sum(axis=1)
@@ -293,8 +295,8 @@ def write_exponentials(
     """Write a spline, and what lies beyond its edges, as exponential pieces of mass one.
 
     Beyond an edge the density falls continuously, but within the distance that separates neighboring observations; a
-    second, slow exponential of half the tail's mass makes sure that values further out are unlikely, not impossible. Values
-    very far out have an exponential of their mass and mean distance.
+    second, slow exponential of half the tail's mass makes sure that values further out are unlikely, not impossible.
+    Values very far out have an exponential of their mass and mean distance.
 
     Parameters
     ----------
@@ -339,15 +341,19 @@ def write_exponentials(
             rate.append(outward / distance)
     order = np.argsort(low)
     line = ExponentialPieces(
-        np.array(low)[order], np.array(high)[order], np.argsort(order)[owner], scale.rescale_rates(np.array(coefficient)),
+        np.array(low)[order],
+        np.array(high)[order],
+        np.argsort(order)[owner],
+        scale.rescale_rates(np.array(coefficient)),
         scale.rescale_rates(np.array(rate)),
-    )  # fmt: skip
+    )
     widths = integrate_decay(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
     return line._replace(coefficient=line.coefficient / float(line.coefficient @ widths))
 
 
 def make_two_sided(value: float, deviation: float, domain: tuple[float, float]) -> ExponentialPieces:
-    """Return a density about one value that decays on both sides, with this standard deviation if the domain doesn't end.
+    """Return a density about one value that decays on both sides, with this standard deviation if the domain doesn't
+    end.
 
     Examples
     --------
@@ -365,10 +371,12 @@ def make_two_sided(value: float, deviation: float, domain: tuple[float, float]) 
 
 
 def list_boxes(
-    allowed: Sequence[np.ndarray[tuple[int], np.dtype[np.bool_]]], cuts: Sequence[Values | None],
+    allowed: Sequence[np.ndarray[tuple[int], np.dtype[np.bool_]]],
+    cuts: Sequence[Values | None],
     domains: Sequence[tuple[float, float]],
-) -> list[Box]:  # fmt: skip
-    """Write the configurations of a cell as boxes: the cells of a continuous parent are neighbors, its outer ones reach the domain's ends.
+) -> list[Box]:
+    """Write the configurations of a cell as boxes: the cells of a continuous parent are neighbors, its outer ones reach
+    the domain's ends.
 
     Parameters
     ----------
@@ -430,6 +438,13 @@ def assemble_terms(
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
     return Terms(
-        sizes, limits, np.concatenate(codes).astype(np.intp), np.concatenate(low), np.concatenate(high), owner[order],
-        coefficient[order], np.abs(coefficient[order]), steepness[order],
-    )  # fmt: skip
+        sizes,
+        limits,
+        np.concatenate(codes).astype(np.intp),
+        np.concatenate(low),
+        np.concatenate(high),
+        owner[order],
+        coefficient[order],
+        np.abs(coefficient[order]),
+        steepness[order],
+    )

@@ -1,15 +1,16 @@
 """Log-linear splines: densities whose logarithm is continuous and piecewise linear, many at once, as plain arrays.
 
-``f(z) = exp(sum_k theta_k B_k(z))`` with hat functions B_k at knots; beyond the outermost knots the logarithm goes on in a
-straight line, to the end of the domain or without end. On each piece f is one exponential, so this is an MTE with one
-term a piece: positive everywhere, continuous, with closed-form masses. It is an exponential family too. Its sufficient
-statistics are the means of the hats, and the penalized log-likelihood
+``f(z) = exp(sum_k theta_k B_k(z))`` with hat functions B_k at knots; beyond the outermost knots the logarithm goes on
+in a straight line, to the end of the domain or without end. On each piece f is one exponential, so this is an MTE with
+one term a piece: positive everywhere, continuous, with closed-form masses. It is an exponential family too. Its
+sufficient statistics are the means of the hats, and the penalized log-likelihood
 
     n (stats @ theta - log(integral of f)) - n * strength / 2 * sum_k w_k (third divided difference of theta at k)**2
 
-is concave in the heights theta. The penalty is zero for parabolas: a strong one leaves a normal density (or an exponential,
-a uniform or a truncated normal one, where the spline has ends). It is Silverman's (1982, Annals of Statistics 10, 795-810),
-with every difference measured in units of its own knots' distance, so that it smooths as much as the data are sparse.
+is concave in the heights theta. The penalty is zero for parabolas: a strong one leaves a normal density (or an
+exponential, a uniform or a truncated normal one, where the spline has ends). It is Silverman's (1982, Annals of
+Statistics 10, 795-810), with every difference measured in units of its own knots' distance, so that it smooths as much
+as the data are sparse.
 
 Arrays of heights are (rows, knots): several splines on the same knots.
 """
@@ -164,8 +165,8 @@ def limit_steepness(heights: Values, knots: Knots) -> Values:
 def make_tails_decay(heights: Values, knots: Knots) -> Values:
     """Return the splines with endless tails that fall by a factor of e**0.05 at least between the outermost knots.
 
-    Far from the data a logarithm may be flat within rounding, or clipped, and its tail would have no mass, or all of it. Tails that
-    end may grow, but by a factor of e**5 at most.
+    Far from the data a logarithm may be flat within rounding, or clipped, and its tail would have no mass, or all of
+    it. Tails that end may grow, but by a factor of e**5 at most.
     """
     heights = heights.copy()
     for end, beside, length in ((0, 1, knots.below), (-1, -2, knots.above)):
@@ -185,8 +186,9 @@ def compute_hat_means(heights: Values, knots: Knots) -> Values:
 def spread_over_knots(places: Values, knots: Values) -> tuple[Codes, Values]:
     """Return three neighboring knots for each place, and the means of their hats over a step between knots around it.
 
-    In steps, a place u from the nearest knot gives ``(1/2 - u)**2 / 2, 3/4 - u**2, (1/2 + u)**2 / 2`` (the quadratic B-spline). An
-    atom, a number that is half of the data, is so spread over a step; as it stands it would be an infinite spike.
+    In steps, a place u from the nearest knot gives ``(1/2 - u)**2 / 2, 3/4 - u**2, (1/2 + u)**2 / 2`` (the quadratic
+    B-spline). An atom, a number that is half of the data, is so spread over a step; as it stands it would be an
+    infinite spike.
     """
     left, share = shares(places, knots)
     nearest = left + (share > 0.5)
@@ -196,7 +198,9 @@ def spread_over_knots(places: Values, knots: Values) -> tuple[Codes, Values]:
 
 
 def shares(places: Values, knots: Values) -> tuple[Codes, Values]:
-    """Return for each place the knot to its left, and the value there of the next knot's hat (the knot's own has the rest)."""
+    """Return for each place the knot to its left, and the value there of the next knot's hat (the knot's own has the
+    rest).
+    """
     left = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, len(knots) - 2)
     return left, (places - knots[left]) / (knots[left + 1] - knots[left])
 
@@ -222,9 +226,9 @@ def maximize_likelihood(
 ) -> Values:
     """Maximize ``stats @ theta - log(integral) - strength / 2 sum((matrix @ theta - bends)**2)`` by Newton's method.
 
-    Where the integral is one, ``-integral`` has the gradient of ``-log(integral)`` and a Hessian that is a band (Silverman's
-    device); the steps are those of the former, and the splines are divided by their integrals after each of them. The
-    bands of all rows make one long band, which is solved at once.
+    Where the integral is one, ``-integral`` has the gradient of ``-log(integral)`` and a Hessian that is a band
+    (Silverman's device); the steps are those of the former, and the splines are divided by their integrals after each
+    of them. The bands of all rows make one long band, which is solved at once.
 
     Parameters
     ----------

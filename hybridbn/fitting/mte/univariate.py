@@ -2,11 +2,11 @@
 
 1. Knots: at equal steps of the normal scores, so that they follow the data's own scale (and outliers of any size cost
    nothing), finer where modes are far apart.
-2. Heights: penalized maximum likelihood for a ladder of smoothing strengths, each with and without an *edge* on either side (a
-   jump of the density to almost nothing, as of a uniform or exponential one); then also drawn toward mixtures of normal densities.
-   The winner has the largest ``log-likelihood - price * degrees of freedom - log(n) / 2 * edges``.
-3. Pieces (`mte_thinning`): dynamic programming finds the knots whose straight lines follow the smooth logarithm best; the
-   heights there are those of the density nearest to the smooth one in Kullback-Leibler divergence.
+2. Heights: penalized maximum likelihood for a ladder of smoothing strengths, each with and without an *edge* on either
+   side (a jump of the density to almost nothing, as of a uniform or exponential one); then also drawn toward mixtures
+   of normal densities. The winner has the largest ``log-likelihood - price * degrees of freedom - log(n) / 2 * edges``.
+3. Pieces (`mte_thinning`): dynamic programming finds the knots whose straight lines follow the smooth logarithm best;
+   the heights there are those of the density nearest to the smooth one in Kullback-Leibler divergence.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def _fit_density(values: Values, weights: Values, domain: tuple[float, float]) -
 
 
 def _find_bulk(values: Values, weights: Values) -> tuple[int, int]:
-    """Return the range of the values without a few (a twentieth on each side) that are a hundred times as far out as the rest."""
+    """Return the range of the values without a few (a twentieth on each side) that are a hundred times as far out as
+    the rest.
+    """
     total, middle = float(weights.sum()), int(np.searchsorted(np.cumsum(weights), 0.5 * weights.sum()))
     sides = slice(middle, None, -1), slice(middle, None)
     distances = [np.abs(values[side] - values[middle]) for side in sides]
@@ -141,7 +143,9 @@ def _find_bulk(values: Values, weights: Values) -> tuple[int, int]:
 
 
 def _count_near(distances: Values, other: float, upto: Values, total: float) -> int:
-    """Return how many values are not too far out, given the distances from the median outward and the least one on the other side."""
+    """Return how many values are not too far out, given the distances from the median outward and the least one on the
+    other side.
+    """
     beyond = upto[-1] - upto[:-1]
     near = np.maximum(distances[:-1], other)
     gaps = (distances[1:] > _FAR * near) & (near > 0) & (beyond <= total / 20.0)
@@ -157,10 +161,12 @@ def _summarize_strays(distances: Values, weights: Values, everything: Values) ->
 
 
 def _protect_heavy_tail(values: Values, weights: Values) -> tuple[float, float]:
-    """Return mass and distance of an exponential beyond the largest value, where values grow so fast that there is no variance.
+    """Return mass and distance of an exponential beyond the largest value, where values grow so fast that there is no
+    variance.
 
-    The sign is Hill's estimate of the index of the tail, from about as many values as the root of their number: above 1/2 the variance of
-    the distribution is infinite. The tail of one exponential would make the next large value all but impossible.
+    The sign is Hill's estimate of the index of the tail, from about as many values as the root of their number: above
+    1/2 the variance of the distribution is infinite. The tail of one exponential would make the next large value all
+    but impossible.
     """
     total = float(weights.sum())
     size = min(total, float(len(values)))
@@ -189,7 +195,9 @@ def _list_edges(values: Values, size: float, domain: tuple[float, float]) -> lis
 
 
 def place_knots(values: Values, weights: Values, size: float) -> Values:
-    """Return knots between the smallest and the largest value, at equal steps of the normal scores, finer between modes."""
+    """Return knots between the smallest and the largest value, at equal steps of the normal scores, finer between
+    modes.
+    """
     score = normal_scores(weights)
     count = int(np.clip(round(2.4 * size ** (1 / 3)), 8, 24))
     knots = np.unique(np.interp(np.linspace(score[0], score[-1], count), score, values))
@@ -212,7 +220,9 @@ def normal_scores(weights: Values) -> Values:
 
 
 def refine_knots(knots: Knots, heights: Values, low: Values, high: Values, steps: Values) -> tuple[Knots, Values]:
-    """Return a spline on more knots: between each of some lows and highs, steps are at most so long (but for a few that many ask for)."""
+    """Return a spline on more knots: between each of some lows and highs, steps are at most so long (but for a few that
+    many ask for).
+    """
     places = knots.places
     widths = np.diff(places)
     meets = (places[:-1] < high[:, None]) & (places[1:] > low[:, None])
@@ -307,9 +317,14 @@ class BestFit(NamedTuple):
 
 
 def fit_strengths(
-    stats: Values, knots: Knots, strengths: Values, totals: Values, sizes: Values,
-    targets: Values | None = None, components: Sequence[int] = (1,),
-) -> BestFit:  # fmt: skip
+    stats: Values,
+    knots: Knots,
+    strengths: Values,
+    totals: Values,
+    sizes: Values,
+    targets: Values | None = None,
+    components: Sequence[int] = (1,),
+) -> BestFit:
     """Fit splines with every strength and return the best of each row.
 
     Parameters
@@ -372,7 +387,9 @@ def measure_hats(values: Values, weights: Values, knots: Values) -> Values:
 
 
 def start_from_histograms(stats: Values, knots: Knots, total: Values | float) -> Values:
-    """Return the heights of histograms, with a third of an observation added to each cell, that decay at endless ends."""
+    """Return the heights of histograms, with a third of an observation added to each cell, that decay at endless
+    ends.
+    """
     steps = np.diff(knots.places)
     areas = 0.5 * (np.append(steps, steps[-1]) + np.append(steps[0], steps))
     # beyond the outermost knots hats go on below zero

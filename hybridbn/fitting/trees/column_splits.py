@@ -1,7 +1,7 @@
 """Trees whose nodes test coded columns, grown level by level by gain ratio, the utility of naive Bayes, or variance.
 
-All nodes of a level are counted in one pass, by node, class and state; tests are judged by these counts, and naive Bayes trees learn the
-densities of their leaves from them.
+All nodes of a level are counted in one pass, by node, class and state; tests are judged by these counts, and naive
+Bayes trees learn the densities of their leaves from them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class CodedColumns:
         ).persist()
 
     def counts(self, samples: Sequence[Sample]) -> Values:
-        """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the states.
+        """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the
+        states.
 
         Returns
         -------
@@ -96,7 +97,9 @@ class CodedColumns:
         return np.concatenate(counts, axis=1).reshape(len(samples), classes, -1)
 
     def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
-        """Return the weight by group and state (groups, states) of each column; the number after the last counts all rows."""
+        """Return the weight by group and state (groups, states) of each column; the number after the last counts all
+        rows.
+        """
         tables = self._counter.by_group(groups, [self._names[number] for number in columns])
         # a missing cell comes after the states
         sizes = [*self.sizes, 1]
@@ -288,7 +291,9 @@ class GainRatio:
 
 @dataclass(frozen=True)
 class Utility:
-    """Kohavi's: the accuracy of naive Bayes in the branches, by cross-validation; a split must save 5 % of the errors."""
+    """Kohavi's: the accuracy of naive Bayes in the branches, by cross-validation; a split must save 5 % of the
+    errors.
+    """
 
     prior: float = 2.0
 
@@ -365,7 +370,9 @@ class Variance:
 
 
 def _list_branchings(node: TreeNode[Values], tests: CandidateTests) -> Iterator[tuple[int, int, Codes]]:
-    """Yield the worthy tests of a node with their number of branches, and the branch of each row, -1 where the cell is missing."""
+    """Yield the worthy tests of a node with their number of branches, and the branch of each row, -1 where the cell is
+    missing.
+    """
     masses = tests.weigh_branches(node.statistics.sum(axis=0))[None]
     for test in np.flatnonzero(tests.find_eligible(masses, [node])[0]).tolist():
         count = int(tests.starts[test + 1] - tests.starts[test])

@@ -1,8 +1,9 @@
 """Growing a tree: its nodes, the order in which they are split, and the rows that go down each branch.
 
-Rows are known by coded columns: states, or intervals of numbers. What differs between trees is the `Criterion`: which statistics a node has (sums
-over its rows, so that those of several batches of rows add up), and which split gains most by them, if one is worth its price.
-Which node is split next is up to an `GrowthOrder`: whole levels, whose nodes are counted in one pass, one after the other, or the best first.
+Rows are known by coded columns: states, or intervals of numbers. What differs between trees is the `Criterion`: which
+statistics a node has (sums over its rows, so that those of several batches of rows add up), and which split gains most
+by them, if one is worth its price. Which node is split next is up to an `GrowthOrder`: whole levels, whose nodes are
+counted in one pass, one after the other, or the best first.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Split(Generic[S]):
     ----------
     column : int
     branches : ndarray (codes + 1,)
-        The branch that each code goes to. The last one is -1, for the code -1 of missing cells: they go down all branches.
+        The branch that each code goes to. The last one is -1, for the code -1 of missing cells: they go down all
+        branches.
     masses : ndarray (branches,)
         The weight of the rows that go to each; rows whose cell is missing are divided like these.
     gain : float
@@ -65,7 +67,8 @@ class Split(Generic[S]):
     statistics: tuple[S, ...] = ()
 
     def divide(self, codes: Codes, sample: Sample) -> list[Sample]:
-        """Send rows down the branches; those whose cell is missing down all, with their shares of the weight (C4.5's rule).
+        """Send rows down the branches; those whose cell is missing down all, with their shares of the weight (C4.5's
+        rule).
 
         Parameters
         ----------

@@ -1,9 +1,10 @@
 """Cells of the parents of a conditional density: a binary tree, grown from the best split on, stopped by BIC.
 
-A split divides the range of one parent: a continuous one at a cut, a discrete one by its states, in the order of the child's mean
-there. How much it gains is judged by two cheap models of the child, a normal one (of its normal scores) and a histogram; or by
-the exact class frequencies if the child is discrete. The cuts of a continuous parent are those of a grid with equal frequencies that
-all branches share, so that the pieces of the potential make a small grid, however many parents there are.
+A split divides the range of one parent: a continuous one at a cut, a discrete one by its states, in the order of the
+child's mean there. How much it gains is judged by two cheap models of the child, a normal one (of its normal scores)
+and a histogram; or by the exact class frequencies if the child is discrete. The cuts of a continuous parent are those
+of a grid with equal frequencies that all branches share, so that the pieces of the potential make a small grid, however
+many parents there are.
 """
 
 from __future__ import annotations
@@ -117,9 +118,13 @@ def choose_cuts(values: Values, weights: Values, most: int) -> Values:
 
 
 def grow_cells(
-    columns: Sequence[Codes], sizes: Sequence[int], ordered: Sequence[bool], models: Sequence[SplitModel], weights: Values,
+    columns: Sequence[Codes],
+    sizes: Sequence[int],
+    ordered: Sequence[bool],
+    models: Sequence[SplitModel],
+    weights: Values,
     least: float,
-) -> tuple[list[Cell], Codes]:  # fmt: skip
+) -> tuple[list[Cell], Codes]:
     """Grow the tree of cells.
 
     Parameters
@@ -154,7 +159,9 @@ def _mask_cells(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.
 
 
 class _Grid:
-    """The cuts of all branches together; the pieces of a potential lie on their grid, which must not become too large."""
+    """The cuts of all branches together; the pieces of a potential lie on their grid, which must not become too
+    large.
+    """
 
     def __init__(self, sizes: Sequence[int], ordered: Sequence[bool]) -> None:
         self.ordered = ordered

@@ -1,7 +1,7 @@
 """Forests of extremely randomized trees (Geurts, Ernst & Wehenkel 2006), all trees grown at once, level by level.
 
-Each tree sees a bootstrap sample. A node is split by the best of some random questions "is this column at most that number?",
-the number being halfway between two of the node's rows, so that neither outliers nor units matter.
+Each tree sees a bootstrap sample. A node is split by the best of some random questions "is this column at most that
+number?", the number being halfway between two of the node's rows, so that neither outliers nor units matter.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def _choose_cuts(
     sums: Values,
     rng: np.random.Generator,
 ) -> tuple[Codes, Values]:
-    """Return the column and the cut of each node; the cut is infinite where no question leaves enough rows on both sides."""
+    """Return the column and the cut of each node; the cut is infinite where no question leaves enough rows on both
+    sides.
+    """
     nodes, own = len(starts), target[rows]
     node = np.repeat(np.arange(nodes), counts)
     best = sums**2 / counts * (1 + 1e-9)

@@ -11,8 +11,8 @@ A file is one zip archive whose members are stored as they are, so nothing can i
 ``float64.npy``, ``int64.npy``, ``bool.npy``
     All arrays of that type end to end; `network.json` refers to them by offset and shape.
 
-In the file of an ensemble, `network.json` holds an ``ensemble`` instead: its ``target``, ``algorithm``, ``votes``, ``errors`` and
-``restarts``, and in ``networks`` a description of each network, in order.
+In the file of an ensemble, `network.json` holds an ``ensemble`` instead: its ``target``, ``algorithm``, ``votes``,
+``errors`` and ``restarts``, and in ``networks`` a description of each network, in order.
 
 Each version of the format stays readable by all later releases of the same major version of the library. Reading
 takes memory in proportion to the size of the file, whatever its content claims.
@@ -233,8 +233,8 @@ def _find_family(name: Any, where: str) -> type[Potential]:
     family = find_registered(name, Potential.families, "hybridbn.potentials") if isinstance(name, str) else None
     if family is None:
         raise FormatError(
-            f"{where}: there is no family of potentials {abbreviate(name)}, only {shorten(sorted(Potential.families), 20)}; "
-            "import the module that defines it before loading"
+            f"{where}: there is no family of potentials {abbreviate(name)}, only"
+            f" {shorten(sorted(Potential.families), 20)}; import the module that defines it before loading"
         )
     return family
 

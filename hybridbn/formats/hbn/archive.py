@@ -1,8 +1,9 @@
-"""The zip archive of a ``.hbn`` file, and the values in it: exact in JSON, arrays apart, everything checked when it is read.
+"""The zip archive of a ``.hbn`` file, and the values in it: exact in JSON, arrays apart, everything checked when it is
+read.
 
-The archive is written whole or not at all. JSON knows neither arrays, tuples, infinities nor keys that are not text; these
-are written as an object with a single key that starts with ``$``. Arrays of one type are laid end to end, and must be read
-in the order in which they were written: so a reader never allocates more than the file holds.
+The archive is written whole or not at all. JSON knows neither arrays, tuples, infinities nor keys that are not text;
+these are written as an object with a single key that starts with ``$``. Arrays of one type are laid end to end, and
+must be read in the order in which they were written: so a reader never allocates more than the file holds.
 """
 
 from __future__ import annotations
@@ -449,8 +450,8 @@ def _check_manifest(manifest: Any) -> dict[str, Any]:
         raise FormatError(f"the format's version is {abbreviate(version)}, not a positive integer")
     if version > VERSION:
         raise FormatError(
-            f"written in version {version} of the format by hybridbn {abbreviate(manifest.get('library'))}; this is hybridbn "
-            f"{hybridbn.__version__}, which reads version {VERSION}: upgrade it"
+            f"written in version {version} of the format by hybridbn {abbreviate(manifest.get('library'))}; this is"
+            f" hybridbn {hybridbn.__version__}, which reads version {VERSION}: upgrade it"
         )
     check_fields(manifest, "the manifest", ("format", "version", "library", "members"))
     if not isinstance(manifest["library"], str):

@@ -59,12 +59,13 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     Parameters
     ----------
     path : str or path
-        ``.hbn`` (hybridbn's own files, exact), ``.bif``, ``.elv`` (Elvira), ``.xmlbif``, ``.bifxml`` or ``.xml`` (XMLBIF),
-        ``.xdsl`` (GeNIe), ``.net`` (Hugin), ``.uai``; all but the first also packed (``.bif.gz``).
+        ``.hbn`` (hybridbn's own files, exact), ``.bif``, ``.elv`` (Elvira), ``.xmlbif``, ``.bifxml`` or ``.xml``
+        (XMLBIF), ``.xdsl`` (GeNIe), ``.net`` (Hugin), ``.uai``; all but the first also packed (``.bif.gz``).
     **options
         Options of the format's reader, such as ``normalize`` (default True: rows are divided by their sums, because
-        published files carry rounded numbers) and ``encoding``; see `hybridbn.formats.networks.bif.read_bif` and its neighbors
-        ``elvira.read_elvira``, ``xmlbif.read_xmlbif``, ``xdsl.read_xdsl``, ``net.read_net``, ``uai.read_uai``.
+        published files carry rounded numbers) and ``encoding``; see `hybridbn.formats.networks.bif.read_bif` and its
+        neighbors ``elvira.read_elvira``, ``xmlbif.read_xmlbif``, ``xdsl.read_xdsl``, ``net.read_net``,
+        ``uai.read_uai``.
 
     Raises
     ------
@@ -91,12 +92,12 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     ----------
     network : Network
     path : str or path
-        ``.hbn`` holds every network; ``.elv`` tables and mixtures of truncated exponentials; ``.xdsl`` and ``.net`` tables
-        and linear Gaussian nodes; ``.bif``, ``.xmlbif``, ``.bifxml``, ``.xml`` and ``.uai`` tables only. All but ``.hbn`` are
-        packed if ``.gz`` stands behind.
+        ``.hbn`` holds every network; ``.elv`` tables and mixtures of truncated exponentials; ``.xdsl`` and ``.net``
+        tables and linear Gaussian nodes; ``.bif``, ``.xmlbif``, ``.bifxml``, ``.xml`` and ``.uai`` tables only. All but
+        ``.hbn`` are packed if ``.gz`` stands behind.
     **options
-        Options of the format's writer. All but ``.hbn`` have ``bins``, which cuts continuous variables into bins and warns
-        how far that is from the network; see `hybridbn.formats.networks.binning.discretize`.
+        Options of the format's writer. All but ``.hbn`` have ``bins``, which cuts continuous variables into bins and
+        warns how far that is from the network; see `hybridbn.formats.networks.binning.discretize`.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Networks in the BIF format (Bayesian Interchange Format), the plain text of the public collections.
 
-The reader is written for tables of a million numbers: no Python statement runs for each number. Quoted names and comments
-are masked first, so that the rest splits at its punctuation; labels, counts and numbers are then converted block by block.
+The reader is written for tables of a million numbers: no Python statement runs for each number. Quoted names and
+comments are masked first, so that the rest splits at its punctuation; labels, counts and numbers are then converted
+block by block.
 
 The grammar, as the programs of the field write it::
 
@@ -10,9 +11,9 @@ The grammar, as the programs of the field write it::
     probability ( c | a, b ) { (a1, b1) 0.1, 0.9; ... default 0.5, 0.5; }
     probability ( c | a ) { table 0.1, 0.2, 0.9, 0.8; }
 
-In a ``table`` the last parent varies fastest and the states of the child slowest. Commas between numbers are white space.
-BIF knows states as text only; those of other types, and the cuts of discretized numbers, are written as the properties
-``hybridbn_states`` and ``hybridbn_cuts``, which other programs skip.
+In a ``table`` the last parent varies fastest and the states of the child slowest. Commas between numbers are white
+space. BIF knows states as text only; those of other types, and the cuts of discretized numbers, are written as the
+properties ``hybridbn_states`` and ``hybridbn_cuts``, which other programs skip.
 """
 
 from __future__ import annotations
@@ -175,7 +176,9 @@ class _BifParser:
     # -- text ------------------------------------------------------------------------------------------------------
 
     def _mask(self, match: re.Match[str]) -> str:
-        """Replace a comment by white space, and a quoted name by a placeholder or, where it is a plain word, by itself."""
+        """Replace a comment by white space, and a quoted name by a placeholder or, where it is a plain word, by
+        itself.
+        """
         text = match[0]
         if text[0] == "/":
             if text[1] == "*" and (len(text) < 4 or text[-2:] != "*/"):
@@ -207,7 +210,9 @@ class _BifParser:
         return [f"\0{self.quoted[name]}\0" if name in self.quoted else name for name in names]
 
     def _split_list(self, text: str, wanted: int | None = None) -> list[str]:
-        """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no commas)."""
+        """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no
+        commas).
+        """
         if not text.strip():
             return []
         items = [item.strip() for item in text.split(",")]
@@ -336,7 +341,8 @@ class _BifParser:
         if self.normalize:
             if worst > self.worst[0]:
                 self.worst = (worst, f"{self.show(child)}{block.show_parents(int(off.argmax()))}")
-            # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for bit.
+            # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for
+            # bit.
             rounded = off > table.shape[1] * np.finfo(float).eps
             if rounded.any():
                 table[rounded] /= table[rounded].sum(axis=1, keepdims=True)
@@ -357,14 +363,16 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     Every number is written so that it is read back as the same double, and the same network gives the same bytes. An
     existing file is replaced at once, or not at all. Names that are not plain words are quoted: hybridbn reads these,
     pgmpy replaces the quotes by spaces (so it fails on a variable with a space and no parents), and pyAgrum reads plain
-    words only. States that are not text are written as text, with their types in a property that `read_bif` restores them from.
+    words only. States that are not text are written as text, with their types in a property that `read_bif` restores
+    them from.
 
     Parameters
     ----------
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning reports the error.
+        Cut continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. A warning reports the
+        error.
 
     Raises
     ------
@@ -391,7 +399,8 @@ def format_bif(network: Network) -> str:
     --------
     >>> import hybridbn as hb
     >>> c, d = hb.Discrete("c", states=(1, 2)), hb.Discrete("d", states=("no way", "yes"))
-    >>> net = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), hb.Multinomial(d, parents=(c,), table=[[1, 0], [0.1, 0.9]])])
+    >>> prior, conditional = [0.5, 0.5], [[1, 0], [0.1, 0.9]]
+    >>> net = hb.Network([hb.Multinomial(c, table=prior), hb.Multinomial(d, parents=(c,), table=conditional)])
     >>> print(format_bif(net))
     network unknown {
     }
@@ -442,8 +451,9 @@ def _collect_tables(network: Network) -> list[Multinomial]:
     continuous = [p.child.name for p in potentials if not isinstance(p.child, Discrete)]
     if continuous:
         raise FormatError(
-            f"BIF holds discrete variables only; {shorten(continuous)} {'is' if len(continuous) == 1 else 'are'} continuous. "
-            "Save the network as .hbn, or cut these into bins, for example write_network(net, path, bins=10)"
+            f"BIF holds discrete variables only; {shorten(continuous)} {'is' if len(continuous) == 1 else 'are'}"
+            " continuous. Save the network as .hbn, or cut these into bins, for example write_network(net, path,"
+            " bins=10)"
         )
     tables = [table for p in potentials if (table := table_of(p)) is p]
     if len(tables) < len(potentials):

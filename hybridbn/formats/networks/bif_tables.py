@@ -102,7 +102,8 @@ class ProbabilityBlock:
                 hint = "; they would if the child's states varied fastest, but in BIF the last parent does"
         self._fail(
             int(self.statement_of[row]),
-            f"the probabilities of {self.names.show(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g}, not 1{hint}",
+            f"the probabilities of {self.names.show(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g},"
+            f" not 1{hint}",
         )
 
     # -- statements ------------------------------------------------------------------------------------------------
@@ -204,7 +205,8 @@ class ProbabilityBlock:
             wrong = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
             self._fail(
                 rows[wrong // width],
-                f"{self.names.show(words[wrong // width][wrong % width])} is not a probability (of {self.names.show(self.child)})",
+                f"{self.names.show(words[wrong // width][wrong % width])} is not a probability (of"
+                f" {self.names.show(self.child)})",
             )
         return values.reshape(len(texts), width)
 

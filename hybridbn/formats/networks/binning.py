@@ -1,14 +1,14 @@
 """Cut the continuous variables of a network into bins, and estimate the error.
 
-A binned conditional table holds ``P(child in bin | parents in bins)``. It is the average of the potential's own masses over
-the parents inside their bins, computed by Gauss-Legendre quadrature over the probability of each parent inside its bin; the
-quantiles come from an evenly spread forward sample of the network. Several continuous parents are treated as independent
-inside their bins.
+A binned conditional table holds ``P(child in bin | parents in bins)``. It is the average of the potential's own masses
+over the parents inside their bins, computed by Gauss-Legendre quadrature over the probability of each parent inside its
+bin; the quantiles come from an evenly spread forward sample of the network. Several continuous parents are treated as
+independent inside their bins.
 
-The error is measured: the forward sample gives, for each node, the mean total variation distance between the conditional
-given the exact parents and the table's row for their bins. Replacing one conditional after the other changes the joint
-distribution by at most their sum, which therefore bounds the error of every probability of events in terms of bins (before
-evidence is entered; a posterior may be off by twice the bound over the evidence's probability).
+The error is measured: the forward sample gives, for each node, the mean total variation distance between the
+conditional given the exact parents and the table's row for their bins. Replacing one conditional after the other
+changes the joint distribution by at most their sum, which therefore bounds the error of every probability of events in
+terms of bins (before evidence is entered; a posterior may be off by twice the bound over the evidence's probability).
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ def _check_count(variable: Continuous, given: Any) -> int | tuple[float, ...]:
 
 
 def _draw_sample(network: Network, order: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Draw from the network by evenly spread uniforms (a Sobol' sequence with a random shift); the same rows every time."""
+    """Draw from the network by evenly spread uniforms (a Sobol' sequence with a random shift); the same rows every
+    time.
+    """
     rng = np.random.default_rng(0)
     sobol = qmc.Sobol(min(len(order), qmc.Sobol.MAXDIM), scramble=False).random_base2(_SAMPLE.bit_length() - 1)
     sample: dict[str, NDArray[Any]] = {}
@@ -195,8 +197,8 @@ def _bin_potential(
     sizes = [len(variables[parent.name]) for parent in parents]
     if math.prod(sizes) * len(child) > _WIDEST:
         raise TooWide(
-            f"{child.name!r}: its table would have {' x '.join(map(str, [*sizes, len(child)]))} numbers; give fewer bins for "
-            f"{shorten([p.name for p in (*parents, potential.child) if isinstance(p, Continuous)])}"
+            f"{child.name!r}: its table would have {' x '.join(map(str, [*sizes, len(child)]))} numbers; give fewer"
+            f" bins for {shorten([p.name for p in (*parents, potential.child) if isinstance(p, Continuous)])}"
         )
     continuous = [parent for parent in parents if isinstance(parent, Continuous)]
     cells = math.prod(sizes) * len(child)
@@ -223,7 +225,9 @@ def _bin_potential(
 
 
 def _choose_points(values: Values, cuts: Sequence[float], variable: Continuous, nodes: int) -> Values:
-    """Return quadrature points in every bin, as quantiles of the variable inside it; evenly spaced in bins without a sample."""
+    """Return quadrature points in every bin, as quantiles of the variable inside it; evenly spaced in bins without a
+    sample.
+    """
     levels = (1 + np.polynomial.legendre.leggauss(nodes)[0]) / 2
     spread = float(np.ptp(values)) or 1.0
     points = []
@@ -279,9 +283,9 @@ def _integrate_bins(potential: Potential, given: Mapping[str, NDArray[Any]], edg
     wrong = np.abs(result.sum(axis=1) - 1) > 1e-3
     if wrong.any():
         raise NetworkError(
-            f"{potential.child.name!r}: the mass of its {type(potential).__name__} was found to be "
-            f"{result.sum(axis=1)[wrong][0]:.6g}, not 1, for some values of its parents; correct the density, or let its "
-            "breaks() and support() say where it lies"
+            f"{potential.child.name!r}: the mass of its {type(potential).__name__} was found to be"
+            f" {result.sum(axis=1)[wrong][0]:.6g}, not 1, for some values of its parents; correct the density, or let"
+            " its breaks() and support() say where it lies"
         )
     return result
 

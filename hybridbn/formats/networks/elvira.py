@@ -1,7 +1,7 @@
 """Networks in Elvira's format (``.elv``): tables, and mixtures of truncated exponentials as trees.
 
-Elvira rounds coefficients to three digits, so its files need repair: masses are not 1, densities are negative in places,
-and a relation gives no density for some cells of the parents. Each repair is reported.
+Elvira rounds coefficients to three digits, so its files need repair: masses are not 1, densities are negative in
+places, and a relation gives no density for some cells of the parents. Each repair is reported.
 """
 
 from __future__ import annotations
@@ -45,13 +45,18 @@ if TYPE_CHECKING:
 __all__ = ["discrete_of", "parse_elvira", "read_elvira", "repair_mixture"]
 
 _CELLS = 5_000_000
-"""A relation whose pieces make a larger grid of cells is refused: a small file can name a grid that fills the memory."""
+"""A relation whose pieces make a larger grid of cells is refused: a small file can name a grid that fills the memory.
+"""
 _LARGEST_TABLE = 8_000_000
-"""A table with more numbers (64 MB) is refused, unless the file has as many characters: a small tree can name a huge one."""
+"""A table with more numbers (64 MB) is refused, unless the file has as many characters: a small tree can name a huge
+one.
+"""
 _ROUNDING = 5.1e-4
 """Differences up to this come from rounding: Elvira prints min and max with three decimals."""
 _DEEPEST = 0.1
-"""A density whose minimum is further below zero, relative to its peak, is refused; three digits leave less than a fifth."""
+"""A density whose minimum is further below zero, relative to its peak, is refused; three digits leave less than a
+fifth.
+"""
 _MASS_TOLERANCE = 1e-6
 """Densities whose mass is this near to 1 are not normalized."""
 
@@ -66,19 +71,19 @@ def read_elvira(
     path : str or path
     normalize : bool, optional
         Elvira prints three digits, so masses are not 1, and densities may be negative in places. By default these are
-        lifted to zero and divided by their mass, and a warning says how far off they were. With False everything is kept
-        as given; negative densities, and probabilities whose sum differs from 1 by more than 1e-6, are refused.
+        lifted to zero and divided by their mass, and a warning says how far off they were. With False everything is
+        kept as given; negative densities, and probabilities whose sum differs from 1 by more than 1e-6, are refused.
     encoding : str, optional
         By default UTF-8, or Latin-1 where the text is not UTF-8.
     bare_rate : float, optional
-        The coefficient of ``X`` in ``exp(X)``, where none is written. By default it is 1, with a warning, because Elvira's
-        own parser takes it for 2; give 1 or 2 to say which is meant.
+        The coefficient of ``X`` in ``exp(X)``, where none is written. By default it is 1, with a warning, because
+        Elvira's own parser takes it for 2; give 1 or 2 to say which is meant.
 
     Returns
     -------
     Network
-        With `Multinomial` potentials for tables and `MTE` for trees of densities. The domain of a continuous variable is
-        where its own relation is defined.
+        With `Multinomial` potentials for tables and `MTE` for trees of densities. The domain of a continuous variable
+        is where its own relation is defined.
 
     Raises
     ------
@@ -108,7 +113,8 @@ def parse_elvira(
 
     Examples
     --------
-    >>> net = parse_elvira("bnet b { node c(finite-states) { states = (no yes); } relation c { values = table (0.25 0.75); } }")
+    >>> node = "node c(finite-states) { states = (no yes); }"
+    >>> net = parse_elvira(f"bnet b {{ {node} relation c {{ values = table (0.25 0.75); }} }}")
     >>> net.potential("c").table
     array([0.25, 0.75])
     """
@@ -187,8 +193,8 @@ class _ElviraReader:
     def _report_repairs(self) -> None:
         if self.bare is not None:
             self.repairs.append(
-                f"{self.bare[1]} exponents without a coefficient, such as exp({self.bare[0]}), were taken for coefficient 1, "
-                "while Elvira takes 2 (bare_rate=1 or bare_rate=2 says which is meant)"
+                f"{self.bare[1]} exponents without a coefficient, such as exp({self.bare[0]}), were taken for"
+                " coefficient 1, while Elvira takes 2 (bare_rate=1 or bare_rate=2 says which is meant)"
             )
         if self.repairs:
             more = f"; and {len(self.repairs) - 4} other repairs" if len(self.repairs) > 4 else ""
@@ -435,8 +441,8 @@ def repair_mixture(
 ) -> tuple[MTE, list[str]]:
     """Return pieces as an MTE of mass 1, with a description of each repair.
 
-    Where the child has no mass at all it becomes uniform. A constant is added to pieces that are negative somewhere; then
-    each configuration of the parents is divided by its mass.
+    Where the child has no mass at all it becomes uniform. A constant is added to pieces that are negative somewhere;
+    then each configuration of the parents is divided by its mass.
 
     Examples
     --------
@@ -493,7 +499,9 @@ def _find_massless(child: Variable, pieces: Sequence[Piece]) -> set[int]:
 
 
 def _lift(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece]) -> tuple[list[Piece], float]:
-    """Add a constant to each piece that is negative somewhere; return the pieces and the lowest value relative to the peak."""
+    """Add a constant to each piece that is negative somewhere; return the pieces and the lowest value relative to the
+    peak.
+    """
     terms = compile_pieces((*parents, child), pieces, child.name)
     lifted, worst, peak = list(pieces), 0.0, 0.0
     for p, piece in enumerate(pieces):
@@ -505,12 +513,14 @@ def _lift(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece])
         peak = max(peak, most)
         if least < 0:
             worst = max(worst, -least)
-            # Slightly more than needed, so that rounding leaves no negative value; as a term, so that the others stay exact.
+            # Slightly more than needed, so that rounding leaves no negative value; as a term, so that the others stay
+            # exact.
             lift = -least * (1 + 1e-9) + 1e-15 * float(np.abs(terms.coefficient[t]).sum())
             lifted[p] = replace(piece, terms=(*piece.terms, (lift, {})))
     if not worst <= _DEEPEST * peak:
         raise NetworkError(
-            f"{child.name!r} is negative: down to {-worst:.4g}, and its peak is {peak:.4g}; rounding does not explain that"
+            f"{child.name!r} is negative: down to {-worst:.4g}, and its peak is {peak:.4g}; rounding does not explain"
+            " that"
         )
     return lifted, worst / peak
 

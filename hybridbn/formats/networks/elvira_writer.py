@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["format_elvira", "write_elvira"]
 
 _WORDS = (
-    "bnet node link relation case exp gauss table tree values states default title comment min max precision true false "
-    "continuous chance decision utility potential deterministic version kindofgraph visualprecision relevance purpose active"
+    "bnet node link relation case exp gauss table tree values states default title comment min max precision true false"
+    " continuous chance decision utility potential deterministic version kindofgraph visualprecision relevance purpose"
+    " active"
 )
 _KEYWORDS = frozenset(_WORDS.split())
 """Names that mean something in the format, so nodes can't have them."""
@@ -45,19 +46,20 @@ def write_elvira(
 ) -> None:
     """Write a network of `Multinomial` and `MTE` potentials to a file of Elvira.
 
-    Numbers have 17 digits, and every exponent its coefficient. Elvira has no infinite numbers, so the largest double stands
-    for an infinite end of a density. Names that are not plain words are quoted; states that are not become words (``s1`` for
-    the number 1), and `read_elvira` restores them from a comment.
+    Numbers have 17 digits, and every exponent its coefficient. Elvira has no infinite numbers, so the largest double
+    stands for an infinite end of a density. Names that are not plain words are quoted; states that are not become words
+    (``s1`` for the number 1), and `read_elvira` restores them from a comment.
 
     Parameters
     ----------
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut the continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. Needed where a potential is neither
-        a table nor an MTE.
+        Cut the continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. Needed where a
+        potential is neither a table nor an MTE.
     beyond_doubles : bool, optional
-        In Elvira a term is ``c exp(b X)``, so ``c`` may lie beyond the range of doubles where ``X`` is far from zero. Such a network is refused unless this is True; then hybridbn reads the file, but Elvira does not.
+        In Elvira a term is ``c exp(b X)``, so ``c`` may lie beyond the range of doubles where ``X`` is far from zero.
+        Such a network is refused unless this is True; then hybridbn reads the file, but Elvira does not.
 
     Raises
     ------
@@ -98,10 +100,21 @@ def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles:
     )
     writer = _ElviraWriter([potential.child for potential in held], beyond_doubles)
     lines = [
-        "// Bayesian Network", "// Elvira format", "", 'bnet "hybridbn" {', "", "// Network Properties", "",
-        'kindofgraph = "directed";', 'visualprecision = "0.00";', "version = 1.0;",
-        'default node states = ("present" , "absent");', "", "// Variables", "",
-    ]  # fmt: skip
+        "// Bayesian Network",
+        "// Elvira format",
+        "",
+        'bnet "hybridbn" {',
+        "",
+        "// Network Properties",
+        "",
+        'kindofgraph = "directed";',
+        'visualprecision = "0.00";',
+        "version = 1.0;",
+        'default node states = ("present" , "absent");',
+        "",
+        "// Variables",
+        "",
+    ]
     lines += [line for potential in held for line in writer.format_node(potential.child)]
     lines += ["// Links", ""]
     lines += [
@@ -157,9 +170,10 @@ class _ElviraWriter:
         if self.distant and not self.beyond_doubles:
             name, coefficient = next(iter(self.distant.items()))
             raise FormatError(
-                f"the densities of {', '.join(map(repr, list(self.distant)[:8]))} have coefficients beyond the range of doubles when "
-                f"written for Elvira (such as {coefficient} for {name!r}), because the variables lie far from zero; shift them "
-                "nearer, save the network as .hbn, or write with beyond_doubles=True what hybridbn can read but Elvira can't"
+                f"the densities of {', '.join(map(repr, list(self.distant)[:8]))} have coefficients beyond the range of"
+                f" doubles when written for Elvira (such as {coefficient} for {name!r}), because the variables lie far"
+                " from zero; shift them nearer, save the network as .hbn, or write with beyond_doubles=True what"
+                " hybridbn can read but Elvira can't"
             )
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -170,10 +184,17 @@ class _ElviraWriter:
         if isinstance(variable, Continuous):
             low, high = variable.domain
             return [
-                f"node {name}(continuous) {{", f'comment = "hybridbn domain={low!r},{high!r}";', "kind-of-node = chance;",
-                "type-of-variable = continuous;", "relevance = 7.0;", f"min = {_format_number(low)};", f"max = {_format_number(high)};",
-                "precision = 4;", "}", "",
-            ]  # fmt: skip
+                f"node {name}(continuous) {{",
+                f'comment = "hybridbn domain={low!r},{high!r}";',
+                "kind-of-node = chance;",
+                "type-of-variable = continuous;",
+                "relevance = 7.0;",
+                f"min = {_format_number(low)};",
+                f"max = {_format_number(high)};",
+                "precision = 4;",
+                "}",
+                "",
+            ]
         format_states(variable, "Elvira")
         words = make_words(variable.states, _KEYWORDS)
         self.states[variable.name] = words
@@ -183,10 +204,16 @@ class _ElviraWriter:
         if variable.cuts is not None:
             properties.append(f"cuts={','.join(map(repr, variable.cuts))}")
         return [
-            f"node {name}(finite-states) {{", *([f'comment = "hybridbn {" ".join(properties)}";'] if properties else []),
-            "kind-of-node = chance;", "type-of-variable = finite-states;", "relevance = 7.0;", f"num-states = {len(variable)};",
-            f"states = ({' '.join(words.values())});", "}", "",
-        ]  # fmt: skip
+            f"node {name}(finite-states) {{",
+            *([f'comment = "hybridbn {" ".join(properties)}";'] if properties else []),
+            "kind-of-node = chance;",
+            "type-of-variable = finite-states;",
+            "relevance = 7.0;",
+            f"num-states = {len(variable)};",
+            f"states = ({' '.join(words.values())});",
+            "}",
+            "",
+        ]
 
     # -- relations -------------------------------------------------------------------------------------------------
 
@@ -238,7 +265,10 @@ class _ElviraTreeWriter:
                 yield from self._format_tree(inside, below, box, f"{label} = ", indent + "  ")
         else:
             j = column - n
-            yield f"{indent}{head}case {self.writer.names[self.continuous[j].name]}({', '.join(map(_format_number, edges))}) {{"
+            yield (
+                f"{indent}{head}case"
+                f" {self.writer.names[self.continuous[j].name]}({', '.join(map(_format_number, edges))}) {{"
+            )
             for number in range(len(edges) - 1):
                 low, high = edges[number], edges[number + 1]
                 inside = pieces[(self.terms.low[pieces, j] < high) & (self.terms.high[pieces, j] > low)]

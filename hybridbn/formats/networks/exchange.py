@@ -1,4 +1,6 @@
-"""What the exchange formats of networks share: networks as tables, plain words for names, and states with their types."""
+"""What the exchange formats of networks share: networks as tables, plain words for names, and states with their
+types.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,8 @@ def bin_network(network: Network, bins: Bins | None, name: str, stacklevel: int 
         return network
     binned, binning = discretize(network, bins)
     warnings.warn(
-        f"{name}: {len(binning.cuts)} continuous variables were cut into bins; no event has a probability further than about "
-        f"{binning.total:.2g} from the network's",
+        f"{name}: {len(binning.cuts)} continuous variables were cut into bins; no event has a probability further than"
+        f" about {binning.total:.2g} from the network's",
         UserWarning,
         stacklevel=stacklevel,
     )
@@ -85,7 +87,9 @@ def table_or_regression(potential: Potential) -> Potential | None:
 def convert_potentials(
     potentials: Iterable[Potential], convert: Callable[[Potential], Written | None], holds: str, remedy: str
 ) -> list[Written]:
-    """Convert all potentials to what a format holds; refuse the network, naming the nodes, where `convert` returns None."""
+    """Convert all potentials to what a format holds; refuse the network, naming the nodes, where `convert` returns
+    None.
+    """
     pairs = [(potential, convert(potential)) for potential in potentials]
     refused = [f"{p.child.name} ({type(p).__name__})" for p, written in pairs if written is None]
     if refused:
@@ -103,14 +107,15 @@ def collect_tables(network: Network, name: str) -> list[Multinomial]:
     >>> collect_tables(hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)]), "UAI")
     Traceback (most recent call last):
         ...
-    hybridbn.errors.FormatError: UAI holds tables of discrete variables only, not the potentials of x (LinearGaussian); save the
-    network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path, bins=10)
+    hybridbn.errors.FormatError: UAI holds tables of discrete variables only, not the potentials of x (LinearGaussian);
+    save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path, bins=10)
     """
     return convert_potentials(
         map(network.potential, network),
         table_of,
         f"{name} holds tables of discrete variables only",
-        "save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path, bins=10)",
+        "save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path,"
+        " bins=10)",
     )
 
 
@@ -238,7 +243,8 @@ def describe_fault(name: str, error: Exception) -> str:
 
 
 def reverse_parents(values: Values, sizes: Sequence[int]) -> Values:
-    """Return the numbers of a table whose first parent runs fastest among the parents, as pyAgrum writes it, in our order.
+    """Return the numbers of a table whose first parent runs fastest among the parents, as pyAgrum writes it, in our
+    order.
 
     Examples
     --------

@@ -8,8 +8,8 @@
     potential (c) { data = (0.25 0.75); }
     potential (x | c y) { data = (normal(1 + 2 * y, 0.5) normal(0, 1)); }
 
-In ``data`` the states of the child run fastest, then those of the last discrete parent. ``normal`` takes a mean that is linear
-in the continuous parents, and a variance.
+In ``data`` the states of the child run fastest, then those of the last discrete parent. ``normal`` takes a mean that is
+linear in the continuous parents, and a variance.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class _NetPotential(NamedTuple):
 def read_net(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
     """Read a network from a file of Hugin.
 
-    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; by default, text that is not UTF-8 is read as
-    Latin-1. Decisions, utilities and object-oriented networks are refused.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; by default, text that is not UTF-8 is
+    read as Latin-1. Decisions, utilities and object-oriented networks are refused.
     """
     return _NetParser(read_source(path, encoding), normalize).parse()
 
@@ -352,8 +352,8 @@ class _NetParser:
 
 _AWKWARD = re.compile(r"[ (),]|[^\x20-\x7e]")
 _WORDS = (
-    "net class node potential data states label position discrete continuous decision utility normal function instance name "
-    "inputs outputs subtype state_values model_nodes samples_per_interval node_size experience fading title"
+    "net class node potential data states label position discrete continuous decision utility normal function instance"
+    " name inputs outputs subtype state_values model_nodes samples_per_interval node_size experience fading title"
 )
 _KEYWORDS = frozenset(_WORDS.split())
 """Names that mean something in the format, so nodes can't have them."""
@@ -362,9 +362,9 @@ _KEYWORDS = frozenset(_WORDS.split())
 def write_net(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a network of tables and `LinearGaussian` potentials to a file of Hugin, every number as it is.
 
-    Names that are not plain words, and spaces, commas and parentheses in states, are replaced by what all programs read. The
-    label of a node keeps its name, and `read_net` restores names and states.
-    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
+    Names that are not plain words, and spaces, commas and parentheses in states, are replaced by what all programs
+    read. The label of a node keeps its name, and `read_net` restores names and states. Parameters and errors are those
+    of `hybridbn.formats.networks.bif.write_bif`.
     """
     write_network_text(path, format_net(network, bins=bins))
 
@@ -426,8 +426,8 @@ def _simplify_states(texts: list[str]) -> list[str]:
 def _quote(text: str, what: str) -> str:
     if '"' in text or not text.isprintable() or not text:
         raise FormatError(
-            f"{what} {text!r} can't be written to NET: it is empty, or holds a quote or a character that can't be printed. "
-            "Rename it (net.rename), or save the network as .hbn"
+            f"{what} {text!r} can't be written to NET: it is empty, or holds a quote or a character that can't be"
+            " printed. Rename it (net.rename), or save the network as .hbn"
         )
     return f'"{text}"'
 

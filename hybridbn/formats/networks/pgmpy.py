@@ -32,17 +32,18 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     ----------
     network : Network
     bins : int, or mapping from each continuous variable to an int or to cut points, optional
-        pgmpy has no networks of discrete and continuous variables, so such a network becomes a discrete one, and its bins
-        must be declared. A number asks for that many bins of about equal probability; cut points are the boundaries
-        between bins ``[low, high)``, the first and the last of which reach to the ends of the domain. A linear Gaussian
-        network is binned too if this is given.
+        pgmpy has no networks of discrete and continuous variables, so such a network becomes a discrete one, and its
+        bins must be declared. A number asks for that many bins of about equal probability; cut points are the
+        boundaries between bins ``[low, high)``, the first and the last of which reach to the ends of the domain. A
+        linear Gaussian network is binned too if this is given.
 
     Returns
     -------
     pgmpy.models.DiscreteBayesianNetwork
         If all variables are discrete (states keep their names and types), or `bins` is given. The states of a binned
-        variable are named after the bins, and the model has an attribute ``binning`` (`hybridbn.formats.networks.binning.Binning`:
-        the cut points, and how far the binned model may be from the network).
+        variable are named after the bins, and the model has an attribute ``binning``
+        (`hybridbn.formats.networks.binning.Binning`: the cut points, and how far the binned model may be from the
+        network).
     pgmpy.models.LinearGaussianBayesianNetwork
         If all variables are continuous and all potentials linear Gaussian. pgmpy takes standard deviations, the square
         roots of our variances.
@@ -126,7 +127,8 @@ def from_pgmpy(model: Any, *, normalize: bool = False) -> Network:
     models, _ = _import_pgmpy()
     if not isinstance(model, models.DiscreteBayesianNetwork | models.LinearGaussianBayesianNetwork):
         raise NetworkError(
-            f"expected a DiscreteBayesianNetwork or LinearGaussianBayesianNetwork of pgmpy, not a {type(model).__name__}"
+            "expected a DiscreteBayesianNetwork or LinearGaussianBayesianNetwork of pgmpy, not a"
+            f" {type(model).__name__}"
         )
     cpds = _collect_cpds(model)
     if isinstance(model, models.LinearGaussianBayesianNetwork):

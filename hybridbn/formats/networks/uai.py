@@ -55,9 +55,9 @@ def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_ba
     normalize : bool, optional
         As in `hybridbn.formats.networks.bif.read_bif`.
     parents_backwards : bool, optional
-        True reads tables whose first parent runs faster than the others, as pyAgrum (3.3.1) writes them, because nothing in
-        the file shows that. Tables whose child runs slowest, as pgmpy (1.1) writes them with the parents listed backwards,
-        are recognized by the sums of their rows.
+        True reads tables whose first parent runs faster than the others, as pyAgrum (3.3.1) writes them, because
+        nothing in the file shows that. Tables whose child runs slowest, as pgmpy (1.1) writes them with the parents
+        listed backwards, are recognized by the sums of their rows.
 
     Raises
     ------
@@ -213,9 +213,9 @@ def _compute_digest(text: str) -> str:
 def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
     """Write a discrete network to a UAI file, and its names to ``<path>.names.json`` beside it.
 
-    pgmpy (1.1) takes tables for ones whose child runs slowest, pyAgrum (3.3) for ones whose first parent runs faster than
-    the others, so both misread networks with several parents; the file is as the format says.
-    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
+    pgmpy (1.1) takes tables for ones whose child runs slowest, pyAgrum (3.3) for ones whose first parent runs faster
+    than the others, so both misread networks with several parents; the file is as the format says. Parameters and
+    errors are those of `hybridbn.formats.networks.bif.write_bif`.
     """
     text, names = format_uai(network, bins=bins)
     write_atomically(f"{os.fspath(path)}.names.json", names.encode("utf-8"))

@@ -1,7 +1,8 @@
 """Networks in GeNIe's and SMILE's XDSL format: tables, and equation nodes as far as they are linear Gaussian.
 
-In ``probabilities`` the states of the child run fastest, then those of the last parent. pyAgrum (3.3.1) lists the parents in the
-same order but lets the first run fastest; its files are recognized by their extension block and read accordingly.
+In ``probabilities`` the states of the child run fastest, then those of the last parent. pyAgrum (3.3.1) lists the
+parents in the same order but lets the first run fastest; its files are recognized by their extension block and read
+accordingly.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ _DEEPEST = 20
 def read_xdsl(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
     """Read a network from a file of GeNIe or SMILE.
 
-    Chance nodes with tables and deterministic nodes become `Multinomial` potentials; equation nodes that are linear in their
-    continuous parents with normal noise become `LinearGaussian`. Their bounds, which GeNIe uses to discretize, are not kept.
+    Chance nodes with tables and deterministic nodes become `Multinomial` potentials; equation nodes that are linear in
+    their continuous parents with normal noise become `LinearGaussian`. Their bounds, which GeNIe uses to discretize,
+    are not kept.
 
-    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; the default encoding is the one that the file
-    declares. Decisions, utilities, noisy nodes and other equations are refused.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; the default encoding is the one that
+    the file declares. Decisions, utilities, noisy nodes and other equations are refused.
     """
     return parse_xdsl(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
 
@@ -119,7 +121,8 @@ class _XdslReader:
         self.rows.warn(stacklevel=6)
         if self.backwards and any(len(potential.parents) > 1 for potential in potentials.values()):
             warnings.warn(
-                f"{self.source}: the file was written by pyAgrum, whose tables list the parents backwards; it was read so",
+                f"{self.source}: the file was written by pyAgrum, whose tables list the parents backwards; it was"
+                " read so",
                 UserWarning,
                 stacklevel=5,
             )
@@ -142,7 +145,8 @@ class _XdslReader:
                 name = element.attributes.get("id", "")
                 self.fail(
                     element,
-                    f"{name[:60]!r} is a node of the kind <{element.tag[:40]}>; only <cpt>, <deterministic> and <equation> can be read",
+                    f"{name[:60]!r} is a node of the kind <{element.tag[:40]}>; only <cpt>, <deterministic> and"
+                    " <equation> can be read",
                 )
 
     def _properties_of(self, element: Element) -> dict[str, str]:
@@ -258,8 +262,9 @@ class _XdslReader:
 
 
 _WORDS = (
-    "If Switch Choose Normal Sqrt Abs Exp Ln Log Log10 Pow Power10 Min Max Sum Round Trunc Ceil Floor Sign And Or Not Xor Uniform "
-    "Bernoulli Beta Binomial Triangular Gamma Poisson Lognormal Exponential Weibull TruncNormal Steps Sin Cos Tan Atan Asin Acos"
+    "If Switch Choose Normal Sqrt Abs Exp Ln Log Log10 Pow Power10 Min Max Sum Round Trunc Ceil Floor Sign And Or Not"
+    " Xor Uniform Bernoulli Beta Binomial Triangular Gamma Poisson Lognormal Exponential Weibull TruncNormal Steps Sin"
+    " Cos Tan Atan Asin Acos"
 )
 _FUNCTIONS = frozenset(_WORDS.split())
 """Names that mean something in the format, so nodes can't have them."""
@@ -271,9 +276,9 @@ def write_xdsl(network: Network, path: str | os.PathLike[str], *, bins: Bins | N
     """Write a network of tables and `LinearGaussian` potentials to a file of GeNIe, every number as it is.
 
     A linear Gaussian node becomes an equation node, as ``x=Normal(1.0+2.0*y,Sqrt(0.5))``, with ``Choose`` over discrete
-    parents. Names and states that are no identifiers are replaced by identifiers; GeNIe shows the names, and `read_xdsl`
-    restores both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one that runs fastest.
-    Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
+    parents. Names and states that are no identifiers are replaced by identifiers; GeNIe shows the names, and
+    `read_xdsl` restores both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one
+    that runs fastest. Parameters and errors are those of `hybridbn.formats.networks.bif.write_bif`.
     """
     write_network_text(path, format_xdsl(network, bins=bins))
 
@@ -312,11 +317,14 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     for number, potential in enumerate(held):
         left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
         lines += [
-            f'      <node id="{words[potential.child.name]}">', f"        <name>{_escape_name(potential.child.name)}</name>",
-            '        <interior color="e5f6f7" />', '        <outline color="000080" />',
+            f'      <node id="{words[potential.child.name]}">',
+            f"        <name>{_escape_name(potential.child.name)}</name>",
+            '        <interior color="e5f6f7" />',
+            '        <outline color="000080" />',
             '        <font color="000000" name="Arial" size="8" />',
-            f"        <position>{left} {top} {left + 110} {top + 50}</position>", "      </node>",
-        ]  # fmt: skip
+            f"        <position>{left} {top} {left + 110} {top + 50}</position>",
+            "      </node>",
+        ]
     return "\n".join([*lines, "    </genie>", "  </extensions>", "</smile>", ""])
 
 
@@ -368,7 +376,10 @@ def _format_equation(potential: Potential, regression: Regression, words: Mappin
         f'    <equation id="{word}">',
         *_format_properties(encode_properties(potential.child, (), word)),
         *_format_parents(potential, words),
-        f'      <definition lower="-inf" upper="inf">{word}={_format_choices(discrete, words, normal, ())}</definition>',
+        (
+            '      <definition lower="-inf"'
+            f' upper="inf">{word}={_format_choices(discrete, words, normal, ())}</definition>'
+        ),
         "    </equation>",
     ]
 

@@ -1,8 +1,8 @@
 """The equations of continuous nodes in GeNIe, as far as they are linear Gaussian.
 
-``x = Normal(1 + 2*y, 3)`` and ``x = 2*y + Choose(c, 1, 5) + Normal(0, 3)`` are linear in the continuous parents, for each state of
-the discrete ones. An equation is parsed once into a tree and then evaluated for each configuration, to a constant, slopes and
-the variance of its noise.
+``x = Normal(1 + 2*y, 3)`` and ``x = 2*y + Choose(c, 1, 5) + Normal(0, 3)`` are linear in the continuous parents, for
+each state of the discrete ones. An equation is parsed once into a tree and then evaluated for each configuration, to a
+constant, slopes and the variance of its noise.
 """
 
 from __future__ import annotations

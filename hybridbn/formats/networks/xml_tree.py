@@ -96,8 +96,8 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
     >>> parse_xml(b"<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>", "f.xml")
     Traceback (most recent call last):
         ...
-    hybridbn.errors.FormatError: f.xml, line 1: the file declares an entity ('e'); entities are refused, because they can reach
-    outside or explode
+    hybridbn.errors.FormatError: f.xml, line 1: the file declares an entity ('e'); entities are refused, because they
+    can reach outside or explode
     """
     if not data.strip(b" \t\r\n\0\xef\xbb\xbf"):
         raise FormatError(f"{source}: the file is empty")

@@ -39,8 +39,8 @@ __all__ = ["format_xmlbif", "parse_xmlbif", "read_xmlbif", "write_xmlbif"]
 def read_xmlbif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
     """Read a network from an XMLBIF file.
 
-    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; the default encoding is the one that the file
-    declares.
+    Parameters and errors are those of `hybridbn.formats.networks.bif.read_bif`; the default encoding is the one that
+    the file declares.
     """
     return parse_xmlbif(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
 
@@ -171,8 +171,8 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
 def _escape_text(text: str, what: str) -> str:
     if not text or text != text.strip() or not text.isprintable():
         raise FormatError(
-            f"{what} {text!r} can't be written to XMLBIF: it is empty, starts or ends with a space, or holds a character that "
-            "can't be printed. Rename it (net.rename), or save the network as .hbn"
+            f"{what} {text!r} can't be written to XMLBIF: it is empty, starts or ends with a space, or holds a"
+            " character that can't be printed. Rename it (net.rename), or save the network as .hbn"
         )
     return escape(text)
 

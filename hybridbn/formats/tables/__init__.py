@@ -17,10 +17,10 @@ Elvira                 ``.dbc`` (read only)               ``?``
 
 Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
 types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
-SQLite does not keep the sign of -0.0. Other databases are reached through SQLAlchemy (``pip install 'hybridbn[sql]'``), by its
-URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind; ``adbc+postgresql://...`` reads
-and writes Arrow batches where the ADBC driver is installed: faster, with the types that the driver has (of exact decimals floats,
-and in SQLite truth values as 0 and 1).
+SQLite does not keep the sign of -0.0. Other databases are reached through SQLAlchemy (``pip install 'hybridbn[sql]'``),
+by its URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind;
+``adbc+postgresql://...`` reads and writes Arrow batches where the ADBC driver is installed: faster, with the types that
+the driver has (of exact decimals floats, and in SQLite truth values as 0 and 1).
 """
 
 from __future__ import annotations
@@ -75,13 +75,14 @@ def read_table(
     variables, unknown : optional
         Read the columns as these variables; see `hybridbn.Table`.
     **options
-        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``, ``decimal`` (``"."`` or ``","``). ARFF: ``encoding``.
+        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``, ``decimal`` (``"."`` or ``","``). ARFF:
+        ``encoding``.
 
     Notes
     -----
     In CSV and TSV a column is one of numbers if every cell is a number, one of truth values if all are
-    ``True``/``False`` (or ``true``/``false``, ``TRUE``/``FALSE``), else one of text. Numbers mixed with text are refused,
-    because a marker for missing values or a damaged cell would otherwise turn numbers into states silently;
+    ``True``/``False`` (or ``true``/``false``, ``TRUE``/``FALSE``), else one of text. Numbers mixed with text are
+    refused, because a marker for missing values or a damaged cell would otherwise turn numbers into states silently;
     ``discrete=`` accepts the mixture as text. Cells are taken verbatim, spaces included.
 
     Examples

@@ -1,7 +1,7 @@
 """Tables in databases as Arrow batches, through ADBC drivers: ``adbc+postgresql://user@host/base?table=t``.
 
-Faster than rows where a driver (``adbc_driver_postgresql``, ``adbc_driver_sqlite``, ...) is installed. A table is read in one
-statement, and written in one transaction: all of it arrives, or nothing changes.
+Faster than rows where a driver (``adbc_driver_postgresql``, ``adbc_driver_sqlite``, ...) is installed. A table is read
+in one statement, and written in one transaction: all of it arrives, or nothing changes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def _connect(
         driver: Any = import_module(f"adbc_driver_{scheme}.dbapi")
     except ImportError as error:
         raise HybridBNError(
-            f"{address.shown}: there is no ADBC driver {scheme!r} ({error}); install it with: pip install adbc-driver-{scheme}"
+            f"{address.shown}: there is no ADBC driver {scheme!r} ({error}); install it with: pip install"
+            f" adbc-driver-{scheme}"
         ) from error
     database = f"{scheme}://{rest}"
     if scheme == "sqlite":

@@ -333,8 +333,8 @@ def _type_column(
     if len(texts) > declared:
         row = int(np.argmax(codes == declared))
         raise TableError(
-            f"column {name!r}, row {row}: {texts[declared]!r} is not among the values declared in line {attribute.line}: "
-            f"{shorten(attribute.values)}"
+            f"column {name!r}, row {row}: {texts[declared]!r} is not among the values declared in line"
+            f" {attribute.line}: {shorten(attribute.values)}"
         )
     cells = label_codes(name, codes, _type_states(name, texts, noted), declared=True)
     if wanted.kind(name) == "continuous":

@@ -1,10 +1,10 @@
 """What a format of tables is, and which formats there are.
 
-A format is a class in a file of its own. Subclassing `FileFormat` with suffixes, or `Database` with schemes, registers it:
-`hybridbn.read_table`, `hybridbn.write_table`, ``hybridbn convert`` and ``hybridbn impute`` know it from then on, and nothing
-else has to be changed. A small format defines how a whole table is read and written; the base class makes blocks and parts
-of that. A format of large tables defines a `TableSource`, which is read in blocks of rows, and a `Writer`, which turns blocks into
-parts and joins the parts.
+A format is a class in a file of its own. Subclassing `FileFormat` with suffixes, or `Database` with schemes, registers
+it: `hybridbn.read_table`, `hybridbn.write_table`, ``hybridbn convert`` and ``hybridbn impute`` know it from then on,
+and nothing else has to be changed. A small format defines how a whole table is read and written; the base class makes
+blocks and parts of that. A format of large tables defines a `TableSource`, which is read in blocks of rows, and a
+`Writer`, which turns blocks into parts and joins the parts.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Field(NamedTuple):
     ----------
     name : str
     kind : str
-        "integer", "float", "bool", "text", "decimal", "date", "datetime", "instant", "time", "interval", "uuid", "bytes" or
-        "json"; "other" is anything else.
+        "integer", "float", "bool", "text", "decimal", "date", "datetime", "instant", "time", "interval", "uuid",
+        "bytes" or "json"; "other" is anything else.
     declared : DatabaseType, optional
         The type in the database that it comes from.
     states : tuple, optional

@@ -244,8 +244,9 @@ def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
     Examples
     --------
     >>> import datetime
-    >>> convert_for_database(datetime.datetime(2020, 1, 2), (int,)), convert_for_database([1, None], (int,)), convert_for_database(3, (int,))
-    ('2020-01-02 00:00:00', '[1, null]', 3)
+    >>> values = datetime.datetime(2020, 1, 2), [1, None], 3
+    >>> [convert_for_database(value, (int,)) for value in values]
+    ['2020-01-02 00:00:00', '[1, null]', 3]
     """
     if value is None or isinstance(value, own):
         return value
@@ -279,8 +280,8 @@ def _refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:
 class RowSource(TextSource):
     """A table of a database, or the result of a query, read once, in one statement, into a file.
 
-    What one statement gives is consistent, whatever others write meanwhile, and no connection stays open while the model is
-    learned.
+    What one statement gives is consistent, whatever others write meanwhile, and no connection stays open while the
+    model is learned.
     """
 
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:

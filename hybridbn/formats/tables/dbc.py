@@ -38,7 +38,9 @@ class ElviraCases(FileFormat):
     def read(
         self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str | None = None
     ) -> ReadColumns:
-        """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their indices."""
+        """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their
+        indices.
+        """
         return _read(file, wanted, encoding)
 
 
@@ -52,7 +54,8 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -
     rows, starts = _parse_cases(text, start, len(nodes))
     if syntax.cases is not None and syntax.cases != str(len(rows)):
         raise FormatError(
-            f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the file complete?"
+            f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the"
+            " file complete?"
         )
     names = wanted.names([node.name for node in nodes])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)

@@ -233,8 +233,9 @@ def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Seq
     pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
     if pointed is not None:
         raise TableError(
-            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may separate thousands "
-            f"where decimal=','; write numbers as 1234,5, or read the column as text with discrete=[{name!r}]"
+            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may"
+            " separate thousands where decimal=','; write numbers as 1234,5, or read the column as text with"
+            f" discrete=[{name!r}]"
         )
     return [replace_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
 
@@ -551,7 +552,8 @@ class DelimitedWriter(TextWriter):
 
 
 def _quote_cell(text: str, separator: str, quoted: set[str]) -> str:
-    """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing cells.
+    """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing
+    cells.
 
     Examples
     --------

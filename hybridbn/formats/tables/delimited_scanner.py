@@ -108,8 +108,8 @@ class Scanner:
         except UnicodeDecodeError as error:
             line = _line_number(self.data, error.start)
             raise TableError(
-                f"line {line}: byte {self.data[error.start]:#04x} is not UTF-8; if the file is in another encoding, give it, "
-                "for example encoding='latin-1'"
+                f"line {line}: byte {self.data[error.start]:#04x} is not UTF-8; if the file is in another encoding,"
+                " give it, for example encoding='latin-1'"
             ) from None
 
     def split_records(self, text: str, *, whole: bool = True) -> Iterator[DelimitedRecord]:

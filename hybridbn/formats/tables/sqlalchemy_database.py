@@ -1,4 +1,5 @@
-"""Tables in databases, through SQLAlchemy: ``postgresql+psycopg://user@host/base?table=t`` and ``...?query=SELECT ...``.
+"""Tables in databases, through SQLAlchemy: ``postgresql+psycopg://user@host/base?table=t`` and ``...?query=SELECT
+...``.
 
 A table is read in one statement inside a read-only transaction where the database has such, in the order of its primary
 key; NULL is a missing cell. It is written in one transaction: all of it arrives, or nothing changes.
@@ -48,7 +49,9 @@ class SqlAlchemy(RowDatabase):
 
     @contextlib.contextmanager
     def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
-        """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a time."""
+        """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a
+        time.
+        """
         address = address_of(url)
         if address.what == "query":
             refuse_statements(address.name)
@@ -157,8 +160,8 @@ def address_of(url: str) -> DatabaseAddress:
     match = _PLACE.search(url)
     if match is None or not url[match.end() :]:
         raise FormatError(
-            f"{hide_password(url)!r} is no address of a table; write dialect://user@host/base?table=name (and &schema=... before it), "
-            "or ?query=SELECT ..."
+            f"{hide_password(url)!r} is no address of a table; write dialect://user@host/base?table=name (and"
+            " &schema=... before it), or ?query=SELECT ..."
         )
     base, rest = url[: match.start()], unquote(url[match.end() :])
     # Everything behind "table=" or "query=" belongs to it, so that a query may hold & and +.
@@ -205,8 +208,8 @@ def _connect(
                     transaction.rollback()
     except sqlalchemy.exc.NoSuchModuleError:
         raise FormatError(
-            f"{address.shown!r}: only files, sqlite:///file.db?table=t and databases that SQLAlchemy knows can be read; "
-            "download it first"
+            f"{address.shown!r}: only files, sqlite:///file.db?table=t and databases that SQLAlchemy knows can be read;"
+            " download it first"
         ) from None
     except sqlalchemy.exc.ArgumentError as error:
         raise FormatError(f"{address.shown!r} is no address of a database: {hide_password(str(error))}") from None
@@ -334,8 +337,8 @@ def _make_room(
         raise OutputExists(f"there is a table {address.name!r} already; overwrite=True would replace it")
     if not transactional:
         raise OutputExists(
-            f"there is a table {address.name!r} already, and {connection.dialect.name} can't replace it in one transaction; "
-            "write to a new name and rename it"
+            f"there is a table {address.name!r} already, and {connection.dialect.name} can't replace it in one"
+            " transaction; write to a new name and rename it"
         )
     target.drop(connection)
 
@@ -400,7 +403,9 @@ def _as_new_type(sqlalchemy: Any, column_type: Any) -> Any:
 
 
 def _binding_type(sqlalchemy: Any, column: Field, column_type: Any, dialect: str) -> Any:
-    """Return the type by which values are read and sent: the driver's own, unless it needs to be told or comes from elsewhere."""
+    """Return the type by which values are read and sent: the driver's own, unless it needs to be told or comes from
+    elsewhere.
+    """
     own = column.declared is not None and column.declared.dialect == dialect
     return column_type if not own or isinstance(column_type, _ambiguous_types(sqlalchemy)) else None
 
@@ -411,7 +416,8 @@ def _ambiguous_types(sqlalchemy: Any) -> tuple[type, ...]:
 
 
 def _ranges_of(sqlalchemy: Any, types: Mapping[str, Any], dialect: str) -> dict[str, tuple[float, float]]:
-    """Return the least and the greatest number that each column of integers, or of numbers with so many digits, can hold.
+    """Return the least and the greatest number that each column of integers, or of numbers with so many digits, can
+    hold.
 
     Examples
     --------

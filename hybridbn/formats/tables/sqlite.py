@@ -137,8 +137,8 @@ def _address_of(url: str) -> _SqliteAddress:
     path = unquote(location.removeprefix("///"))
     if not location.startswith("///") or not path or what not in ("table", "query") or not text:
         raise FormatError(
-            f"{url!r} is no address of an SQLite table; write sqlite:///file.db?table=name or sqlite:///file.db?query=SELECT ... "
-            "(sqlite:////folder/file.db for an absolute path)"
+            f"{url!r} is no address of an SQLite table; write sqlite:///file.db?table=name or"
+            " sqlite:///file.db?query=SELECT ... (sqlite:////folder/file.db for an absolute path)"
         )
     # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
     return _SqliteAddress(Path(path), "table" if what == "table" else "query", unquote(text))

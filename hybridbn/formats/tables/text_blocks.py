@@ -1,4 +1,6 @@
-"""Text files in blocks of records: where records start and end, blocks that keep their bytes, and parts that are text."""
+"""Text files in blocks of records: where records start and end, blocks that keep their bytes, and parts that are
+text.
+"""
 
 from __future__ import annotations
 

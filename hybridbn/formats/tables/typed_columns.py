@@ -138,7 +138,8 @@ def type_texts(
 ) -> tuple[Cells, ColumnSource | None]:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
-    Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless `declared_kind` allows it.
+    Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless
+    `declared_kind` allows it.
 
     Examples
     --------
@@ -176,15 +177,16 @@ def type_texts(
     odd = int(codes[row])
     if grouped:
         raise TableError(
-            f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated thousands; "
-            f"write numbers as 1234.5, give decimal=',' for commas in a CSV file, or read the column as text with discrete=[{name!r}]"
+            f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated"
+            " thousands; write numbers as 1234.5, give decimal=',' for commas in a CSV file, or read the column as"
+            f" text with discrete=[{name!r}]"
         )
     if declared_kind == "continuous":
         raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")
     other = _first_row(codes, numeric)
     raise TableError(
-        f"column {name!r} mixes numbers ({distinct[codes[other]]!r} in row {other}) with text ({distinct[odd]!r} in row "
-        f"{row}); {remedy}; if these are states, read the column with discrete=[{name!r}]"
+        f"column {name!r} mixes numbers ({distinct[codes[other]]!r} in row {other}) with text ({distinct[odd]!r} in row"
+        f" {row}); {remedy}; if these are states, read the column with discrete=[{name!r}]"
     )
 
 
@@ -207,7 +209,9 @@ def _parse_states(distinct: Sequence[str]) -> list[Any]:
 
 
 def _parse_floats(distinct: Sequence[str]) -> Values | None:
-    """Return texts as numbers if all of them are, told by their characters at once; None where a closer look is needed."""
+    """Return texts as numbers if all of them are, told by their characters at once; None where a closer look is
+    needed.
+    """
     if not distinct or not _DIGITS.fullmatch("".join(distinct)):
         return None
     try:

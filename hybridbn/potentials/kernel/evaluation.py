@@ -1,8 +1,8 @@
 """Kernel conditionals at many points, by whichever of three methods is estimated to be the fastest.
 
-Matrix products of kernels over all points; one sum of kernels for every target; or a table over the distinct values, where
-they come up again in many rows (quadrature halves the same cells for every row of a table, so hundreds of rows with hundreds
-of nodes each may have a thousand distinct nodes). All three give the same digits.
+Matrix products of kernels over all points; one sum of kernels for every target; or a table over the distinct values,
+where they come up again in many rows (quadrature halves the same cells for every row of a table, so hundreds of rows
+with hundreds of nodes each may have a thousand distinct nodes). All three give the same digits.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
 SECONDS_PER_KERNEL, SECONDS_PER_PRODUCT = 6e-9, 2e-10
 """Seconds for a kernel between a point and a value, and for a term of a matrix product of kernels.
 
-These and the next ones were measured once, on one machine. Only their ratios matter, for the choice between methods that give
-the same digits; another machine may choose a somewhat slower method.
+These and the next ones were measured once, on one machine. Only their ratios matter, for the choice between methods
+that give the same digits; another machine may choose a somewhat slower method.
 """
 SECONDS_TO_START, SECONDS_PER_POINT, SECONDS_PER_TARGET = 3e-3, 3e-6, 1e-6
 """Seconds for one sum per target: to begin with, for each point, and for each target."""
@@ -191,7 +191,8 @@ def log_factors_without_self(group: KernelMixture) -> Values:
 
     Examples
     --------
-    >>> one = KernelMixture(np.array([[0.0], [0.0]]), np.ones((2, 1)), np.zeros(2), np.zeros(2), np.zeros(2, int), (-9.0, 9.0), 1)
+    >>> zeros = np.zeros(2)
+    >>> one = KernelMixture(np.zeros((2, 1)), np.ones((2, 1)), zeros, zeros, np.zeros(2, int), (-9.0, 9.0), 1)
     >>> log_factors_without_self(one)
     array([0., 0.])
     """
@@ -200,10 +201,12 @@ def log_factors_without_self(group: KernelMixture) -> Values:
         numerator = _log_sums_at(group.points, group.widths[0], own, group.points)
         denominator = _log_sums_at(group.points[:, 1:], group.widths[0, 1:], group.log_weights, group.points[:, 1:])
         return _log_rest(own - numerator) - _log_rest(group.log_weights - denominator)
-    by_state = np.stack([
-        _log_sums_at(group.points[mine], group.widths[mine][0], group.log_weights[mine], group.points)
-        for mine in (group.labels == label for label in np.unique(group.labels))
-    ])  # fmt: skip
+    by_state = np.stack(
+        [
+            _log_sums_at(group.points[mine], group.widths[mine][0], group.log_weights[mine], group.points)
+            for mine in (group.labels == label for label in np.unique(group.labels))
+        ]
+    )
     numerator = np.take_along_axis(by_state, np.unique(group.labels, return_inverse=True)[1].reshape(1, -1), axis=0)[0]
     denominator = np.asarray(logsumexp(by_state, axis=0))
     return _log_rest(group.log_weights - numerator) - _log_rest(group.log_weights - denominator)
@@ -310,8 +313,8 @@ def log_kernel_sums(
 ) -> Values:
     """Return the logarithm of the sum of kernels at each target.
 
-    Kernels are summed on a lattice where many overlap, else over the nearest points. What is left out of a sum is less than
-    1e-10 of it by a bound, and neither time nor memory grows with the number of points times targets.
+    Kernels are summed on a lattice where many overlap, else over the nearest points. What is left out of a sum is less
+    than 1e-10 of it by a bound, and neither time nor memory grows with the number of points times targets.
 
     Parameters
     ----------
@@ -320,8 +323,8 @@ def log_kernel_sums(
     log_weights : ndarray (points,)
     targets : ndarray (targets, variables)
     exponents : callable
-        Called with rows of points, as a slice or (neighbors, targets), and with targets; returns the logarithms of weighted
-        kernels relative to `tops`, in a way that keeps their digits far from all points.
+        Called with rows of points, as a slice or (neighbors, targets), and with targets; returns the logarithms of
+        weighted kernels relative to `tops`, in a way that keeps their digits far from all points.
     tops : ndarray (targets,)
 
     Examples

@@ -1,10 +1,10 @@
 """Sums of Gaussian kernels at many targets by way of a lattice, for several bandwidths at once.
 
-A Gaussian kernel is the convolution of two narrower ones, and the trapezoidal rule does that integral on a lattice of step
-d with a relative error of about 2 exp(-2 pi**2 s**2 / d**2), the integrand being itself a Gaussian of standard deviation
-s. So the points are spread onto a lattice by one kernel, once for all bandwidths, and the sums are collected from it by another.
-All terms are positive and the error is relative for every pair, as needed for sums in the tails and for leaving one point
-out; Fourier series and polynomials have errors relative to the largest sum, and lose these.
+A Gaussian kernel is the convolution of two narrower ones, and the trapezoidal rule does that integral on a lattice of
+step d with a relative error of about 2 exp(-2 pi**2 s**2 / d**2), the integrand being itself a Gaussian of standard
+deviation s. So the points are spread onto a lattice by one kernel, once for all bandwidths, and the sums are collected
+from it by another. All terms are positive and the error is relative for every pair, as needed for sums in the tails and
+for leaving one point out; Fourier series and polynomials have errors relative to the largest sum, and lose these.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ __all__ = ["sum_on_lattice"]
 STEP = 0.4
 """Step of the lattice in units of the smallest bandwidth, for a relative error of 1e-13."""
 COVERED = 7.2
-"""The lattice covers this many standard deviations of a product of two kernels, all but 1e-12 for the farthest pairs."""
+"""The lattice covers this many standard deviations of a product of two kernels, all but 1e-12 for the farthest pairs.
+"""
 CELL, TILE = 16, 32
-"""Lattice steps in a cell, whose points are one matrix product, and cells in a tile, whose lattice stays in the cache."""
+"""Lattice steps in a cell, whose points are one matrix product, and cells in a tile, whose lattice stays in the cache.
+"""
 AT_ONCE = 1024
 """A matrix product has at most this many points."""
 FEWEST_TARGETS = 3
@@ -71,8 +73,8 @@ def sum_on_lattice(
 ) -> Iterator[tuple[Codes, Values]]:
     """Yield rows of targets and the sums of all kernels there, (rows, bandwidths of each variable).
 
-    Rows may be left out where few targets are near each other. Kernels have no constant factors: a point adds its weight to
-    the sum at its own position.
+    Rows may be left out where few targets are near each other. Kernels have no constant factors: a point adds its
+    weight to the sum at its own position.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The numerics of kernel conditionals: mixtures of product kernels, weighted by the parents, in bounded memory.
 
-All kernels are computed in logarithms relative to the nearest points, so nothing underflows to 0/0. Matrix products sum over
-the points; sums that may have lost terms to underflow are computed again in logarithms.
+All kernels are computed in logarithms relative to the nearest points, so nothing underflows to 0/0. Matrix products sum
+over the points; sums that may have lost terms to underflow are computed again in logarithms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ SAFE = 1e-280
 FARTHEST = 1e150
 """Values farther away are moved here, in bandwidths, so that squares don't overflow."""
 GAP, SPACING, MOST_PIECES = 8.0, 4.0, 256
-"""Clusters of points are divided by larger gaps; their breaks have this distance, both in bandwidths, and this largest number."""
+"""Clusters of points are divided by larger gaps; their breaks have this distance, both in bandwidths, and this largest
+number.
+"""
 
 
 class KernelMixture(NamedTuple):
@@ -59,7 +61,9 @@ class KernelMixture(NamedTuple):
 
 
 KernelLogs: TypeAlias = tuple[Callable[[Any, Any], Values], Values]
-"""A function of (chosen points, chosen columns) that returns logarithms (points, columns), and a constant for each column."""
+"""A function of (chosen points, chosen columns) that returns logarithms (points, columns), and a constant for each
+column.
+"""
 
 
 def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float]) -> Values:
@@ -76,7 +80,8 @@ def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float
 
 
 def _kernel_exponents(points: Values, widths: Values, values: Values) -> KernelLogs:
-    """Return -z**2 / 2 for z = (value - point) / width, relative to the nearest point, which keeps digits at far values.
+    """Return -z**2 / 2 for z = (value - point) / width, relative to the nearest point, which keeps digits at far
+    values.
 
     With equal widths the difference of two squares is computed as a product, (near - p) (2 v - near - p) / h**2.
     """
@@ -347,7 +352,9 @@ def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
 
 
 def component_quantile(group: KernelMixture, chosen: Codes, uniforms: Values) -> Values:
-    """Return quantiles of single kernels; points lie inside the domain, so their cdfs there are not in the far tails."""
+    """Return quantiles of single kernels; points lie inside the domain, so their cdfs there are not in the far
+    tails.
+    """
     points, h = group.points[chosen, 0], group.widths[chosen, 0]
     low, high = (ndtr((end - points) / h) for end in group.domain)
     return np.asarray(np.clip(points + h * ndtri(low + uniforms * (high - low)), *group.domain))

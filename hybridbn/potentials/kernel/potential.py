@@ -66,8 +66,8 @@ class Kernel(Potential):
         Non-negative; points of weight zero are left out.
     labels : mapping, optional
         For the name of every discrete variable the state at each point. Integers are codes where no state is a number.
-        Every configuration of the discrete parents needs a point, because nothing is known about it otherwise; a state of
-        a discrete child without points has probability zero.
+        Every configuration of the discrete parents needs a point, because nothing is known about it otherwise; a state
+        of a discrete child without points has probability zero.
 
     Examples
     --------
@@ -135,8 +135,8 @@ class Kernel(Potential):
                 known = discrete[: position + 1]
                 empty = np.unravel_index(int(np.argmin(counts)), shape[: position + 1])
                 raise NetworkError(
-                    f"{self.child.name!r}: no point of positive weight has {cell_name(known, [int(i) for i in empty])}, "
-                    "so the conditional density there is unknown; add points there, or leave out a parent"
+                    f"{self.child.name!r}: no point of positive weight has {cell_name(known, [int(i) for i in empty])},"
+                    " so the conditional density there is unknown; add points there, or leave out a parent"
                 )
         order = np.argsort(groups, kind="stable")
         object.__setattr__(self, "_order", freeze(order))
@@ -196,7 +196,9 @@ class Kernel(Potential):
         return np.asarray(self._order_by_scope(out.reshape(shape), bool(by_row)))
 
     def _order_by_scope(self, out: Values, rows: bool) -> Values:
-        """Transpose dimensions (discrete, rows, continuous, child) into the order of the scope, the rows last if any."""
+        """Transpose dimensions (discrete, rows, continuous, child) into the order of the scope, the rows last if
+        any.
+        """
         discrete = sum(isinstance(p, Discrete) for p in self.parents)
         positions, next_discrete, next_continuous = [], 0, discrete + 1
         for parent in self.parents:
@@ -210,7 +212,9 @@ class Kernel(Potential):
         return out if rows else out[..., 0]
 
     def _number_configurations(self, axes: Sequence[NDArray[Any]]) -> Codes:
-        """Return the number of the discrete parents' configuration for each combination of nodes (combinations, rows or 1)."""
+        """Return the number of the discrete parents' configuration for each combination of nodes (combinations, rows or
+        1).
+        """
         groups = np.zeros((1, 1), dtype=np.intp)
         for parent, axis in zip((p for p in self.parents if isinstance(p, Discrete)), axes, strict=True):
             nodes = axis.reshape(len(axis), *axis.shape[1:] or (1,)).astype(np.intp)
@@ -289,7 +293,9 @@ class Kernel(Potential):
         return float(self._bandwidths_along(name).min()) if isinstance(variable, Continuous) else math.inf
 
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
-        """Return the range of the child's kernels, or a parent's whole domain, because its likelihood never vanishes."""
+        """Return the range of the child's kernels, or a parent's whole domain, because its likelihood never
+        vanishes.
+        """
         variable = self.variable(name)
         if name != self.child.name or not isinstance(variable, Continuous) or tail <= 0:
             return super().support(name, tail, within)
@@ -323,8 +329,8 @@ class Kernel(Potential):
     def optimism(self) -> float:
         r"""Return the points' log-likelihood minus that in which each point is predicted by all the others.
 
-        With :math:`l_i` and :math:`m_i` the shares of point i's own kernel in the sums of the numerator and the denominator at
-        that point, leaving it out multiplies its density by :math:`(1 - l_i) / (1 - m_i)`.
+        With :math:`l_i` and :math:`m_i` the shares of point i's own kernel in the sums of the numerator and the
+        denominator at that point, leaving it out multiplies its density by :math:`(1 - l_i) / (1 - m_i)`.
         """
         total = 0.0
         for number in range(len(self._starts) - 1):
@@ -423,8 +429,8 @@ def _check_labels(child: str, states: Sequence[Discrete], labels: Mapping[str, A
         if bad.any():
             row = int(np.argmax(bad))
             raise NetworkError(
-                f"{child!r}: the label of {variable.name!r} at point {row} is {values[row]!r}, which is missing or no code; "
-                "leave the point out"
+                f"{child!r}: the label of {variable.name!r} at point {row} is {values[row]!r}, which is missing or no"
+                " code; leave the point out"
             )
         columns.append(codes)
     return np.stack(columns, axis=1).astype(np.intp) if columns else np.empty((points, 0), dtype=np.intp)

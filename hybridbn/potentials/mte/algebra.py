@@ -1,11 +1,11 @@
 """The algebra of MTEs: products of exponential sums, their integrals, marginals and restrictions.
 
-A product is kept as a tuple of factors over the same columns ("blocks") until it must be multiplied out, because multiplying
-signed terms loses digits: each Cobb-Shenoy normal costs three of them, so that after five factors nothing is left of an
-integral over the expanded terms. Integrated numerically *before* they are multiplied out, the same factors lose none: on
-every piece the terms of each factor are added up before the factors are multiplied, at Gauss-Legendre nodes, whose error
-is below rounding for exponentials. Variables are eliminated as in any factor graph, and an integral is done in closed form
-where it is well conditioned and by quadrature elsewhere.
+A product is kept as a tuple of factors over the same columns ("blocks") until it must be multiplied out, because
+multiplying signed terms loses digits: each Cobb-Shenoy normal costs three of them, so that after five factors nothing
+is left of an integral over the expanded terms. Integrated numerically *before* they are multiplied out, the same
+factors lose none: on every piece the terms of each factor are added up before the factors are multiplied, at
+Gauss-Legendre nodes, whose error is below rounding for exponentials. Variables are eliminated as in any factor graph,
+and an integral is done in closed form where it is well conditioned and by quadrature elsewhere.
 """
 
 from __future__ import annotations
@@ -128,9 +128,11 @@ def _drop_column(terms: Terms, column: int) -> Terms:
     discrete: list[int | None] = [j for j in range(n) if j != column]
     continuous: list[int | None] = [j for j in range(len(terms.limits)) if j + n != column]
     return terms.move_columns(
-        discrete, continuous, [terms.sizes[j] for j in discrete if j is not None],
+        discrete,
+        continuous,
+        [terms.sizes[j] for j in discrete if j is not None],
         [terms.limits[j] for j in continuous if j is not None],
-    )  # fmt: skip
+    )
 
 
 # -- quadrature ---------------------------------------------------------------------------------------------------
@@ -174,10 +176,11 @@ def _intersect_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
         joint = drop_terms(
             block.replace_arrays(
                 codes=np.where(joint.codes[i] < 0, block.codes[k], joint.codes[i]),
-                low=np.maximum(joint.low[i], block.low[k]), high=np.minimum(joint.high[i], block.high[k]),
+                low=np.maximum(joint.low[i], block.low[k]),
+                high=np.minimum(joint.high[i], block.high[k]),
                 limits=tuple(map(min, joint.limits, block.limits)),
             )
-        )  # fmt: skip
+        )
     return joint, index
 
 
@@ -247,7 +250,11 @@ def _sum_equal_rates(
 
 def integrate_product_cells(blocks: Sequence[Terms], edges: Values, order: int, center: Values) -> Values:
     """Integrate ``(z - center)**k`` times a product of one continuous column over cells; (order + 1, cells)."""
-    if len(blocks) > 1 and math.prod(cancellation(b) for b in blocks) <= _WORST_CONDITION and math.prod(len(b.owner) for b in blocks) <= _MOST_TERMS:  # fmt: skip
+    if (
+        len(blocks) > 1
+        and math.prod(cancellation(b) for b in blocks) <= _WORST_CONDITION
+        and math.prod(len(b.owner) for b in blocks) <= _MOST_TERMS
+    ):
         product = multiply_out(blocks)
         blocks = [product] if cancellation(product) <= _WORST_CONDITION else blocks
     if len(blocks) == 1:
@@ -391,9 +398,16 @@ def _indicator(like: Terms, column: int, codes: Sequence[int]) -> Terms:
     grid[:, column] = codes
     ones = np.ones(len(codes))
     return Terms(
-        like.sizes, like.limits, grid, np.full(shape, -np.inf), np.full(shape, np.inf), np.arange(len(codes)),
-        ones, ones, np.zeros(shape),
-    )  # fmt: skip
+        like.sizes,
+        like.limits,
+        grid,
+        np.full(shape, -np.inf),
+        np.full(shape, np.inf),
+        np.arange(len(codes)),
+        ones,
+        ones,
+        np.zeros(shape),
+    )
 
 
 def _interval_ends(value: Any) -> tuple[Any, Any] | None:

@@ -1,4 +1,6 @@
-"""Checks that pieces form a conditional density: they cover, don't overlap, are not negative, decay, and have mass one."""
+"""Checks that pieces form a conditional density: they cover, don't overlap, are not negative, decay, and have mass
+one.
+"""
 
 from __future__ import annotations
 
@@ -107,8 +109,8 @@ def check_cover(terms: Terms, variables: Sequence[Variable]) -> None:
 def _find_gaps(covered: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], discrete: int, discrete_child: bool) -> Codes:
     """Return the cells (child last) that lack a piece.
 
-    Every combination of discrete parents must have pieces. Its continuous parents' cells must fill a box, and in each of
-    them the child's pieces must fill an interval; a discrete child must have all of its states.
+    Every combination of discrete parents must have pieces. Its continuous parents' cells must fill a box, and in each
+    of them the child's pieces must fill an interval; a discrete child must have all of its states.
     """
     configurations = discrete - discrete_child
     wanted = np.zeros_like(covered)
@@ -144,8 +146,9 @@ def check_tails(terms: Terms, variables: Sequence[Variable]) -> None:
     if len(bad):
         p = terms.owner[bad[0]]
         raise NetworkError(
-            f"{child.name!r}, piece {p}: the box [{terms.low[p, -1]:g}, {terms.high[p, -1]:g}) has an infinite end, but a "
-            f"term of value {terms.coefficient[bad[0]]:.6g} does not decay along {child.name}; the mass would be infinite"
+            f"{child.name!r}, piece {p}: the box [{terms.low[p, -1]:g}, {terms.high[p, -1]:g}) has an infinite end, but"
+            f" a term of value {terms.coefficient[bad[0]]:.6g} does not decay along {child.name}; the mass would be"
+            " infinite"
         )
 
 
@@ -162,10 +165,11 @@ def check_sign(terms: Terms, variables: Sequence[Variable]) -> None:
         if least < -max(_NEGATIVE * abs(most), 1e-15 * float(np.abs(terms.coefficient[t]).sum())):
             columns = columns_of(variables)
             at = ", ".join(f"{v.name} = {x:.6g}" for v, x in zip(columns[len(terms.sizes) :], where, strict=True))
+            box = describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p]))
             raise NetworkError(
-                f"{variables[-1].name!r}, piece {p} ({describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p]))}) "
-                f"is negative: its minimum is {least:.6g} at {at or 'every point'}; a density must not be"
-            )  # fmt: skip
+                f"{variables[-1].name!r}, piece {p} ({box}) is negative: its minimum is {least:.6g} at "
+                f"{at or 'every point'}; a density must not be"
+            )
 
 
 def compute_masses(terms: Terms, variables: Sequence[Variable]) -> Masses:
@@ -204,8 +208,9 @@ def check_masses(masses: Masses, variables: Sequence[Variable]) -> None:
     wrong = np.flatnonzero(~(np.maximum(np.abs(masses.least - 1), np.abs(masses.most - 1)) <= _TOLERANCE))
     if len(wrong):
         raise NetworkError(
-            f"{variables[-1].name!r}: the mass must be 1 for every configuration of the parents, but it is "
-            f"{_list_masses(masses, wrong, variables)}; normalize=True makes it 1, normalize=None keeps the pieces as given"
+            f"{variables[-1].name!r}: the mass must be 1 for every configuration of the parents, but it is"
+            f" {_list_masses(masses, wrong, variables)}; normalize=True makes it 1, normalize=None keeps the pieces as"
+            " given"
         )
 
 
@@ -241,9 +246,11 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
         return terms if abs(masses.most[0] - 1) <= 4e-16 else terms.multiply_by(1.0 / float(masses.most[0]))
     marginal, child = masses.marginal, child_column(variables)
     inverse = marginal.replace_arrays(
-        owner=np.arange(len(marginal.codes)), coefficient=1.0 / masses.most, magnitude=1.0 / masses.most,
+        owner=np.arange(len(marginal.codes)),
+        coefficient=1.0 / masses.most,
+        magnitude=1.0 / masses.most,
         rates=np.zeros((len(marginal.codes), marginal.low.shape[1])),
-    )  # fmt: skip
+    )
     n = len(terms.sizes)
     discrete: list[int | None] = list(range(len(marginal.sizes)))
     continuous: list[int | None] = list(range(len(marginal.limits)))

@@ -1,10 +1,10 @@
 """Other densities as MTEs with a measured error: the normal, any density of one variable, potentials of other families.
 
-A density is interpolated piece by piece by ``sum_j c_j exp(j s t)``, j = -3 .. 3, where t runs from -1 to 1 over the piece,
-at seven Chebyshev points including the ends, so that the result is continuous (j = -5 .. 5 for errors below 1e-7 of the
-mode's density). As s -> 0 that is the polynomial of degree six, whose error falls 128-fold when a piece is halved, but its
-coefficients grow and cancel. So the largest s that is accurate enough is chosen, and a piece is halved rather than given a
-condition number above 100. (The two-piece normal of Cobb and Shenoy has 800.)
+A density is interpolated piece by piece by ``sum_j c_j exp(j s t)``, j = -3 .. 3, where t runs from -1 to 1 over the
+piece, at seven Chebyshev points including the ends, so that the result is continuous (j = -5 .. 5 for errors below 1e-7
+of the mode's density). As s -> 0 that is the polynomial of degree six, whose error falls 128-fold when a piece is
+halved, but its coefficients grow and cancel. So the largest s that is accurate enough is chosen, and a piece is halved
+rather than given a condition number above 100. (The two-piece normal of Cobb and Shenoy has 800.)
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def mte_from_gaussian(
         Where its domain is finite, the normal is truncated to it.
     mean, variance : float
     method : "interpolation" or "cobb-shenoy"
-        Interpolation has exponential tails without end, and any accuracy. The published approximation of Cobb and Shenoy has
-        two pieces of three exponential terms and a constant within three standard deviations.
+        Interpolation has exponential tails without end, and any accuracy. The published approximation of Cobb and
+        Shenoy has two pieces of three exponential terms and a constant within three standard deviations.
     max_error : float, optional
         Largest error of the density, in its own units; by default 1e-6 of its peak. Interpolation only.
     normalize : bool or None
@@ -101,7 +101,8 @@ def mte_from_gaussian(
     if method == "cobb-shenoy":
         if not (low <= mean - 3 * sd and mean + 3 * sd <= high):
             raise NetworkError(
-                f"{variable.name!r}: the approximation reaches to {mean - 3 * sd} and {mean + 3 * sd}, beyond the domain"
+                f"{variable.name!r}: the approximation reaches to {mean - 3 * sd} and {mean + 3 * sd}, beyond the"
+                " domain"
             )
         return _cobb_shenoy(variable, mean, sd, normalize)
     if method != "interpolation":
@@ -144,14 +145,15 @@ def _rescale(standard: MTE, variable: Continuous, mean: float, sd: float) -> MTE
 
     pieces = [
         Piece(
-            {name: (rescale_end(float(piece.box[name][0])), rescale_end(float(piece.box[name][1])))}, constant=float(piece.constant) / sd,
+            {name: (rescale_end(float(piece.box[name][0])), rescale_end(float(piece.box[name][1])))},
+            constant=float(piece.constant) / sd,
             terms=[
                 (c / sd, {name: Decimal(b[name]) / exact_sd}, {name: exact_mean + exact_sd * Decimal(a[name])})
                 for c, b, a in piece.terms
             ],
         )
         for piece in standard.pieces
-    ]  # fmt: skip
+    ]
     return MTE(variable, pieces=pieces, normalize=None)._with_errors(
         standard.mass_error, (standard.max_error or 0) / sd
     )
@@ -178,8 +180,8 @@ def mte_from_density(
     max_error : float, optional
         Largest error of the density, in its own units; by default 1e-6 of its peak.
     breaks : sequence of float, optional
-        Where the density jumps, has a kink or a narrow feature. An undeclared feature between the points where the function
-        is evaluated may be missed.
+        Where the density jumps, has a kink or a narrow feature. An undeclared feature between the points where the
+        function is evaluated may be missed.
     tails : bool
         Continue beyond the support with exponentials.
 
@@ -198,8 +200,8 @@ def mte_from_density(
     low, high = float(support[0]), float(support[1])
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise NetworkError(
-            f"{variable.name!r}: the support must be a finite interval, not {support!r}; take one outside which the density "
-            "is negligible"
+            f"{variable.name!r}: the support must be a finite interval, not {support!r}; take one outside which the"
+            " density is negligible"
         )
     low, high = max(low, variable.domain[0]), min(high, variable.domain[1])
     inner_breaks = np.unique(np.asarray(breaks, dtype=float))
@@ -287,10 +289,16 @@ def _cobb_shenoy(variable: Continuous, mean: float, sd: float, normalize: bool |
 
 
 def _fit_pieces(
-    variable: Continuous, function: Function, edges: Values, breaks: Values, max_error: float | None,
-    tails: tuple[float, float], normalize: bool | None,
-) -> MTE:  # fmt: skip
-    """Fit pieces and tails, make the mass one and measure the error; repeat with a smaller tolerance if it is too large.
+    variable: Continuous,
+    function: Function,
+    edges: Values,
+    breaks: Values,
+    max_error: float | None,
+    tails: tuple[float, float],
+    normalize: bool | None,
+) -> MTE:
+    """Fit pieces and tails, make the mass one and measure the error; repeat with a smaller tolerance if it is too
+    large.
 
     Small errors over a wide support add up to an error of the mass, by which the density is divided.
     """
@@ -325,8 +333,8 @@ def _fit_pieces(
 
 def _accuracy_error(name: str, error: float, where: float) -> NetworkError:
     return NetworkError(
-        f"{name!r}: the error {error:.3g} is out of reach near {where:.6g}; allow more with max_error=, or declare where the "
-        "density jumps with breaks="
+        f"{name!r}: the error {error:.3g} is out of reach near {where:.6g}; allow more with max_error=, or declare"
+        " where the density jumps with breaks="
     )
 
 

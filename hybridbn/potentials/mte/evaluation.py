@@ -1,6 +1,7 @@
 """Values, integrals and quantiles of exponential sums for many rows at once.
 
-Rows are grouped by the cell they are in; the terms that hold there are evaluated for the whole group by a matrix product.
+Rows are grouped by the cell they are in; the terms that hold there are evaluated for the whole group by a matrix
+product.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def cells_of(terms: Terms, column: int, axis: NDArray[Any]) -> Codes:
 
 
 def _look_up_terms(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> tuple[Any, NDArray[np.bool_]]:
-    """Return exponents and coefficients of the first, second ... term of every point's piece, and where there is a piece."""
+    """Return exponents and coefficients of the first, second ... term of every point's piece, and where there is a
+    piece.
+    """
     cells = _broadcast_axes([cells_of(terms, j, axis) for j, axis in enumerate(axes)])
     inside = np.ones(shape, dtype=bool)
     for cell in cells:
@@ -118,7 +121,9 @@ def _look_up_terms(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int,
 
 
 def _sort_into_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int, int, int]]]:
-    """Return the order of rows by key (None if all keys are equal), and (key, start, stop) of each run in that order."""
+    """Return the order of rows by key (None if all keys are equal), and (key, start, stop) of each run in that
+    order.
+    """
     if not len(key):
         return None, []
     if (key == key[0]).all():
@@ -214,8 +219,14 @@ def group_rows(
 
 
 def _multiply_chunks(
-    terms: Terms, chosen: Codes, weight: Values, numbers: list[tuple[Values, int]], order: Codes | None, start: int, stop: int
-) -> Iterator[tuple[Any, Values]]:  # fmt: skip
+    terms: Terms,
+    chosen: Codes,
+    weight: Values,
+    numbers: list[tuple[Values, int]],
+    order: Codes | None,
+    start: int,
+    stop: int,
+) -> Iterator[tuple[Any, Values]]:
     """Yield the values of a run of rows, a chunk at a time."""
     rates = terms.rates[chosen][:, [j for _, j in numbers]]
     anchors = terms.anchors[chosen][:, [j for _, j in numbers]]
@@ -406,9 +417,14 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
                 below = np.clip(target[rows] - (cumulative[i, columns] - mass), 0.0, mass)
                 g, p = groups[i], pieces[i]
                 quantiles[rows] = _invert_piece(
-                    terms.rates[g, column], terms.anchors[g, column], sides[i][:, columns],
-                    float(terms.low[p, column]), float(terms.high[p, column]), below, mass,
-                )  # fmt: skip
+                    terms.rates[g, column],
+                    terms.anchors[g, column],
+                    sides[i][:, columns],
+                    float(terms.low[p, column]),
+                    float(terms.high[p, column]),
+                    below,
+                    mass,
+                )
         result[run] = quantiles
     return result
 

@@ -34,8 +34,8 @@ def integrate_decay(rate: Values, width: Values) -> Values:
 def integrate_powers(rate: Values, width: Values, order: int) -> Values:
     """Integrate ``t**k exp(-rate t)`` over ``0 <= t <= width`` for k = 0 .. order, rates >= 0.
 
-    With x = rate * width it is ``gamma(k+1, x) / rate**(k+1)`` (incomplete gamma function); below x = 1 its power series
-    ``width**(k+1) sum_n (-x)**n / (n! (n+k+1))``, because the closed form cancels there.
+    With x = rate * width it is ``gamma(k+1, x) / rate**(k+1)`` (incomplete gamma function); below x = 1 its power
+    series ``width**(k+1) sum_n (-x)**n / (n! (n+k+1))``, because the closed form cancels there.
 
     Returns
     -------

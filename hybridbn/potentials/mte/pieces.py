@@ -163,13 +163,18 @@ def _check_names(piece: Piece, discrete: Sequence[Discrete], continuous: Sequenc
     for what, used, known, hint in (
         ("box", piece.box, names, "the state of a discrete variable stands in `given`"),
         ("given", piece.given, states, "the range of a continuous variable stands in `box`"),
-        ("terms", {name for term in piece.terms for part in term[1:] for name in part}, names, "only continuous variables have rates"),
-    ):  # fmt: skip
+        (
+            "terms",
+            {name for term in piece.terms for part in term[1:] for name in part},
+            names,
+            "only continuous variables have rates",
+        ),
+    ):
         unknown = [name for name in used if name not in known]
         if unknown:
             raise NetworkError(
-                f"{where}: {what} mentions {shorten(unknown)}; "
-                f"the {'discrete' if what == 'given' else 'continuous'} variables here are {shorten(sorted(known)) or 'none'} ({hint})"
+                f"{where}: {what} mentions {shorten(unknown)}; the {'discrete' if what == 'given' else 'continuous'}"
+                f" variables here are {shorten(sorted(known)) or 'none'} ({hint})"
             )
 
 
@@ -199,7 +204,9 @@ def _check_range(variable: Continuous, piece: Piece, where: str) -> tuple[float,
 def _decimal_terms(
     piece: Piece, names: Sequence[str], where: str
 ) -> list[tuple[list[Decimal], Decimal, list[Decimal]]]:
-    """Return (rates, coefficient, anchors) of each term and the constant; equal exponents are added up, zeros dropped."""
+    """Return (rates, coefficient, anchors) of each term and the constant; equal exponents are added up, zeros
+    dropped.
+    """
     zero = Decimal(0)
     sums: dict[tuple[Decimal, ...], Decimal] = {}
     with decimal.localcontext(_EXACT):
@@ -218,9 +225,14 @@ def _decimal_terms(
 
 
 def _anchor_coefficient(
-    rates: Sequence[Decimal], coefficient: Decimal, shifts: Sequence[Decimal], low: Any, high: Any,
-    variables: Sequence[Continuous], where: str,
-) -> float:  # fmt: skip
+    rates: Sequence[Decimal],
+    coefficient: Decimal,
+    shifts: Sequence[Decimal],
+    low: Any,
+    high: Any,
+    variables: Sequence[Continuous],
+    where: str,
+) -> float:
     """Return the value of a term at the corner of its piece where it is largest."""
     with decimal.localcontext(_EXACT):
         exponent = Decimal(0)
@@ -236,8 +248,8 @@ def _anchor_coefficient(
         value = float(coefficient * exponent.exp() if exponent else coefficient)
     if math.isinf(value):
         raise NetworkError(
-            f"{where}: the term with coefficient {_format_short(coefficient)} is {_format_short(coefficient)} * exp({float(exponent):.6g}) "
-            "in a corner of its box, beyond the range of floats"
+            f"{where}: the term with coefficient {_format_short(coefficient)} is {_format_short(coefficient)} *"
+            f" exp({float(exponent):.6g}) in a corner of its box, beyond the range of floats"
         )
     return value
 
@@ -287,8 +299,8 @@ _LARGEST, _SMALLEST = Decimal("1e9"), Decimal("1e-9")
 def format_formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
     """Return the pieces as lines of text, each with its terms and its box.
 
-    Coefficients have six digits, and are those of terms anchored at zero, as in papers; where that makes them very large or
-    very small, a term is written with its anchor, as ``2.1 exp(50 (x - 20))``.
+    Coefficients have six digits, and are those of terms anchored at zero, as in papers; where that makes them very
+    large or very small, a term is written with its anchor, as ``2.1 exp(50 (x - 20))``.
     """
     names = [v.name for v in columns if isinstance(v, Continuous)]
     lines, boxes = [], []
@@ -341,8 +353,18 @@ def format_head(child: Variable, parents: Sequence[Variable]) -> str:
 
 
 _FIELDS = {
-    "blocks", "codes", "counts", "limits", "low", "high", "coefficient", "magnitude", "rates", "mass_error", "max_error",
-}  # fmt: skip
+    "blocks",
+    "codes",
+    "counts",
+    "limits",
+    "low",
+    "high",
+    "coefficient",
+    "magnitude",
+    "rates",
+    "mass_error",
+    "max_error",
+}
 
 
 def blocks_to_dict(blocks: Sequence[Terms], mass_error: float | None, max_error: float | None) -> dict[str, Any]:
@@ -399,10 +421,17 @@ def blocks_from_dict(
             p, t = slice(piece_starts[k], piece_starts[k + 1]), slice(term_starts[k], term_starts[k + 1])
             blocks.append(
                 Terms(
-                    sizes, tuple(map(float, limits[k])), codes[p], low[p], high[p],
-                    np.repeat(np.arange(piece_counts[k]), term_counts[p]), coefficient[t], magnitude[t], rates[t],
+                    sizes,
+                    tuple(map(float, limits[k])),
+                    codes[p],
+                    low[p],
+                    high[p],
+                    np.repeat(np.arange(piece_counts[k]), term_counts[p]),
+                    coefficient[t],
+                    magnitude[t],
+                    rates[t],
                 )
-            )  # fmt: skip
+            )
         damaged = any(not np.isfinite(block.anchors).all() for block in blocks)
     if damaged:
         raise NetworkError(f"{owner!r}: the saved MTE is damaged: its arrays don't belong together")

@@ -49,8 +49,8 @@ class MTE(Univariate, Potential):
     parents : sequence of Variable
     pieces : sequence of Piece
         Boxes are [low, high); the last one is closed if the domain ends there or has no end. For every
-        configuration of the parents the child's pieces must fill an interval, without gaps and overlaps; the density is zero
-        outside of it.
+        configuration of the parents the child's pieces must fill an interval, without gaps and overlaps; the density is
+        zero outside of it.
     normalize : bool or None
         False: the mass must be 1 (within 1e-6) for every configuration of the parents. True: make it so.
         None: keep the pieces as given, as for published coefficients that are rounded; see `mass_error`.
@@ -60,12 +60,14 @@ class MTE(Univariate, Potential):
     mass_error : float
         Largest difference of a conditional mass from 1, in the pieces as given.
     max_error : float or None
-        Of an MTE that approximates another density: the largest difference between the two, in the units of the density.
+        Of an MTE that approximates another density: the largest difference between the two, in the units of the
+        density.
 
     Examples
     --------
     >>> y = Continuous("y")
-    >>> f = MTE(y, pieces=[Piece({"y": (0, 1)}, terms=[(1, {"y": 1})]), Piece({"y": (1, 3)}, constant=0.5)], normalize=True)
+    >>> pieces = [Piece({"y": (0, 1)}, terms=[(1, {"y": 1})]), Piece({"y": (1, 3)}, constant=0.5)]
+    >>> f = MTE(y, pieces=pieces, normalize=True)
     >>> f
     f(y) =
       0.367879 exp(y)  if 0 <= y < 1
@@ -105,13 +107,20 @@ class MTE(Univariate, Potential):
         self._set(child, variables[:-1], (terms,), masses.error)
 
     def _set(
-        self, child: Variable, parents: Sequence[Variable], blocks: Sequence[Terms],
-        mass_error: float | None = None, max_error: float | None = None,
-    ) -> Self:  # fmt: skip
+        self,
+        child: Variable,
+        parents: Sequence[Variable],
+        blocks: Sequence[Terms],
+        mass_error: float | None = None,
+        max_error: float | None = None,
+    ) -> Self:
         for name, value in (
-            ("child", child), ("parents", tuple(parents)), ("_blocks", tuple(blocks)), ("_mass_error", mass_error),
+            ("child", child),
+            ("parents", tuple(parents)),
+            ("_blocks", tuple(blocks)),
+            ("_mass_error", mass_error),
             ("max_error", max_error),
-        ):  # fmt: skip
+        ):
             object.__setattr__(self, name, value)
         return self
 
@@ -178,7 +187,8 @@ class MTE(Univariate, Potential):
 
     @cached_property
     def condition(self) -> float:
-        """Condition number of the integral: how much larger the terms are than their sum, through all operations so far.
+        """Condition number of the integral: how much larger the terms are than their sum, through all operations so
+        far.
 
         The relative error of `integral` is about 1e-16 times this number.
         """
@@ -346,7 +356,8 @@ class MTE(Univariate, Potential):
         if not defined.all():
             row = int(np.flatnonzero(~defined)[0])
             where = ", ".join(
-                f"{v.name} = {v.states[int(rows[v.name][row])] if isinstance(v, Discrete) else float(rows[v.name][row])!r}"
+                f"{v.name} ="
+                f" {v.states[int(rows[v.name][row])] if isinstance(v, Discrete) else float(rows[v.name][row])!r}"
                 for v in self.parents
             )
             raise NetworkError(f"{self.child.name!r} has no density at {where or 'all'} (row {row})")
@@ -357,8 +368,8 @@ class MTE(Univariate, Potential):
         """Multiply by another potential or a number >= 0.
 
         The product's child is the left factor's, unless that occurs in the right one and the right one's does not occur
-        in the left: so ``p(x) * p(y | x)`` has the child y either way round. Factors with discrete variables only may be of
-        any family.
+        in the left: so ``p(x) * p(y | x)`` has the child y either way round. Factors with discrete variables only may
+        be of any family.
         """
         if isinstance(other, int | float | np.number) and not isinstance(other, bool):
             factor = float(other)
@@ -421,7 +432,9 @@ class MTE(Univariate, Potential):
         return algebra.integrate_all(self._blocks)[0]
 
     def normalize(self, given: str | Iterable[str] = ()) -> MTE:
-        """Return the potential with total mass one, or with mass one for every configuration of the variables `given`."""
+        """Return the potential with total mass one, or with mass one for every configuration of the variables
+        `given`.
+        """
         names = [given] if isinstance(given, str) else list(given)
         if not names:
             mass = self.integral()

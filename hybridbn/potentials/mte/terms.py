@@ -1,9 +1,9 @@
 """Sums of exponentials on boxes as plain arrays, and their algebra: product, sum, integral, restriction.
 
-A `Terms` is a function of some discrete and some continuous columns, which have positions instead of names. It consists of
-pieces, each for one combination of codes and one box, and of terms that belong to pieces. A term is *anchored*: it stands for
-``coefficient * exp(sum_j rate_j (z_j - anchor_j))``, where the anchor is the corner of the piece where the term is largest.
-So coefficients are of the size of the function, nothing overflows, and rates near zero lose no digits.
+A `Terms` is a function of some discrete and some continuous columns, which have positions instead of names. It consists
+of pieces, each for one combination of codes and one box, and of terms that belong to pieces. A term is *anchored*: it
+stands for ``coefficient * exp(sum_j rate_j (z_j - anchor_j))``, where the anchor is the corner of the piece where the
+term is largest. So coefficients are of the size of the function, nothing overflows, and rates near zero lose no digits.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class Terms:
 
     @cached_property
     def spans(self) -> tuple[Codes, Codes]:
-        """First cell of each piece in each column, and the cell after its last (pieces, columns); discrete columns first."""
+        """First cell of each piece in each column, and the cell after its last (pieces, columns); discrete columns
+        first.
+        """
         first, last = [], []
         for j, size in enumerate(self.sizes):
             anything = self.codes[:, j] == ANY
@@ -165,7 +167,9 @@ class Terms:
         return Terms(**{name: arrays.get(name, getattr(self, name)) for name in names})
 
     def move_columns(self, discrete: list[int | None], continuous: list[int | None], sizes: Any, limits: Any) -> Terms:
-        """Return the function over other columns, each a position here, or None if the function does not depend on it."""
+        """Return the function over other columns, each a position here, or None if the function does not depend on
+        it.
+        """
 
         def take_columns(array: Any, positions: list[int | None], filler: float) -> Any:
             return (
@@ -176,10 +180,16 @@ class Terms:
 
         ends = (limits[i] if p is None else self.limits[p] for i, p in enumerate(continuous))
         return Terms(
-            tuple(sizes), tuple(ends), take_columns(self.codes, discrete, ANY), take_columns(self.low, continuous, -np.inf),
-            take_columns(self.high, continuous, np.inf), self.owner, self.coefficient, self.magnitude,
+            tuple(sizes),
+            tuple(ends),
+            take_columns(self.codes, discrete, ANY),
+            take_columns(self.low, continuous, -np.inf),
+            take_columns(self.high, continuous, np.inf),
+            self.owner,
+            self.coefficient,
+            self.magnitude,
             take_columns(self.rates, continuous, 0.0),
-        )  # fmt: skip
+        )
 
     def total(self) -> tuple[float, float]:
         """Return the integral over all columns, and the sum of the absolute values that were added up."""
@@ -293,7 +303,9 @@ def add_rates(left: Values, right: Values, width: Values) -> Values:
 
 
 def shift_factor(rates: Values, point: Values, anchors: Values) -> Values:
-    """Return the factor that moves terms from their anchors to points; at most 1, as terms are largest at their anchors."""
+    """Return the factor that moves terms from their anchors to points; at most 1, as terms are largest at their
+    anchors.
+    """
     with np.errstate(under="ignore"):
         return np.asarray(np.exp((rates * np.where(rates == 0, 0.0, point - anchors)).sum(axis=1)))
 
@@ -302,10 +314,16 @@ def integrate_out(terms: Terms, column: int) -> Terms:
     """Integrate a continuous column out."""
     widths = _integrate_terms(terms, column)
     result = Terms(
-        terms.sizes, _drop_item(terms.limits, column), terms.codes, np.delete(terms.low, column, axis=1),
-        np.delete(terms.high, column, axis=1), terms.owner, terms.coefficient * widths, terms.magnitude * widths,
+        terms.sizes,
+        _drop_item(terms.limits, column),
+        terms.codes,
+        np.delete(terms.low, column, axis=1),
+        np.delete(terms.high, column, axis=1),
+        terms.owner,
+        terms.coefficient * widths,
+        terms.magnitude * widths,
         np.delete(terms.rates, column, axis=1),
-    )  # fmt: skip
+    )
     return make_disjoint(result)
 
 
@@ -313,9 +331,11 @@ def sum_out(terms: Terms, column: int) -> Terms:
     """Sum a discrete column out."""
     times = np.where(terms.codes[terms.owner, column] == ANY, terms.sizes[column], 1)
     result = terms.replace_arrays(
-        sizes=_drop_item(terms.sizes, column), codes=np.delete(terms.codes, column, axis=1),
-        coefficient=terms.coefficient * times, magnitude=terms.magnitude * times,
-    )  # fmt: skip
+        sizes=_drop_item(terms.sizes, column),
+        codes=np.delete(terms.codes, column, axis=1),
+        coefficient=terms.coefficient * times,
+        magnitude=terms.magnitude * times,
+    )
     return make_disjoint(result)
 
 
@@ -376,19 +396,30 @@ def fix_column(terms: Terms, column: int, value: float) -> Terms:
     chosen, owner = _select_terms(terms, pieces)
     if j < 0:
         return Terms(
-            _drop_item(terms.sizes, column), terms.limits, np.delete(terms.codes[pieces], column, axis=1),
-            terms.low[pieces], terms.high[pieces], owner, *(array[chosen] for array in terms._term_arrays()),
-        )  # fmt: skip
+            _drop_item(terms.sizes, column),
+            terms.limits,
+            np.delete(terms.codes[pieces], column, axis=1),
+            terms.low[pieces],
+            terms.high[pieces],
+            owner,
+            *(array[chosen] for array in terms._term_arrays()),
+        )
     factor = shift_factor(
         terms.rates[chosen, j : j + 1], np.full((len(chosen), 1), value), terms.anchors[chosen, j : j + 1]
     )
     numbers = (
-        terms.coefficient[chosen] * factor, terms.magnitude[chosen] * factor, np.delete(terms.rates[chosen], j, axis=1)
-    )  # fmt: skip
+        terms.coefficient[chosen] * factor,
+        terms.magnitude[chosen] * factor,
+        np.delete(terms.rates[chosen], j, axis=1),
+    )
     return Terms(
-        terms.sizes, _drop_item(terms.limits, j), terms.codes[pieces], np.delete(terms.low[pieces], j, axis=1),
-        np.delete(terms.high[pieces], j, axis=1), *merge_terms(owner, numbers),
-    )  # fmt: skip
+        terms.sizes,
+        _drop_item(terms.limits, j),
+        terms.codes[pieces],
+        np.delete(terms.low[pieces], j, axis=1),
+        np.delete(terms.high[pieces], j, axis=1),
+        *merge_terms(owner, numbers),
+    )
 
 
 def clip_column(terms: Terms, column: int, low: float, high: float) -> Terms:
@@ -401,6 +432,13 @@ def clip_column(terms: Terms, column: int, low: float, high: float) -> Terms:
     factor = shift_factor(rates, corner(rates, lower[owner], upper[owner]), terms.anchors[chosen])
     limits = tuple(min(limit, high) if j == column else limit for j, limit in enumerate(terms.limits))
     return Terms(
-        terms.sizes, limits, terms.codes[pieces], lower, upper, owner,
-        terms.coefficient[chosen] * factor, terms.magnitude[chosen] * factor, rates,
-    )  # fmt: skip
+        terms.sizes,
+        limits,
+        terms.codes[pieces],
+        lower,
+        upper,
+        owner,
+        terms.coefficient[chosen] * factor,
+        terms.magnitude[chosen] * factor,
+        rates,
+    )
