@@ -20,7 +20,7 @@ from hybridbn.network_check import (
     find_similar_names,
     format_cycle,
 )
-from hybridbn.network_summary import as_html, as_line, as_text
+from hybridbn.network_summary import as_line, as_text
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Variable, shorten
@@ -554,7 +554,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
 
     def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0) -> Any:
         """Draw the graph with belief bars and density curves in its nodes, observed values marked; returns the axes."""
-        from hybridbn.inference.plots import plot_network
+        from hybridbn.pictures.plots import plot_network
 
         return plot_network(self, evidence, ax, size)
 
@@ -593,4 +593,6 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        from hybridbn.pictures.html import show_network
+
+        return show_network(self)

@@ -48,6 +48,11 @@ class Explanation:
         """The posterior probability of the state."""
         return float(1 / (1 + np.exp(-self.log_odds)))
 
+    def _repr_html_(self) -> str:
+        from hybridbn.pictures.html import show_explanation
+
+        return show_explanation(self)
+
     def __str__(self) -> str:
         width = max([len("without evidence"), *map(len, self.weights)])
         lines = [f"log-odds of {self.target} = {self.state!r} against the rest"]

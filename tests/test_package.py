@@ -23,10 +23,17 @@ LAYERS = (
     {"estimation"},
     {"structures"},
     {"learning"},
-    {"estimators", "formats", "commands", "cli", "__main__"},
+    {"estimators", "formats", "pictures", "commands", "cli", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-CONVENIENT = {"Network": "hybridbn.network", "Table": "hybridbn.tables.table", "Ensemble": "hybridbn.learning.ensemble"}
+CONVENIENT = {
+    "Network": "hybridbn.network",
+    "Table": "hybridbn.tables.table",
+    "Ensemble": "hybridbn.learning.ensemble",
+    "Posterior": "hybridbn.inference.posteriors.base",
+    "JointPosterior": "hybridbn.inference.posteriors.joint",
+    "Explanation": "hybridbn.inference.explain",
+}
 """Classes whose methods may import higher layers, as a convenience, and their modules."""
 
 

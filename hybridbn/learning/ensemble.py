@@ -137,6 +137,11 @@ class Ensemble:
         errors = None if self.errors is None else self.errors[key]
         return replace(self, networks=self.networks[key], votes=self.votes[key], errors=errors)
 
+    def _repr_html_(self) -> str:
+        from hybridbn.pictures.html import show_ensemble
+
+        return show_ensemble(self)
+
     def __repr__(self) -> str:
         name = {"m1": "AdaBoost.M1", "real": "Real AdaBoost"}[self.algorithm]
         count = f"{len(self)} network{'s' * (len(self) > 1)}"

@@ -516,6 +516,11 @@ class Table:
             rows.append(f"  ... ({len(self._columns) - len(shown)} more columns)")
         return "\n".join(rows)
 
+    def _repr_html_(self) -> str:
+        from hybridbn.pictures.html import show_table
+
+        return show_table(self)
+
     def _summarize(self, column: Column) -> tuple[str, str, str]:
         """Return a column's numbers of states and missing cells and its first states, without reading lazy columns."""
         if column.is_read:

@@ -107,9 +107,14 @@ class Posterior(ABC):
 
         For a batch, at most 100 rows: bars of probabilities, or medians with the intervals that hold 50 and 90 %.
         """
-        from hybridbn.inference.plots import plot_posterior
+        from hybridbn.pictures.plots import plot_posterior
 
         return plot_posterior(self, ax)
+
+    def _repr_html_(self) -> str:
+        from hybridbn.pictures.html import show_posterior
+
+        return show_posterior(self)
 
     @abstractmethod
     def draw(self, uniforms: Values) -> NDArray[Any]:

@@ -203,7 +203,7 @@ class JointPosterior:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the joint distribution of two variables of a single case with matplotlib; returns the axes."""
-        from hybridbn.inference.plots import plot_joint
+        from hybridbn.pictures.plots import plot_joint
 
         return plot_joint(self, ax)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
@@ -13,12 +14,17 @@ from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.network import Network
-from hybridbn.variables import Discrete
+from hybridbn.pictures.layout import lay_out
+from hybridbn.variables import Discrete, Values
 
-__all__ = ["plot_joint", "plot_network", "plot_posterior"]
+__all__ = ["choose_states", "plot_joint", "plot_network", "plot_posterior", "shorten_text", "trace_density"]
 
 COLOR, OBSERVED, INK = "#3b6ea5", "#c8553d", "#333333"
-MOST_STATES = 12
+ARC, LINE = "#8a8f98", "#b9bec6"
+BOX, GAP, TITLE = (2.1, 1.1), (0.35, 0.55), 0.26
+"""The size of a node's box, the distance between boxes, and the height of its title, in inches."""
+MOST_STATES, MOST_BARS = 12, 5
+"""The most states that a picture of one posterior shows, and a node of a network."""
 MOST_NODES = 60
 MOST_ROWS = 100
 
@@ -126,42 +132,82 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
     if not len(network):
         raise TableError("the network has no nodes to draw")
     pyplot = _pyplot()
-    layers = list(nx.topological_generations(network))
-    widest = max(map(len, layers))
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(max(5.0, 2.6 * widest) * size, max(3.0, 2.0 * len(layers)) * size))
-    places = _layout(layers)
     known = {name: value for name, value in (evidence or {}).items() if value is not None}
     beliefs = posteriors(network, evidence)
+    layout = lay_out(network, BOX, GAP)
+    if ax is None:
+        figure = pyplot.figure(figsize=(layout.width * size, layout.height * size))
+        ax = figure.add_axes((0, 0, 1, 1))
     ax.set_axis_off()
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    width, height = min(0.8 / widest, 0.3), min(0.62 / len(layers), 0.35)
-    for start, end in network.edges:
-        (x0, y0), (x1, y1) = places[start], places[end]
-        ax.annotate(
-            "",
-            xy=(x1, y1 + height / 2 + 0.1 * height + 0.03),
-            xytext=(x0, y0 - height / 2 - 0.2 * height),
-            arrowprops={"arrowstyle": "-|>", "color": "#888888", "lw": 1.2, "shrinkA": 0, "shrinkB": 0},
-        )
-    for name, (x, y) in places.items():
-        box = ax.inset_axes((x - width / 2, y - height / 2, width, height))
-        observed = name not in beliefs
-        for spine in box.spines.values():
-            spine.set_color(OBSERVED if name in known else "#bbbbbb")
-        box.set_title(name, fontsize=9, color=OBSERVED if name in known else INK, pad=3)
-        box.tick_params(labelsize=7, length=2, colors=INK)
-        if observed:
-            _value(box, known.get(name))
-            continue
-        posterior = beliefs[name]
-        if isinstance(posterior, DiscretePosterior):
-            _bars(box, posterior, small=True)
-        elif isinstance(posterior, ContinuousPosterior):
-            _curve(box, posterior)
-            box.set_yticks([])
+    ax.set_xlim(0, layout.width)
+    ax.set_ylim(layout.height, 0)
+    for route in layout.routes.values():
+        _draw_arrow(ax, route)
+    for name, (x, y) in layout.centers.items():
+        _draw_node(ax, name, (x, y), beliefs.get(name), known.get(name))
     return ax
+
+
+def _draw_arrow(ax: Any, route: Sequence[tuple[float, float]]) -> None:
+    """Draw a smooth line from a parent's lower edge to a child's upper edge, with a head at the child."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    points, codes = [route[0]], [Path.MOVETO]
+    for (x0, y0), (x1, y1) in pairwise(route):
+        middle = (y0 + y1) / 2
+        points += [(x0, middle), (x1, middle), (x1, y1)]
+        codes += [Path.CURVE4] * 3
+    arrow = FancyArrowPatch(
+        path=Path(points, codes), arrowstyle="-|>", mutation_scale=10, color=ARC, lw=1.1, shrinkA=0, shrinkB=0
+    )
+    arrow.set_in_layout(False)
+    ax.add_patch(arrow)
+
+
+def _draw_node(ax: Any, name: str, center: tuple[float, float], posterior: Posterior | None, value: Any) -> None:
+    """Draw the box of a node: its name, and below it the belief or the observed value."""
+    from matplotlib.patches import FancyBboxPatch
+
+    (x, y), (width, height) = center, BOX
+    color = INK if value is None else OBSERVED
+    left, top = x - width / 2, y - height / 2
+    frame = FancyBboxPatch(
+        (left, top), width, height, boxstyle="round,pad=0,rounding_size=0.06", fc="white", ec=color if value else LINE
+    )
+    ax.add_patch(frame)
+    ax.text(x, top + TITLE / 2, shorten_text(str(name), 26), ha="center", va="center", fontsize=9, color=color)
+    inside = (left + 0.06 * width, top + TITLE, 0.88 * width, height - TITLE - 0.06)
+    above_ticks = (left + 0.06 * width, top + TITLE, 0.88 * width, height - TITLE - 0.2)
+    if isinstance(posterior, DiscretePosterior):
+        _draw_bars_in(ax, posterior, *inside)
+    elif isinstance(posterior, ContinuousPosterior):
+        box = ax.inset_axes(above_ticks, transform=ax.transData)
+        box.patch.set_alpha(0)
+        box.tick_params(labelsize=6.5, length=2, colors=INK, pad=1)
+        _curve(box, posterior)
+        box.set_yticks([])
+        box.locator_params(axis="x", nbins=4)
+        for side in ("left", "right", "top"):
+            box.spines[side].set_visible(False)
+        box.spines["bottom"].set_color(LINE)
+    if posterior is None and value is not None:
+        text = f"{value:.6g}" if isinstance(value, float) else shorten_text(str(value), 24)
+        ax.text(x, top + (TITLE + height) / 2, text, ha="center", va="center", color=OBSERVED, fontsize=11)
+
+
+def _draw_bars_in(ax: Any, posterior: DiscretePosterior, left: float, top: float, width: float, height: float) -> None:
+    """Draw states with bars of their probabilities in a part of a picture whose y axis points down."""
+    states, probabilities = choose_states(posterior, MOST_BARS)
+    step = height / max(len(states), 3)
+    top += (height - step * len(states)) / 2
+    start, room = left + 0.46 * width, 0.36 * width
+    for i, (state, probability) in enumerate(zip(states, probabilities, strict=True)):
+        y = top + (i + 0.5) * step
+        ax.text(start - 0.03 * width, y, shorten_text(state, 13), ha="right", va="center", fontsize=7, color=INK)
+        ax.barh(y, room, height=0.7 * step, left=start, color="#eef1f4", zorder=2)
+        ax.barh(y, room * probability, height=0.7 * step, left=start, color=COLOR, zorder=3)
+        ax.text(left + width, y, f"{probability:.3f}", ha="right", va="center", fontsize=7, color=INK)
 
 
 def _pyplot() -> Any:
@@ -172,57 +218,53 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _layout(layers: list[list[str]]) -> dict[str, tuple[float, float]]:
-    places = {}
-    for depth, layer in enumerate(layers):
-        for number, name in enumerate(sorted(layer)):
-            places[name] = ((number + 0.5) / len(layer), 1 - (depth + 0.5) / len(layers))
-    return places
-
-
-def _bars(ax: Any, posterior: DiscretePosterior, small: bool = False) -> None:
+def choose_states(posterior: DiscretePosterior, most: int) -> tuple[list[str], Values]:
+    """Return the most probable states and their probabilities in the order of the states, and the others together."""
     probabilities, states = posterior.probabilities, [str(state) for state in posterior.states]
-    if len(states) > MOST_STATES:
-        chosen = np.sort(np.argsort(-probabilities, kind="stable")[: MOST_STATES - 1])
-        rest = 1 - probabilities[chosen].sum()
-        states = [states[i] for i in chosen] + [f"{len(states) - len(chosen)} others"]
-        probabilities = np.append(probabilities[chosen], rest)
+    if len(states) <= most:
+        return states, probabilities
+    chosen = np.sort(np.argsort(-probabilities, kind="stable")[: most - 1])
+    others = f"{len(states) - len(chosen)} others"
+    return [*(states[i] for i in chosen), others], np.append(probabilities[chosen], 1 - probabilities[chosen].sum())
+
+
+def shorten_text(text: str, most: int) -> str:
+    """Return a text with its end cut off where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _bars(ax: Any, posterior: DiscretePosterior) -> None:
+    states, probabilities = choose_states(posterior, MOST_STATES)
     ax.barh(range(len(states)), probabilities, color=COLOR, height=0.7)
-    ax.set_yticks(range(len(states)), states, fontsize=7 if small else 9)
+    ax.set_yticks(range(len(states)), states, fontsize=9)
     ax.invert_yaxis()
     ax.set_xlim(0, 1)
-    if small:
-        ax.set_xticks([])
-    for place, probability in enumerate(probabilities):
+    for row, probability in enumerate(probabilities):
         inside = probability > 0.75
         ax.text(
             probability + (-0.02 if inside else 0.02),
-            place,
+            row,
             f"{probability:.3f}",
             va="center",
             ha="right" if inside else "left",
             color="white" if inside else INK,
-            fontsize=7 if small else 9,
+            fontsize=9,
         )
 
 
-def _curve(ax: Any, posterior: ContinuousPosterior) -> None:
+def trace_density(posterior: ContinuousPosterior, count: int) -> tuple[Values, Values]:
+    """Return points over nearly all of the mass, with both sides of every jump among them, and the densities there."""
     low, high = posterior.quantile([0.0005, 0.9995])
     margin = 0.08 * (high - low)
     knots, _ = posterior.knots()
     inner = knots[:, 0]
-    x = np.unique(
-        np.concatenate([np.linspace(low - margin, high + margin, 400), inner[(inner > low) & (inner < high)]])
-    )
+    x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
     x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
-    density = posterior.pdf(x)
+    return x, posterior.pdf(x)
+
+
+def _curve(ax: Any, posterior: ContinuousPosterior) -> None:
+    x, density = trace_density(posterior, 400)
     ax.plot(x, density, color=COLOR, lw=1.5)
     ax.fill_between(x, density, color=COLOR, alpha=0.2, lw=0)
     ax.set_ylim(bottom=0)
-
-
-def _value(ax: Any, value: Any) -> None:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    ax.text(0.5, 0.5, text, ha="center", va="center", color=OBSERVED, fontsize=10, transform=ax.transAxes)
-    ax.set_xticks([])
-    ax.set_yticks([])

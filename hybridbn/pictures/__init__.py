@@ -1,0 +1,1 @@
+"""Pictures: the layout of graphs, plots with matplotlib, and drawings that notebooks show."""
