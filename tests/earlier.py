@@ -4,7 +4,8 @@ answers are compared.
 A test file that compares holds functions `record_<section>()`, which give trees of plain values. `recorded` calls one
 in a process of its own, with the library of either tree, and `differences` compares the two trees.
 
-`HYBRIDBN_EARLIER` names another commit, or a folder with another checkout.
+`HYBRIDBN_EARLIER` names that commit, or a folder with its checkout; without it there is nothing to compare with, since
+versions may differ in what they answer. It is for changes that ought to leave all answers as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-EARLIER = os.environ.get("HYBRIDBN_EARLIER", "77e1acc")
+EARLIER = os.environ.get("HYBRIDBN_EARLIER", "")
 LINKS = ("structures", "inference")
 
 # one thread, so that sums are added in one order; the width of help texts depends on the terminal otherwise
@@ -46,6 +47,8 @@ def earlier_tree(folder: Path) -> Path:
 
     The history may lack the commit: in a shallow clone, say, or in an archive of the sources.
     """
+    if not EARLIER:
+        pytest.skip("HYBRIDBN_EARLIER names no commit or checkout to compare with")
     if Path(EARLIER).is_dir():
         return Path(EARLIER).resolve()
     try:

@@ -567,7 +567,9 @@ SECTIONS: dict[str, Callable[[], Any]] = {
     "augmentation": record_augmentation,
     "imputation": record_imputation,
 }
-TOLERANCES = dict.fromkeys(("discrete", "gaussian", "hybrid", "families", "leaves"), 1e-12)
+TOLERANCES = dict.fromkeys(
+    ("discrete", "gaussian", "hybrid", "families", "leaves", "samples", "augmentation", "imputation"), 1e-12
+)
 """Relative to max(1, value); all other sections must be bit-equal."""
 
 
