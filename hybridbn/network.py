@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.posteriors.joint import JointPosterior
 
+    class _DiGraph(nx.DiGraph[str]): ...  # type: ignore[misc]
+
+else:
+    _DiGraph = nx.DiGraph  # which can't be indexed at run time
+
 __all__ = ["Network"]
 
 Frame = TypeVar("Frame")
@@ -42,7 +47,7 @@ _MOST_FAULTS = 1000
 """`check` lists this many faults and counts the others, so that its message stays readable."""
 
 
-class Network(nx.DiGraph):  # type: ignore[misc]
+class Network(_DiGraph):
     """A Bayesian network: a `networkx.DiGraph` whose nodes carry `variable` and `potential`.
 
     A network has no state besides these two node attributes, so `copy`, `subgraph`, `networkx.compose`, pickling and
@@ -331,7 +336,7 @@ class Network(nx.DiGraph):  # type: ignore[misc]
         except nx.NetworkXError as error:
             raise NetworkError(f"d-separation of {x!r} and {y!r} given {given!r}: {error}") from None
 
-    def moral_graph(self) -> nx.Graph:
+    def moral_graph(self) -> nx.Graph[str]:
         """Return the undirected graph in which parents of a common child are joined; names only.
 
         Examples

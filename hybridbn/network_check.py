@@ -36,7 +36,7 @@ def check_potential(potential: Any) -> Potential:
     return potential
 
 
-def find_faults(network: nx.DiGraph) -> list[str]:
+def find_faults(network: nx.DiGraph[Any]) -> list[str]:
     """Describe every fault of a network.
 
     Examples
@@ -47,7 +47,7 @@ def find_faults(network: nx.DiGraph) -> list[str]:
     return [*describe_cycles(network), *(fault for node in network for fault in _find_node_faults(network, node))]
 
 
-def _find_node_faults(network: nx.DiGraph, node: Any) -> Iterator[str]:
+def _find_node_faults(network: nx.DiGraph[Any], node: Any) -> Iterator[str]:
     attributes = network.nodes[node]
     variable, potential = attributes.get("variable"), attributes.get("potential")
     lacking = [what for what, it in (("variable", variable), ("potential", potential)) if it is None]
@@ -74,7 +74,7 @@ def _find_node_faults(network: nx.DiGraph, node: Any) -> Iterator[str]:
     yield from _find_parent_faults(network, node, potential)
 
 
-def _find_parent_faults(network: nx.DiGraph, node: Any, potential: Potential) -> Iterator[str]:
+def _find_parent_faults(network: nx.DiGraph[Any], node: Any, potential: Potential) -> Iterator[str]:
     arcs = set(network.predecessors(node)) - {node}
     names = [parent.name for parent in potential.parents]
     missing, surplus = [name for name in names if name not in arcs], sorted(arcs.difference(names), key=repr)
@@ -128,7 +128,7 @@ def _describe_both(a: Variable, b: Variable) -> str:
     return f"{first}, but {second}"
 
 
-def describe_cycles(graph: nx.DiGraph) -> list[str]:
+def describe_cycles(graph: nx.DiGraph[Any]) -> list[str]:
     """Describe one cycle of every strongly connected component, and every self loop.
 
     Examples

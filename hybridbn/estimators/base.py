@@ -11,7 +11,6 @@ from typing import Any, Self, TypeAlias
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -25,6 +24,7 @@ from hybridbn.estimators.inputs import (
     read_against,
     read_features,
 )
+from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
@@ -36,7 +36,7 @@ from hybridbn.variables import Values, shorten
 
 __all__ = ["Builder", "HybridEstimator"]
 
-Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph | Iterable[tuple[str, str]] | str"
+Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph[Any] | Iterable[tuple[str, str]] | str"
 """A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or
 a list of arcs.
 """
@@ -46,7 +46,7 @@ _KEPT = 2**20
 """Bytes of statistics that `fit` keeps for `partial_fit`: any tables and moments, but not the rows of a large table."""
 
 
-class HybridEstimator(BaseEstimator):  # type: ignore[misc]
+class HybridEstimator(BaseEstimator):
     """The common part of `HybridClassifier` and `HybridRegressor`.
 
     Parameters are those of the subclasses, which store them and nothing else.

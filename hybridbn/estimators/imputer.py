@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import hash_identifiers, hash_rows
 from hybridbn.estimators.inputs import check_features, open_features, read_features
+from hybridbn.estimators.sklearn_bases import BaseEstimator, TransformerMixin
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
@@ -24,7 +24,7 @@ from hybridbn.options import Options
 __all__ = ["Imputer"]
 
 
-class Imputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Imputer(TransformerMixin, BaseEstimator):
     """Completes tables of numbers and categories by a network that was learned from another, incomplete one.
 
     Parameters

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 
@@ -21,6 +20,7 @@ from hybridbn.estimators.inputs import (
     check_classes,
     check_number_targets,
 )
+from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
 from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
@@ -37,7 +37,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 __all__ = ["HybridClassifier", "HybridRegressor"]
 
 
-class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
+class HybridClassifier(ClassifierMixin, HybridEstimator):
     """A Bayesian network as a classifier: any structure, any families, text and numbers, holes where they are.
 
     Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers
@@ -277,7 +277,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):  # type: ignore[misc]
         return changed
 
 
-class HybridRegressor(RegressorMixin, HybridEstimator):  # type: ignore[misc]
+class HybridRegressor(RegressorMixin, HybridEstimator):
     """A Bayesian network as a regressor that tells the whole distribution of the target: any structure, any families.
 
     Frames of pandas, polars and pyarrow are read as they are: text, categories and truth values are discrete, numbers

@@ -56,7 +56,7 @@ class Layout:
 
 
 def lay_out(
-    graph: nx.DiGraph,
+    graph: nx.DiGraph[Any],
     box: tuple[float, float] = (1.0, 0.7),
     gap: tuple[float, float] = (0.25, 0.5),
     aspect: float = 1.6,
@@ -102,7 +102,7 @@ def _choose_width(count: int, box: tuple[float, float], gap: tuple[float, float]
     return max(4, math.ceil(math.sqrt(count * aspect * (box[1] + gap[1]) / (box[0] + gap[0]))))
 
 
-def _assign_layers(graph: nx.DiGraph, width: int) -> dict[Node, int]:
+def _assign_layers(graph: nx.DiGraph[Any], width: int) -> dict[Node, int]:
     """Assign every node to a layer below those of its parents, at most so many to a layer, arcs short."""
     number = {node: i for i, node in enumerate(graph)}
     layer_of: dict[Node, int] = {}
@@ -136,7 +136,7 @@ def _make_chain(arc: tuple[Node, Node], layer_of: Mapping[Node, int]) -> list[An
 
 
 def _order_first(
-    graph: nx.DiGraph, layer_of: Mapping[Node, int], chains: Mapping[tuple[Node, Node], Sequence[Any]]
+    graph: nx.DiGraph[Any], layer_of: Mapping[Node, int], chains: Mapping[tuple[Node, Node], Sequence[Any]]
 ) -> list[list[Any]]:
     """Return the layers in the order of a depth-first search, which keeps connected parts together."""
     layers: list[list[Any]] = [[] for _ in range(max(layer_of.values()) + 1)]
@@ -296,7 +296,7 @@ def _fit_increasing(values: Values, weights: Values) -> Values:
 
 
 def _route(
-    graph: nx.DiGraph,
+    graph: nx.DiGraph[Any],
     layers: Sequence[Sequence[Any]],
     positions: Mapping[Any, float],
     chains: Mapping[tuple[Any, Any], Sequence[Any]],
