@@ -12,6 +12,7 @@ import networkx as nx
 
 from hybridbn.errors import NetworkError
 from hybridbn.network_check import (
+    DirectedGraph,
     check_potential,
     describe_cycles,
     describe_disagreement,
@@ -20,7 +21,7 @@ from hybridbn.network_check import (
     find_similar_names,
     format_cycle,
 )
-from hybridbn.network_summary import as_line, as_text
+from hybridbn.network_summary import as_line, as_text, is_arc_text, parse_arcs
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Variable, shorten
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.posteriors.joint import JointPosterior
 
-    class _DiGraph(nx.DiGraph[str]): ...  # type: ignore[misc]
-
-else:
-    _DiGraph = nx.DiGraph  # which can't be indexed at run time
-
 __all__ = ["Network"]
 
 Frame = TypeVar("Frame")
@@ -47,7 +43,7 @@ _MOST_FAULTS = 1000
 """`check` lists this many faults and counts the others, so that its message stays readable."""
 
 
-class Network(_DiGraph):
+class Network(DirectedGraph):
     """A Bayesian network: a `networkx.DiGraph` whose nodes carry `variable` and `potential`.
 
     A network has no state besides these two node attributes, so `copy`, `subgraph`, `networkx.compose`, pickling and
@@ -61,10 +57,10 @@ class Network(_DiGraph):
 
     Parameters
     ----------
-    incoming_graph_data : iterable of Potential, directed graph or iterable of arcs, optional
+    incoming_graph_data : iterable of Potential, directed graph, iterable of arcs or text, optional
         Potentials may come in any order; the arcs follow from their parents. A directed graph of networkx keeps its
-        attributes, so one that carries `variable` and `potential` becomes a network again. Arcs ``(from, to)``
-        make a structure without potentials.
+        attributes, so one that carries `variable` and `potential` becomes a network again. Arcs ``(from, to)``, or a
+        text such as ``"age -> disease <- sex"``, make a structure without potentials, which `hybridbn.fit` gives it.
     **attr
         Attributes of the graph, as in networkx.
 
@@ -97,11 +93,12 @@ class Network(_DiGraph):
             super().__init__(data, **attr)
             return
         super().__init__(**attr)
+        if isinstance(data, str) and is_arc_text(data):
+            nodes, data = parse_arcs(data)
+            self.add_nodes_from(nodes)
         if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
             kind = type(data).__name__
-            raise NetworkError(
-                f"a network is made of potentials, arcs or a directed graph of networkx, not of type {kind}"
-            )
+            raise NetworkError(f"a network is made of potentials, arcs or a directed graph, not of type {kind}")
         items = list(data)
         if items and all(isinstance(item, tuple) for item in items):
             try:

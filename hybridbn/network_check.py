@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
@@ -15,7 +15,16 @@ from hybridbn.network_summary import describe_variable
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
+if TYPE_CHECKING:
+
+    class DirectedGraph(nx.DiGraph[str]):  # type: ignore[misc]
+        """A directed graph whose nodes are names."""
+
+else:
+    DirectedGraph = nx.DiGraph  # which can't be indexed at run time
+
 __all__ = [
+    "DirectedGraph",
     "check_potential",
     "describe_cycles",
     "describe_disagreement",

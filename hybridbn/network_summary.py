@@ -1,19 +1,21 @@
-"""Summaries of a network: one line, a short text, and an HTML table for notebooks."""
+"""Networks as text: arcs that users write, and summaries as one line, a short text, and an HTML table."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["as_html", "as_line", "as_text", "describe_variable"]
+__all__ = ["as_html", "as_line", "as_text", "describe_variable", "is_arc_text", "parse_arcs"]
 
 _ROWS = 50
 """The HTML table has at most this many rows: 10,000 of them stall a notebook."""
@@ -25,6 +27,42 @@ _LONGEST = 120
 """Longer cells are cut off, so that each node keeps to one line of text."""
 
 _CELL = "text-align:left;vertical-align:top;white-space:pre-wrap"
+
+
+def parse_arcs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the nodes and arcs of a text such as ``"age -> disease <- sex; ward"``.
+
+    Chains of names with arrows between them are separated by semicolons or line ends; a name alone is a node without
+    arcs.
+
+    Examples
+    --------
+    >>> parse_arcs("age -> disease <- sex; ward")
+    (['age', 'disease', 'sex', 'ward'], [('age', 'disease'), ('sex', 'disease')])
+    >>> parse_arcs("age -> ")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: 'age ->': there is no name at an end of an arrow; write arcs as in 'a->b<-c; d'
+    """
+    nodes: dict[str, None] = {}
+    arcs: dict[tuple[str, str], None] = {}
+    for chain in filter(None, map(str.strip, re.split(r"[;\n]", text))):
+        left, *steps = re.split(r"\s*(->|<-)\s*", chain)
+        nodes[left] = None
+        for arrow, right in zip(steps[::2], steps[1::2], strict=True):
+            if not left or not right:
+                raise NetworkError(
+                    f"{chain!r:.80}: there is no name at an end of an arrow; write arcs as in 'a->b<-c; d'"
+                )
+            nodes[right] = None
+            arcs[(left, right) if arrow == "->" else (right, left)] = None
+            left = right
+    return list(nodes), list(arcs)
+
+
+def is_arc_text(text: str) -> bool:
+    """Return whether a text has arrows, as names of builders have not."""
+    return "->" in text or "<-" in text
 
 
 def describe_variable(variable: Variable, most: int = 8) -> str:

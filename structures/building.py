@@ -22,6 +22,7 @@ from hybridbn.estimation.available_cases import (
 )
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.network_summary import is_arc_text
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
@@ -155,7 +156,7 @@ class Build:
 
         Parameters
         ----------
-        build : builder, partial of one, name of one, Network, other directed graph, list of arcs, or None
+        build : builder, partial of one, name of one, Network, other directed graph, arcs as list or text, or None
             "auto" is `automatic`, None is `naive_bayes`.
         what : str
             The name of the parameter in error messages.
@@ -174,6 +175,8 @@ class Build:
         if build is None:
             build = "naive_bayes"
         if isinstance(build, str):
+            if is_arc_text(build):
+                return cls(structure=structure_of(build))
             return cls(_find_builder(build, what))
         if callable(build) and not isinstance(build, nx.Graph):
             return cls(build)

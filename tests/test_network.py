@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from costs import assert_linear
 
+import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.network import Network
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -391,3 +392,16 @@ def test_html_is_escaped_and_abbreviated() -> None:
     big = Network([(f"n{i}", f"n{i + 1}") for i in range(1000)])._repr_html_()
     assert big.count("<tr>") == 52
     assert "and 951 more nodes" in big
+
+
+def test_a_text_of_arrows_is_a_structure() -> None:
+    net = Network("age->disease <- blood sugar; ward\n disease -> age at death")
+    assert list(net) == ["age", "disease", "blood sugar", "ward", "age at death"]
+    assert list(net.edges) == [("age", "disease"), ("disease", "age at death"), ("blood sugar", "disease")]
+    data = {"a": [1.0, 2.0, 4.0, 3.0], "b": ["u", "v", "v", "u"]}
+    assert list(hb.fit("b->a", data).edges) == [("b", "a")]
+    assert list(hb.fit(Network("a->b"), data).edges) == [("a", "b")]
+    with pytest.raises(NetworkError, match="cycle"):
+        hb.fit("a->b->a", data)
+    with pytest.raises(NetworkError, match="no name at an end"):
+        Network("a->->b")

@@ -12,6 +12,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles
+from hybridbn.network_summary import is_arc_text
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Variable, shorten
@@ -49,20 +50,22 @@ def structure_of(structure: Any) -> Network:
     --------
     >>> structure_of([("y", "x")])
     <Network: 2 nodes (2 without variable), 1 arc>
+    >>> structure_of("y -> x <- z")
+    <Network: 3 nodes (3 without variable), 2 arcs>
     >>> structure_of("tan")
     Traceback (most recent call last):
         ...
-    hybridbn.errors.NetworkError: a structure is a list of arcs (from, to), a directed graph of networkx or a Network,
-    not 'tan'
+    hybridbn.errors.NetworkError: a structure is a list of arcs (from, to), a text such as 'a->b<-c', a directed graph
+    of networkx or a Network, not 'tan'
     """
-    if isinstance(structure, nx.Graph):
+    if isinstance(structure, nx.Graph) or (isinstance(structure, str) and is_arc_text(structure)):
         graph = Network(structure)
     else:
         arcs = list_arcs(structure)
         if arcs is None:
             raise NetworkError(
-                "a structure is a list of arcs (from, to), a directed graph of networkx or a Network, not"
-                f" {structure!r:.80}"
+                "a structure is a list of arcs (from, to), a text such as 'a->b<-c', a directed graph of networkx or a"
+                f" Network, not {structure!r:.80}"
             )
         graph = Network(arcs)
     for fault in describe_cycles(graph):
