@@ -12,6 +12,7 @@ from hybridbn import potentials as potentials
 from hybridbn import structures as structures
 from hybridbn import tables as tables
 from hybridbn import variables as variables
+from hybridbn.errors import Canceled as Canceled
 from hybridbn.errors import FormatError as FormatError
 from hybridbn.errors import HybridBNError as HybridBNError
 from hybridbn.errors import ImpossibleEvidence as ImpossibleEvidence
@@ -50,6 +51,7 @@ from hybridbn.potentials import Multinomial as Multinomial
 from hybridbn.potentials import Piece as Piece
 from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
+from hybridbn.progress_reports import progress as progress
 from hybridbn.tables import Table as Table
 from hybridbn.variables import Continuous as Continuous
 from hybridbn.variables import Discrete as Discrete

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"]
+__all__ = ["Canceled", "FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"]
 
 
 class HybridBNError(ValueError):
@@ -59,3 +59,7 @@ class TooWide(HybridBNError):
 
 class FormatError(HybridBNError):
     """A file that is damaged, hostile, of a newer version, or cannot hold what it was asked to hold."""
+
+
+class Canceled(HybridBNError):
+    """A long call that was ended by `hybridbn.progress.cancel`."""

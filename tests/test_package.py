@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"errors", "jobs", "registry"},
+    {"errors", "jobs", "progress_reports", "registry"},
     {"variables", "options"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_summary"},

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs, run_in_processes
+from hybridbn.progress_reports import track_items
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
 
@@ -135,6 +136,7 @@ def bias_variance(
     splits = [split for _ in range(repeats) for split in _folds(truth, folds, stratified, rng)]
     predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
     answers = run_in_processes(_predict_fold, (classifier, X, y), splits, jobs, "the classifier and its data")
+    answers = track_items(answers, "bias_variance", len(splits))
     for index, ((_, test), answer) in enumerate(zip(splits, answers, strict=True)):
         predicted[index // folds, test] = classes[_code_predictions(answer, classes)]
     return BiasVariance.of(labels, predicted)

@@ -25,12 +25,12 @@ from hybridbn.learning.boosting.rounds import (
     line_search,
     reweight,
     reweight_by_margin,
-    show_bar,
     vote_of,
 )
 from hybridbn.learning.ensemble import ClassScorer, Ensemble, vote_scores
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
+from hybridbn.progress_reports import progress_if, track
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, shorten
@@ -169,7 +169,7 @@ def boost(
     run = BoostingRun(
         int(rounds),
         2 * int(rounds) + 20 if max_restarts is None else int(max_restarts),
-        show_bar if progress is True else progress or None,
+        progress if callable(progress) else None,
         None
         if held_out is None
         else EarlyStopping(
@@ -179,28 +179,29 @@ def boost(
             patience,
         ),
     )
-    families = builder.potentials if potentials is None else potentials
-    if families is None and not builder.keeps_families:
-        families = "multinomial"
-    roles_of_columns = None if families is None else roles(table.with_weights(base), target, families)
-    if roles_of_columns is not None and not refit_cuts:
-        table = Table(table, variables=[role.variable for role in roles_of_columns.values()])
-        if algorithm == "m1" and builder.is_naive_bayes(target, list(roles_of_columns)):
-            fitters = _fitters_of_counts(roles_of_columns, target)
-            if fitters is not None:
-                variables = {
-                    name: _discrete_variable(roles_of_columns[name]) for name in roles_of_columns if name != target
-                }
-                counter = counter_of(table, (*variables.values(), variable), jobs)
-                boost_counts(CountedColumns(counter, variables, variable), len(table), fitters, base, run, rng)
-                return _ensemble(run, target, algorithm)
-    # families that a structure leaves open follow from the columns, which are cut by now
-    learn = builder.make_learner(target, families if builder.structure is None else potentials)
-    if refit_cuts and families is not None:
-        learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
-    base = np.ones(len(table)) if base is None else base
-    (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, run, rng, precision)
-    return _ensemble(run, target, algorithm)
+    with progress_if(progress is True), track("boost", run.rounds) as run.report:
+        families = builder.potentials if potentials is None else potentials
+        if families is None and not builder.keeps_families:
+            families = "multinomial"
+        roles_of_columns = None if families is None else roles(table.with_weights(base), target, families)
+        if roles_of_columns is not None and not refit_cuts:
+            table = Table(table, variables=[role.variable for role in roles_of_columns.values()])
+            if algorithm == "m1" and builder.is_naive_bayes(target, list(roles_of_columns)):
+                fitters = _fitters_of_counts(roles_of_columns, target)
+                if fitters is not None:
+                    variables = {
+                        name: _discrete_variable(roles_of_columns[name]) for name in roles_of_columns if name != target
+                    }
+                    counter = counter_of(table, (*variables.values(), variable), jobs)
+                    boost_counts(CountedColumns(counter, variables, variable), len(table), fitters, base, run, rng)
+                    return _ensemble(run, target, algorithm)
+        # families that a structure leaves open follow from the columns, which are cut by now
+        learn = builder.make_learner(target, families if builder.structure is None else potentials)
+        if refit_cuts and families is not None:
+            learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
+        base = np.ones(len(table)) if base is None else base
+        (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, run, rng, precision)
+        return _ensemble(run, target, algorithm)
 
 
 def _ensemble(run: BoostingRun, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ __all__ = [
     "line_search",
     "reweight",
     "reweight_by_margin",
-    "show_bar",
     "vote_of",
 ]
 
@@ -232,6 +230,7 @@ class BoostingRun:
     restarts: int = 0
     first_rejected: tuple[LazyNetwork, float] | None = None
     ran_out_of_restarts: bool = False
+    report: Callable[[int, str], None] | None = None
 
     @property
     def has_more(self) -> bool:
@@ -246,6 +245,8 @@ class BoostingRun:
         self.networks.append(network)
         self.votes.append(vote)
         self.errors.append(error)
+        if self.report is not None:
+            self.report(len(self.networks), f"error {error:.4f}")
         if isinstance(network, Network):
             held_out = None if self.stopping is None else self.stopping.add(network, vote)
             if self.progress is not None:
@@ -281,13 +282,3 @@ class BoostingRun:
             return LazyNetworks([network]), [1.0], [error]
         count = len(self.networks) if self.stopping is None else self.stopping.best
         return LazyNetworks(self.networks[:count]), self.votes[:count], self.errors[:count]
-
-
-def show_bar(done: Round) -> None:
-    """Draw a bar on the standard error, as a progress callback."""
-    filled = 30 * done.number // done.rounds
-    end = "\n" if done.number == done.rounds else ""
-    held_out = "" if done.held_out is None else f", held out {done.held_out:.4f}"
-    bar = f"{'#' * filled:<30}"
-    sys.stderr.write(f"\rboosting [{bar}] {done.number}/{done.rounds}, error {done.error:.4f}{held_out} {end}")
-    sys.stderr.flush()
