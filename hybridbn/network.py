@@ -16,6 +16,7 @@ from hybridbn.network_check import (
     check_potential,
     describe_cycles,
     describe_disagreement,
+    describe_stale_names,
     differ,
     find_faults,
     find_similar_names,
@@ -237,6 +238,8 @@ class Network(DirectedGraph):
         variable: Variable | None = self._attributes(name).get("variable")
         if variable is None:
             raise NetworkError(f"node {name!r} has no variable; add a potential for it with net.add")
+        if variable.name != name:
+            raise NetworkError(describe_stale_names(self))
         return variable
 
     def potential(self, name: str) -> Potential:
@@ -252,6 +255,8 @@ class Network(DirectedGraph):
         potential: Potential | None = self._attributes(name).get("potential")
         if potential is None:
             raise NetworkError(f"node {name!r} has no potential; add one with net.add")
+        if potential.child.name != name:
+            raise NetworkError(describe_stale_names(self))
         return potential
 
     @property

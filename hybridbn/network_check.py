@@ -5,7 +5,7 @@ remedies.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -28,11 +28,15 @@ __all__ = [
     "check_potential",
     "describe_cycles",
     "describe_disagreement",
+    "describe_stale_names",
     "differ",
     "find_faults",
     "find_similar_names",
     "format_cycle",
 ]
+
+_MOST_NAMES = 8
+"""A message lists at most this many names to be changed."""
 
 
 def check_potential(potential: Any) -> Potential:
@@ -53,7 +57,43 @@ def find_faults(network: nx.DiGraph[Any]) -> list[str]:
     >>> find_faults(nx.DiGraph([("a", "a")]))
     ["node 'a' has an arc to itself; remove it", "node 'a' has no variable and no potential; add one with net.add"]
     """
-    return [*describe_cycles(network), *(fault for node in network for fault in _find_node_faults(network, node))]
+    names = describe_stale_names(network)
+    faults = [*describe_cycles(network), *([names] if names else [])]
+    return [*faults, *(fault for node in network for fault in _find_node_faults(network, node))]
+
+
+def describe_stale_names(network: nx.DiGraph[Any]) -> str:
+    """Return the message for nodes that carry the variable or potential of another name; empty where there are none.
+
+    Examples
+    --------
+    >>> graph = nx.DiGraph()
+    >>> graph.add_node("z", variable=Continuous("x"))
+    >>> describe_stale_names(graph)[:51]
+    "node 'z' carries the variable or potential of 'x'; "
+    """
+    stale: dict[str, Any] = {}
+    for node, attributes in network.nodes.items():
+        for name in _names_within(attributes):
+            if name != node:
+                stale.setdefault(name, node)
+    if not stale:
+        return ""
+    old, new = next(iter(stale.items()))
+    more = f" ({len(stale)} nodes do so)" if len(stale) > 1 else ""
+    names = {name: node if isinstance(node, str) else str(node) for name, node in list(stale.items())[:_MOST_NAMES]}
+    return (
+        f"node {new!r} carries the variable or potential of {old!r}{more}; networkx.relabel_nodes renames only the "
+        f"graph: use net.rename({names!r:.600}{', with all names' if len(names) < len(stale) else ''}) on the network "
+        "as it was before instead"
+    )
+
+
+def _names_within(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the names of a node's variable and of its potential's child."""
+    variable, potential = attributes.get("variable"), attributes.get("potential")
+    names = [variable.name] if isinstance(variable, Discrete | Continuous) else []
+    return [*names, potential.child.name] if isinstance(potential, Potential) else names
 
 
 def _find_node_faults(network: nx.DiGraph[Any], node: Any) -> Iterator[str]:
@@ -69,15 +109,9 @@ def _find_node_faults(network: nx.DiGraph[Any], node: Any) -> Iterator[str]:
     if potential is not None and not isinstance(potential, Potential):
         yield f"the potential of node {node!r} must be a Potential, not {potential!r}"
         potential = None
-    stale = dict.fromkeys(known.name for known in (variable, potential and potential.child) if known is not None)
-    stale.pop(node, None)
-    for name in stale:
-        yield (
-            f"node {node!r} carries the variable or potential of {name!r}; networkx.relabel_nodes renames only the "
-            f"graph: use net.rename({{{name!r}: {node!r}}}) instead"
-        )
     if potential is None:
         return
+    stale = any(name != node for name in _names_within(attributes))
     if variable is not None and not stale and differ(variable, potential.child):
         yield f"node {node!r} is {_describe_both(variable, potential.child)} in its own potential"
     yield from _find_parent_faults(network, node, potential)

@@ -10,7 +10,7 @@ Equal rows of evidence are computed once.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -111,6 +111,16 @@ class Finding:
         """Where there is an observed value, or a range with an end (rows,)."""
         reach = self.reach()
         return self.observed if reach is None else self.observed | np.isfinite(reach[0]) | np.isfinite(reach[1])
+
+    def log_weight_of(self, values: NDArray[Any]) -> Values:
+        """Return the log likelihood (rows,) of one value in each row, observed values left aside."""
+        soft, rows = self.soft_part, np.arange(len(values))
+        with np.errstate(divide="ignore"):
+            if isinstance(self.variable, Discrete):
+                return np.log(soft.weights(np.arange(len(self.variable)))[values, rows])
+            logs = np.log(soft.weights(values[None])[0])
+        reach = self.reach()
+        return logs if reach is None else np.where((values >= reach[0]) & (values <= reach[1]), logs, -np.inf)
 
     def clip(self, points: Values) -> Values:
         """Return points (points, rows) moved into the range, and to the observed value where there is one."""
@@ -225,7 +235,8 @@ class EvidenceReader:
     ----------
     network : Network
     evidence : mapping, table or None
-    targets : names that a mapping must not mention; as columns of a table they are ignored
+    targets : names whose values are asked for: a mapping must not give them, and in a table they are ignored; other
+        evidence on them counts in both
 
     Attributes
     ----------
@@ -236,20 +247,19 @@ class EvidenceReader:
 
     def __init__(self, network: Network, evidence: Any, targets: Sequence[str] = ()) -> None:
         self._read: dict[str, Finding | None] = {}
+        self._targets = frozenset(targets)
         self._table: Table | None = None
         self._frame = Frame("pandas", {}, 1)
         self.single = evidence is None or isinstance(evidence, Mapping)
         self.rows = 1
         self._case: Evidence | None = None
         if self.single:
-            self._case = _read_case(network, evidence or {}, targets)
+            self._case = _read_case(network, evidence or {}, self._targets)
             self._read.update(self._case.findings)
         else:
-            skipped = set(targets)
-            variables = [network.variable(name) for name in network if name not in skipped]
             frame = open_frame(evidence)
             self._frame = frame.without_columns()
-            self._table = Table(frame, variables=variables)
+            self._table = Table(frame, variables=network.variables)
             self.rows = len(self._table)
 
     def answer(
@@ -269,14 +279,17 @@ class EvidenceReader:
 
     @property
     def names(self) -> list[str]:
-        """The names that the evidence mentions."""
-        return list(self._read if self._table is None else self._table.names)
+        """The names that the evidence mentions, without targets of which it has nothing but values."""
+        if self._table is None:
+            return list(self._read)
+        return [name for name in self._table.names if name not in self._targets or self.finding(name) is not None]
 
     def finding(self, name: str) -> Finding | None:
         """Return what is known of a variable, None if nothing is."""
         if name not in self._read and self._table is not None and name in self._table:
-            finding = _read_column(self._table.variable(name), self._table)
-            self._read[name] = None if finding.empty else finding
+            read = _read_without_values if name in self._targets else _read_column
+            finding = read(self._table.variable(name), self._table)
+            self._read[name] = None if finding is None or finding.empty else finding
         return self._read.get(name)
 
     def evidence(self, names: Iterable[str] | None = None) -> Evidence:
@@ -288,15 +301,18 @@ class EvidenceReader:
         return Evidence(findings, self.rows, self.single)
 
 
-def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Sequence[str]) -> Evidence:
+def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collection[str]) -> Evidence:
     findings = {}
     for name, value in evidence.items():
         if name not in network:
             near = difflib.get_close_matches(str(name), [str(node) for node in network], n=3)
             hint = f"; did you mean {shorten(near)}?" if near else ""
             raise NetworkError(f"the evidence names {name!r}, which is no node of the network{hint}")
-        if name in targets and not is_missing(value):
-            raise TableError(f"{name!r} is asked for and can't be part of the evidence; leave it out of the mapping")
+        if name in targets and not is_missing(value) and as_evidence(value) is None:
+            raise TableError(
+                f"{name!r} is asked for, so its value {value!r} can't be part of the evidence; leave it out of the"
+                " mapping, or give what is known of it otherwise: a likelihood, a set of states, an interval, a function"
+            )
         if _is_column(value):
             raise TableError(
                 f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a"
@@ -326,9 +342,24 @@ def _read_column(variable: Variable, table: Table) -> Finding:
         cells = table.raw(variable.name).tolist()
         # numbers and states together are evidence on a discretized number
         mixed = isinstance(variable, Discrete) and variable.cuts is not None
-        if mixed or any(as_evidence(cell) is not None for cell in cells):
+        if mixed or _hold_evidence(cells):
             return _read_cells(variable, cells)
         raise
+
+
+def _read_without_values(variable: Variable, table: Table) -> Finding | None:
+    """Read all of a column but its values."""
+    if not table.holds_objects(variable.name):
+        return None
+    cells = table.raw(variable.name).tolist()
+    if not _hold_evidence(cells):
+        return None
+    return _read_cells(variable, [None if as_evidence(cell) is None else cell for cell in cells])
+
+
+def _hold_evidence(cells: Iterable[Any]) -> bool:
+    """Tell whether any cell holds something else than a value, which its type alone decides."""
+    return any(as_evidence(cell) is not None for cell in {type(cell): cell for cell in cells}.values())
 
 
 def _read_cells(variable: Variable, cells: Sequence[Any]) -> Finding:

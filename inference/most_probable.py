@@ -124,7 +124,12 @@ def _sharpen(
                 findings[name] = Finding(network.variable(name), values[rows])
         for number, name in enumerate(names):
             findings[name] = Finding(network.variable(name), points[number].ravel())
-        return log_evidence_of(network, Evidence(findings, len(rows), single=False), options).reshape(count, -1)
+        logs = log_evidence_of(network, Evidence(findings, len(rows), single=False), options).reshape(count, -1)
+        for number, finding in enumerate(map(read.finding, names)):
+            if finding is not None and not finding.plain:
+                own = finding.take(rows).log_weight_of(points[number].ravel())
+                logs += np.where(fixed[number], 0.0, own.reshape(count, -1))
+        return logs
 
     polished = polish_modes(heights, start, np.array(width), np.array(fixed))
     return {**start_values, **dict(zip(names, polished, strict=True))}
@@ -167,9 +172,10 @@ def _maximize_all(
     for number in np.unique(first_tied[first_tied < len(targets)]):
         # several completions are best, and each variable may have picked another one of them: settle one variable
         name, again = targets[number], np.flatnonzero(first_tied == number)
-        left = [other for other in targets if other != name]
+        part = read.take(again, len(again))
+        # what is observed in all of these rows is no part of their problem
+        left = [other for other in targets if other != name and status_of(part.finding(other)) != "hard"]
         if left:
-            part = read.take(again, len(again))
             settled = {**part.findings, name: Finding(network.variable(name), result[name][again])}
             rest = _maximize_all(network, Evidence(settled, len(again), single=False), left, options)
             for other in left:

@@ -215,14 +215,18 @@ class Snapshot:
 
     @classmethod
     def of(cls, network: Network | Snapshot) -> Snapshot:
-        """Take the potentials of a network, which must have one for every node."""
+        """Take the potentials of a network, which must have one for every node, and that of the node."""
         if isinstance(network, Snapshot):
             return network
         try:
-            return cls({name: node["potential"] for name, node in network._node.items()})
-        except KeyError:
+            by_name = {name: node["potential"] for name, node in network._node.items()}
+            stale = any([potential.child.name != name for name, potential in by_name.items()])
+        except (KeyError, AttributeError):
             network.check()
             raise
+        if stale:
+            network.check()
+        return cls(by_name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)

@@ -252,7 +252,7 @@ def test_relabel_nodes_keeps_potentials_and_check_names_the_remedy(net: Network,
     assert renamed.nodes["z"]["potential"] is P_X
     with pytest.raises(NetworkError) as raised:
         renamed.check()
-    assert "use net.rename({'x': 'z'}) instead" in str(raised.value)
+    assert "use net.rename({'x': 'z'}) on the network as it was before" in str(raised.value)
     assert "node 'y' lacks the parents 'z' that have arcs to it and has parents without an arc to it: 'x'" in str(
         raised.value
     )

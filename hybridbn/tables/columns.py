@@ -181,6 +181,13 @@ class Column:
         array[isna(array)] = None
         return array
 
+    def holds_objects(self) -> bool:
+        """Return whether the user's column may hold objects other than values."""
+        source = self.source
+        if source is None and self._base is not None:
+            return self._base.holds_objects()
+        return source is not None and source.current and column_adapter(source.kind).holds_objects(source.values)
+
     def read_large_integers(self) -> NDArray[Any] | None:
         """Return the cells as Python integers where floats would round them, and None otherwise."""
         source = self.source
@@ -295,6 +302,10 @@ class ColumnAdapter(ABC):
     @abstractmethod
     def list_values(self, values: Any) -> Sequence[Any]:
         """Return the values of a column as Python objects."""
+
+    def holds_objects(self, values: Any) -> bool:
+        """Return whether the type of a column has room for objects other than values."""
+        return True
 
     def write(self, column: Column) -> Any:
         """Return a column as one of this library: the user's own, or a new one, of its type where that can hold the

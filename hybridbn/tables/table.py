@@ -310,6 +310,17 @@ class Table:
             self._coded[id(variable)] = (variable, array)
         return array
 
+    def holds_objects(self, name: str) -> bool:
+        """Return whether a column may hold objects other than values, such as intervals; cells are not read.
+
+        Examples
+        --------
+        >>> table = Table({"x": np.array([1.0]), "c": [{"a"}]}, variables=[Continuous("x"), Discrete("c", ("a", "b"))])
+        >>> table.holds_objects("x"), table.holds_objects("c")
+        (False, True)
+        """
+        return self._find_column(name).holds_objects()
+
     def _find_column(self, name: str) -> Column:
         column = self._columns.get(name)
         if column is None:

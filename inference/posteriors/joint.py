@@ -179,14 +179,18 @@ class JointPosterior:
         if not self.single and shape not in ((), rows.shape):
             raise TableError(f"give one point, or one for each of the {len(rows)} rows")
         findings = dict(self._evidence.take(rows, len(rows)).findings)
+        log_weight = np.zeros(len(rows))
         for variable in self.variables:
             cells = np.broadcast_to(np.asarray(values[variable.name], dtype=object), shape).reshape(-1)
             cells = np.broadcast_to(cells, (len(rows),))
             encoded = variable.codes(cells) if isinstance(variable, Discrete) else variable.values(cells)
+            own = findings.get(variable.name)
+            if own is not None:
+                log_weight += own.log_weight_of(encoded)
             findings[variable.name] = Finding(variable, encoded)
         log_joint = log_evidence_of(self._network, Evidence(findings, len(rows), False), self._options)
         log_condition = log_evidence_of(self._network, self._evidence, self._options)
-        result = log_joint - log_condition
+        result = log_joint + log_weight - log_condition
         return float(result[0]) if self.single and not shape else result.reshape(shape if self.single else -1)
 
     def pdf(self, **values: Any) -> Any:

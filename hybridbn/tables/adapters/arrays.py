@@ -64,6 +64,9 @@ class ArrayColumns(ColumnAdapter):
         listed: list[Any] = values.tolist()
         return listed
 
+    def holds_objects(self, values: Any) -> bool:
+        return bool(values.dtype.kind == "O")
+
     def make(self, name: str, cells: Cells) -> NDArray[Any]:
         """Return an array of values, of objects with None where cells of another type than floats are missing."""
         form, values, missing = as_plain(cells)

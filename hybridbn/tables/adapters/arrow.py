@@ -71,6 +71,11 @@ class ArrowColumns(ColumnAdapter):
         listed: list[Any] = values.to_pylist()
         return listed
 
+    def holds_objects(self, values: Any) -> bool:
+        import pyarrow
+
+        return bool(pyarrow.types.is_nested(values.type))
+
     def make(self, name: str, cells: Cells) -> Any:
         import pyarrow
 

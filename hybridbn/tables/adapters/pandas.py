@@ -66,6 +66,14 @@ class PandasColumns(ColumnAdapter):
         listed: list[Any] = values.tolist()
         return listed
 
+    def holds_objects(self, values: Any) -> bool:
+        import pandas
+
+        dtype = values.dtype
+        if isinstance(dtype, pandas.CategoricalDtype):
+            dtype = dtype.categories.dtype
+        return not isinstance(dtype, pandas.StringDtype) and getattr(dtype, "kind", "O") == "O"
+
     def make(self, name: str, cells: Cells) -> Any:
         import pandas
 

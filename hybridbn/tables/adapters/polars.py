@@ -68,6 +68,9 @@ class PolarsColumns(ColumnAdapter):
         listed: list[Any] = values.to_list()
         return listed
 
+    def holds_objects(self, values: Any) -> bool:
+        return bool(values.dtype.is_nested() or values.dtype.is_(find_imported("polars").Object))
+
     def write(self, column: Column) -> Any:
         return super().write(column).alias(column.name)
 
