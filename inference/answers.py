@@ -336,15 +336,23 @@ def empty_posterior(variable: Variable) -> DiscretePosterior | ContinuousPosteri
 
 
 def solve(
-    network: AnyNetwork, question: Question, read: Evidence, options: Options, collect: Collect = collect_marginals
+    network: AnyNetwork,
+    question: Question,
+    read: Evidence,
+    options: Options,
+    collect: Collect = collect_marginals,
+    *,
+    compare: bool = True,
 ) -> Answer:
     """Solve a question; refuse or mark impossible rows and warn of large errors.
 
     `collect` returns the collectors of solutions; by default they keep what the posterior of each target needs.
+    Without `compare`, rows are known to differ.
     """
     problem = problem_of(network, question, read)
     plan = choose_plan(EngineRequest(network, problem, question, read, options))
-    same = find_distinct_rows(read, continuous=bool(problem.nodes)) if plan.distinct and not read.single else None
+    compare = compare and plan.distinct and not read.single
+    same = find_distinct_rows(read, continuous=bool(problem.nodes)) if compare else None
     distinct = read if same is None else read.take(same.first, len(same.first))
     collected = collect(problem, question, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)

@@ -29,7 +29,7 @@ from hybridbn.inference.elimination.executor import (
     PotentialSource,
     WeightSource,
 )
-from hybridbn.inference.elimination.ordering import EliminationOrder
+from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawing_order
 from hybridbn.inference.elimination.program import Factor, Program, choose_order, compile_program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
@@ -116,14 +116,18 @@ class Problem:
         return _SOURCE_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The number of points of each hidden variable's axis, as far as it is known without evidence."""
+        return _sizes(self.axes, self.nodes)
+
+    @property
     def executor(self) -> Executor:
         """The executor for the tables over the scopes; compiled at first use, when the problem is known not to be too
         wide.
         """
         tables = self.tables
         if tables.executor is None:
-            sizes = _sizes(self.axes, self.nodes)
-            program = compile_program(self.factors, self.scopes or ((),), sizes, self.order)
+            program = compile_program(self.factors, self.scopes or ((),), self.sizes, self.order)
             program.on_growth = self.on_growth
             tables.executor = Executor(self.sources, program, frozenset(self.nodes))
         return tables.executor
@@ -134,7 +138,7 @@ class Problem:
         tables = self.tables
         if tables.placement is None:
             scopes = [(name,) for name in self.nodes]
-            tables.placement = compile_program(self.factors, scopes, _sizes(self.axes, self.nodes))
+            tables.placement = compile_program(self.factors, scopes, self.sizes)
         return tables.placement
 
     @property
@@ -197,6 +201,8 @@ class Question:
     pointwise : whether densities are wanted, not only masses, so that no continuous variable is represented by cells
     dense : continuous variables that must have nodes
     only : the potentials to use, if not those that the targets depend on
+    drawn : discrete variables to draw one after the other: there is a table for each, over those before it on which it
+    depends and itself
     """
 
     targets: tuple[str, ...] = ()
@@ -205,6 +211,7 @@ class Question:
     pointwise: bool = False
     dense: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
+    drawn: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -398,7 +405,11 @@ def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
     factors = tuple(Factor(source.names, source.rows, source.static) for source in sources)
-    order = choose_order(factors, scopes or [()], _sizes(axis_choice.axes, axis_choice.nodes))
+    sizes = _sizes(axis_choice.axes, axis_choice.nodes)
+    if question.drawn:
+        order, scopes = find_drawing_order([factor.names for factor in factors], sizes, question.drawn)
+    else:
+        order = choose_order(factors, scopes or [()], sizes)
     component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
     return Problem(
         axis_choice.used,

@@ -9,7 +9,9 @@ nor that of the chunks changes what a row gets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import networkx as nx
@@ -18,15 +20,24 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
-from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.elimination.program import choose_order
+from hybridbn.inference.engines import Solution
+from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import read_relevant_evidence
 from hybridbn.inference.relevance import ancestors
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.variables import Discrete, Variable
+from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["draw", "draw_jointly", "sample"]
+
+FEW = 8
+"""So many variables are drawn in the order of the network, parents before children."""
+CHEAP = 1e6
+"""Tables of fewer cells in all are made without looking for a better order."""
+WIDER = 20.0
+"""Tables to draw from may have so many times the cells that one table of the network takes."""
 
 
 def sample(
@@ -87,8 +98,18 @@ def draw(
     known = dict(evidence.findings)
     level = dict(zip(network, uniforms, strict=True))
     order = list(nx.topological_sort(network))
-    closed = [name for name in order if name in informed and _is_closed(network, name, informed, known.get(name))]
     filled: dict[str, NDArray[Any]] = {}
+    closed: list[str] = []
+    waiting: list[str] = []
+    for name in order:
+        finding = known.get(name)
+        if finding is not None and finding.hard:
+            filled[name] = finding.values
+        elif name in informed:
+            if _is_closed(network, name, informed, finding):
+                closed.append(name)
+            elif not _is_discrete_leaf(network, name, informed, finding):
+                waiting.append(name)
 
     def fill(name: str, values: NDArray[Any]) -> None:
         variable, finding = network.variable(name), known.get(name)
@@ -97,14 +118,14 @@ def draw(
         filled[name] = values
         known[name] = Finding(variable, values)
 
-    for name in order:
-        finding = known.get(name)
-        if finding is not None and finding.hard:
-            filled[name] = finding.values
-        elif name in informed and name not in closed:
+    if evidence.rows:
+        snapshot = Snapshot.of(network)
+        states = list(takewhile(lambda name: isinstance(network.variable(name), Discrete), waiting))
+        for name, codes in _draw_states(snapshot, states, frozenset(informed), evidence, level, options).items():
+            fill(name, codes)
+        for name in _halve_repeatedly([name for name in waiting if name not in filled]):
             given = Evidence(known, evidence.rows, False)
-            fill(name, _conditional(network, network.variable(name), given, level[name], options))
-    closed = [name for name in closed if name not in filled]
+            fill(name, _conditional(snapshot, network.variable(name), given, level[name], options))
     if closed and evidence.rows:
         given = Evidence(known, evidence.rows, False)
         problem = problem_of(network, Question(tuple(closed), only=frozenset(informed)), given)
@@ -117,6 +138,127 @@ def draw(
             above = {parent.name: filled[parent.name] for parent in potential.parents}
             fill(name, potential.ppf(level[name], above))
     return {name: filled[name] for name in order}
+
+
+def _is_discrete_leaf(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
+    """Tell whether the evidence has nothing but states of a discrete variable and nothing below it: where it is not
+    observed, its potential says all.
+    """
+    return (
+        isinstance(network.variable(name), Discrete)
+        and (finding is None or finding.plain)
+        and informed.isdisjoint(network.succ[name])
+    )
+
+
+def _halve_repeatedly(names: Sequence[str]) -> list[str]:
+    """Return names in the order in which they are drawn: many of them from the middle of the rest.
+
+    Each draw has to sum over what is hidden as far as the nearest variables drawn before it. In the order of a long
+    chain these sums have the length of the rest of the chain, here that of the interval.
+    """
+    if len(names) <= FEW:
+        return list(names)
+    drawn, intervals = [], deque([names])
+    while intervals:
+        part = intervals.popleft()
+        if part:
+            middle = len(part) // 2
+            drawn.append(part[middle])
+            intervals += [part[:middle], part[middle + 1 :]]
+    return drawn
+
+
+def _draw_states(
+    network: Snapshot,
+    names: Sequence[str],
+    informed: frozenset[str],
+    evidence: Evidence,
+    level: Mapping[str, Values],
+    options: Options,
+) -> dict[str, NDArray[np.intp]]:
+    """Draw hidden discrete variables together, each from a table over those before it on which it depends.
+
+    All tables are computed at once, for each distinct row of the evidence. There are no draws where this would take
+    much more work than one table does.
+    """
+    if not names:
+        return {}
+    same = find_distinct_rows(evidence, continuous=True)
+    if same is None:
+        same = DistinctRows(np.arange(evidence.rows), np.arange(evidence.rows))
+    distinct = evidence.take(same.first, len(same.first))
+    question = Question(only=informed, drawn=tuple(names))
+    problem = problem_of(network, question, distinct)
+    if problem.order.total > CHEAP:
+        best = choose_order(problem.factors, [()], problem.sizes)
+        if problem.order.total > WIDER * best.total:
+            by_cost = [name for name in reversed(best.names) if name in set(names)]
+            question = Question(only=informed, drawn=tuple(by_cost))
+            if problem_of(network, question, distinct).order.total > WIDER * best.total:
+                return {}
+    sampler = _TableSampler(same.inverse, len(same.first), level)
+    try:
+        solve(network, question, distinct, options, lambda problem, question, rows: [sampler], compare=False)
+    except ImpossibleEvidence as problem:
+        rows = np.flatnonzero(np.isin(same.inverse, problem.rows)).tolist()
+        raise impossible_evidence(rows, evidence.single) from None
+    return sampler.codes
+
+
+class _TableSampler:
+    """Draws from the tables of each solution for all rows that have its evidence.
+
+    Parameters
+    ----------
+    inverse : ndarray (rows,)
+        For each row the number of its distinct row.
+    """
+
+    def __init__(self, inverse: NDArray[np.intp], distinct: int, level: Mapping[str, Values]) -> None:
+        self._order = np.argsort(inverse, kind="stable")
+        self._ends = np.cumsum(np.bincount(inverse, minlength=distinct))
+        self._level = level
+        self.codes: dict[str, NDArray[np.intp]] = {}
+
+    def add(self, part: Solution) -> None:
+        """Draw for the rows of a solution."""
+        ends = self._ends[part.rows]
+        counts = np.diff(self._ends, prepend=0)[part.rows]
+        # the rows with the evidence of each row of the solution, one group after the other
+        first = np.cumsum(counts) - counts
+        rows = self._order[np.repeat(ends - counts - first, counts) + np.arange(counts.sum())]
+        number = np.repeat(np.arange(len(counts)), counts)
+        drawn: dict[str, NDArray[np.intp]] = {}
+        for scope, table in zip(part.problem.scopes, part.tables, strict=True):
+            *above, name = scope
+            index: NDArray[np.intp] = np.zeros(len(rows), dtype=np.intp)
+            for other, size in zip(above, table.shape, strict=False):
+                index = index * size + drawn[other]
+            # rows of the solution stand last but one, states last
+            flat = np.moveaxis(table, -2, -1).reshape(-1, table.shape[-2])
+            codes = drawn[name] = _draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
+            self.codes.setdefault(name, np.empty(len(self._order), dtype=np.intp))[rows] = codes
+
+
+def _draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
+    """Draw a state for each row from one of some weightings (weightings, states) of the states.
+
+    Examples
+    --------
+    >>> _draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
+    [0, 1, 1]
+    """
+    cumulated = np.cumsum(weights, axis=1)
+    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    goal = uniforms * cumulated[index, -1]
+    low, high = np.zeros(len(index), dtype=np.intp), last[index]
+    for _ in range(int(weights.shape[1] - 1).bit_length()):
+        middle = (low + high) // 2
+        above = cumulated[index, middle] > goal
+        high = np.where(above, middle, high)
+        low = np.minimum(np.where(above, low, middle + 1), high)
+    return low
 
 
 def _is_closed(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Clique", "EliminationOrder", "assign_factors", "find_order", "make_junction_tree"]
+__all__ = ["Clique", "EliminationOrder", "assign_factors", "find_drawing_order", "find_order", "make_junction_tree"]
 
 HOPELESS = 1e13
 """An order with more cells is too expensive, and so would be those of other heuristics."""
@@ -85,17 +85,8 @@ def find_order(
     ('a', 'b')
     """
     scopes = [tuple(scope) for scope in scopes]
-    names = sorted({name for scope in scopes for name in scope} | set(keep))
-    position = {name: i for i, name in enumerate(names)}
-    logs = [math.log(max(sizes[name], 1)) for name in names]
-    neighbors = [0] * len(names)
-    kept = [position[name] for name in keep]
-    for scope in [*scopes, [names[i] for i in kept]]:
-        mask = 0
-        for name in scope:
-            mask |= 1 << position[name]
-        for name in scope:
-            neighbors[position[name]] |= mask & ~(1 << position[name])
+    names, logs, neighbors = _connect([*scopes, tuple(keep)], sizes)
+    kept = [names.index(name) for name in keep]
     best = _eliminate_greedily(_score_weight, list(neighbors), logs, names, kept)
     for score in (_score_fill, _score_weighted_fill):
         # neither cheap enough already, nor so expensive that no order will help
@@ -114,6 +105,55 @@ def find_order(
     return best
 
 
+def find_drawing_order(
+    scopes: Iterable[Sequence[str]], sizes: Mapping[str, int], drawn: Sequence[str]
+) -> tuple[EliminationOrder, list[tuple[str, ...]]]:
+    """Return an elimination order that ends with some variables, the last one first, and for each of these the scope of
+    the table from which it is drawn: those before it on which it depends, and itself.
+
+    Examples
+    --------
+    >>> order, tables = find_drawing_order([("a", "b"), ("b", "c"), ("c", "d")], dict.fromkeys("abcd", 2), ["a", "b", "c"])
+    >>> order.names, tables
+    (('d', 'c', 'b', 'a'), [('a',), ('a', 'b'), ('b', 'c')])
+    """
+    names, logs, neighbors = _connect([*scopes, *((name,) for name in drawn)], sizes)
+    position = {name: i for i, name in enumerate(names)}
+    last = [position[name] for name in drawn]
+    first = _eliminate_greedily(_score_weight, neighbors, logs, names, last, joint=False)
+    rank = {vertex: i for i, vertex in enumerate(last)}
+    total, largest, widest = first.total, first.largest, first.clique
+    tables: list[tuple[str, ...]] = []
+    for vertex in reversed(last):
+        members = sorted(_iterate_bits(neighbors[vertex]), key=rank.__getitem__)
+        for other in members:
+            neighbors[other] = (neighbors[other] | neighbors[vertex]) & ~(1 << other) & ~(1 << vertex)
+        tables.append((*(names[other] for other in members), names[vertex]))
+        cells = math.exp(min(logs[vertex] + sum(logs[other] for other in members), 700.0))
+        total += cells
+        if cells > largest:
+            largest, widest = cells, tables[-1]
+    names_in_order = (*first.names, *reversed(drawn)) if len(drawn) > 1 else first.names
+    return EliminationOrder(names_in_order, total, largest, widest), tables[::-1]
+
+
+def _connect(
+    scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]
+) -> tuple[list[str], list[float], list[int]]:
+    """Return the names of all scopes, sorted, the logarithms of their sizes, and as bits the neighbors of each name."""
+    scopes = list(scopes)
+    names = sorted({name for scope in scopes for name in scope})
+    position = {name: i for i, name in enumerate(names)}
+    neighbors = [0] * len(names)
+    for scope in scopes:
+        mask = 0
+        for name in scope:
+            mask |= 1 << position[name]
+        for name in scope:
+            neighbors[position[name]] |= mask & ~(1 << position[name])
+    return names, [math.log(max(sizes[name], 1)) for name in names], neighbors
+
+
 def _cost(order: EliminationOrder) -> float:
     return order.total
 
@@ -128,8 +168,11 @@ def _add_noise(score: Score, generator: random.Random) -> Score:
 
 
 def _eliminate_greedily(
-    score: Score, around: list[int], logs: list[float], names: list[str], kept: list[int]
+    score: Score, around: list[int], logs: list[float], names: list[str], kept: list[int], *, joint: bool = True
 ) -> EliminationOrder:
+    """Eliminate all vertices but those to keep, whose joint table counts as the last one if it is wanted; `around` is
+    changed to the neighbors that are left.
+    """
     alive = ((1 << len(names)) - 1) & ~sum(1 << k for k in kept)
     current = {vertex: score(vertex, around, logs) for vertex in _iterate_bits(alive)}
     heap = [(value, vertex) for vertex, value in current.items()]
@@ -160,7 +203,7 @@ def _eliminate_greedily(
             if fresh != current[other]:
                 current[other] = fresh
                 heapq.heappush(heap, (fresh, other))
-    last = math.exp(min(sum(logs[k] for k in kept), 700.0))
+    last = math.exp(min(sum(logs[k] for k in kept), 700.0)) if joint else 0.0
     if last > largest:
         largest, widest = last, tuple(names[k] for k in kept)
     return EliminationOrder(tuple(order), total + last, largest, widest)
