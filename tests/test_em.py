@@ -12,7 +12,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimation.expected_statistics import expect_statistics
-from hybridbn.fitting import Dirichlet, MaximumLikelihood, MultinomialFitter, fit
+from hybridbn.fitting import Dirichlet, MaximumLikelihood, MEstimate, MultinomialFitter, fit
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
@@ -173,6 +173,24 @@ def test_posterior_never_falls_with_a_prior() -> None:
     assert values[-1] > values[0]
 
 
+@pytest.mark.parametrize("estimate", [MEstimate(), MEstimate(3.0, uniform=True), Dirichlet((0.5, 2.0))])
+@pytest.mark.parametrize("seed", range(3))
+def test_history_is_what_is_maximized(seed: int, estimate: Any) -> None:
+    """With a prior that is the likelihood times the prior's density: it never falls, although the likelihood may."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, 120)
+    b, c = (np.where(rng.random(120) < 0.8, a, rng.integers(0, 2, 120)) for _ in range(2))
+    frame = pd.DataFrame({"a": a, "b": b, "c": c}).astype(str).astype(object)
+    frame = frame.mask(rng.random(frame.shape) < 0.4, None)
+    learned = expectation_maximization(
+        [("a", "b"), ("a", "c"), ("b", "c")], frame, MultinomialFitter(estimate=estimate), tolerance=1e-9
+    )
+    assert learned.converged
+    assert np.diff(learned.history).min() >= -1e-9
+    assert learned.log_likelihood[-1] == pytest.approx(learned.network.log_density(frame).sum(), rel=1e-12)
+    assert (learned.history < learned.log_likelihood).all()  # densities of these priors are below one
+
+
 def test_complete_tables_give_what_fit_gives() -> None:
     network = mixed_network()
     table = hb.Table(network.sample(200, random_state=0))
@@ -180,7 +198,7 @@ def test_complete_tables_give_what_fit_gives() -> None:
         learned = expectation_maximization(list(network.edges), table, potentials)
         same(learned.network, fit(list(network.edges), table, potentials))
         assert learned.converged
-        assert learned.history == pytest.approx([learned.network.log_density(table).sum()])
+        assert learned.log_likelihood == pytest.approx([learned.network.log_density(table).sum()])
 
 
 def test_closed_form_of_a_monotone_pattern() -> None:
@@ -258,7 +276,7 @@ def test_rows_without_any_value_change_nothing() -> None:
     first, second = (expectation_maximization(mixed_network(), data, tolerance=1e-9) for data in (table, longer))
     # the prior's share of the marginals is of one row more
     same(first.network, second.network, 2e-2)
-    assert first.history[0] == pytest.approx(second.history[0], rel=1e-9)
+    assert first.log_likelihood[0] == pytest.approx(second.log_likelihood[0], rel=1e-9)
 
 
 def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.fitter_choice import Potentials, find_fitter_name, fitter_of
 from hybridbn.fitting.gaussian import GaussianFitter
-from hybridbn.fitting.multinomial import MultinomialFitter
+from hybridbn.fitting.multinomial import Dirichlet, MEstimate, MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader, find_distinct_rows
 from hybridbn.network import Network
@@ -52,18 +53,22 @@ class Learned:
     ----------
     network : Network
     history : ndarray (iterations + 1,)
-        Log-likelihood of the observed cells under the starting parameters and after each iteration.
+        What is maximized, under the starting parameters and after each iteration: the log-likelihood of the observed
+        cells and, where tables are estimated with a prior, the logarithm of the prior density up to a constant. Exact
+        expectations never let it fall.
     converged : bool
+    log_likelihood : ndarray (iterations + 1,)
+        The log-likelihood of the observed cells alone.
     """
 
     network: Network
     history: Values
     converged: bool
+    log_likelihood: Values
 
     def __repr__(self) -> str:
-        return (
-            f"<Learned: {self.network!r}, log-likelihood {self.history.max():.6g}, {len(self.history) - 1} iterations>"
-        )
+        reached = self.log_likelihood[np.argmax(self.history)]
+        return f"<Learned: {self.network!r}, log-likelihood {reached:.6g}, {len(self.history) - 1} iterations>"
 
 
 def expectation_maximization(
@@ -116,12 +121,13 @@ def expectation_maximization(
     .. math:: E[n_{dc}] = \sum_i w_i P(d, c \mid \text{row}_i), \qquad
               E\Bigl[\sum_{i \in d} v_i v_i'\Bigr] = \sum_i w_i P(d \mid \text{row}_i)\, E[v v' \mid d, \text{row}_i]
 
-    with v the child and its continuous parents, in closed form. Then the likelihood never falls if the fitters are
-    those of maximum likelihood: ``MultinomialFitter(estimate=MaximumLikelihood())`` and `GaussianFitter`, as long as
-    each configuration has enough weight for its own regression. Other estimates put their priors on the expected
-    counts: with `Dirichlet` or a uniform `MEstimate` the likelihood times :math:`\prod \theta^{\alpha}` never falls (a
-    posterior mode), and with the default `MEstimate` it converges to where its estimate agrees with itself. On a
-    complete table the result is that of `hybridbn.fit`.
+    with v the child and its continuous parents, in closed form. Then what is maximized never falls: the likelihood for
+    ``MultinomialFitter(estimate=MaximumLikelihood())`` and `GaussianFitter`, as long as each configuration has enough
+    weight for its own regression; with `Dirichlet` or `MEstimate`, whose prior is added to the expected counts
+    :math:`n_{dc}`, the likelihood times :math:`\prod \theta_{dc}^{\alpha_{dc}}`, so the result is a posterior mode. The
+    default `MEstimate` takes the prior of the first expected counts, and keeps it: a prior that moved with the
+    parameters would leave nothing that is maximized. With an estimate of your own the history is the likelihood, which
+    may fall. On a complete table the result is that of `hybridbn.fit`.
 
     *Any other family*, or a logistic regression, in the network: expectations are averages over `draws` exact joint
     completions of each incomplete row, made from the same random numbers in each iteration (Wei & Tanner 1990). It
@@ -157,7 +163,9 @@ def expectation_maximization(
     known = {name: family.fitter.statistics(complete, *family.variables) for name, family in families.items()}
     if not len(open_rows):
         network = _maximize(families, known)
-        return Learned(network, np.array([log_likelihood(network, work, options)]), True)
+        priors = _find_priors(families, known)
+        likelihood = log_likelihood(network, work, options)
+        return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
     if all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values()):
         expect = _make_exact_expectation(first, work, open_rows, complete, options)
         patience = None
@@ -166,7 +174,7 @@ def expectation_maximization(
     found = _iterate(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
     if not found.converged:
         warnings.warn(
-            f"expectation maximization has not converged in {max_iterations} iterations: the log-likelihood still"
+            f"expectation maximization has not converged in {max_iterations} iterations: what it maximizes still"
             f" changes by {float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
             stacklevel=2,
         )
@@ -206,17 +214,23 @@ def _iterate(
     least = rows * (tolerance if patience is None else max(tolerance, _NOISE))
     best = first
     history: list[float] = []
+    likelihoods: list[float] = []
     expected: Mapping[str, Statistics] = {}
+    priors: Mapping[str, Values] | None = None
     top, failures, converged = -np.inf, 0, False
 
     def until(network: Network) -> bool:
-        nonlocal best, expected, top, failures, converged
+        nonlocal best, expected, priors, top, failures, converged
         expected, likelihood = expect(network)
-        history.append(likelihood)
+        likelihoods.append(likelihood)
         if patience is None:
+            if priors is None:
+                priors = _find_priors(families, _add(known, expected))
+            history.append(likelihood + _log_prior(network, priors))
             best = network
             converged = len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least)
         else:
+            history.append(likelihood)
             failures = 0 if likelihood > top + least else failures + 1
             if likelihood > top:
                 top, best = likelihood, network
@@ -224,14 +238,54 @@ def _iterate(
         return converged or len(history) > max_iterations
 
     def learn(statistics: Mapping[str, Statistics]) -> Network:
-        return _maximize(families, {name: known[name] + statistics[name] for name in families})
+        return _maximize(families, _add(known, statistics), priors)
 
     alternate(first, lambda _: expected, learn, until)
-    return Learned(best, np.array(history), converged)
+    return Learned(best, np.array(history), converged, np.array(likelihoods))
 
 
-def _maximize(families: Mapping[str, _FamilyFitter], statistics: Mapping[str, Statistics]) -> Network:
-    return Network([family.fitter.potential(statistics[name]) for name, family in families.items()])
+def _add(known: Mapping[str, Statistics], expected: Mapping[str, Statistics]) -> dict[str, Statistics]:
+    return {name: statistics + expected[name] for name, statistics in known.items()}
+
+
+def _find_priors(families: Mapping[str, _FamilyFitter], statistics: Mapping[str, Statistics]) -> dict[str, Values]:
+    """Return what the estimate of each table adds to its counts, where it says so."""
+    priors = {}
+    for name, family in families.items():
+        estimate = getattr(family.fitter, "estimate", None)
+        if isinstance(estimate, Dirichlet | MEstimate):
+            priors[name] = estimate.prior_counts(statistics[name].counts)  # type: ignore[attr-defined]
+    return priors
+
+
+def _log_prior(network: Network, priors: Mapping[str, Values]) -> float:
+    """Return the log density of tables of probabilities under Dirichlet priors, up to a constant."""
+    total = 0.0
+    with np.errstate(divide="ignore"):
+        for name, counts in priors.items():
+            total += float(np.sum(counts * np.log(network.potential(name).table)))  # type: ignore[attr-defined]
+    return total
+
+
+def _maximize(
+    families: Mapping[str, _FamilyFitter],
+    statistics: Mapping[str, Statistics],
+    priors: Mapping[str, Values] | None = None,
+) -> Network:
+    """Learn every potential, tables with the priors that are given instead of their own."""
+    potentials = []
+    for name, family in families.items():
+        fitter = family.fitter
+        if priors is not None and name in priors:
+            assert isinstance(fitter, MultinomialFitter)
+            fitter = replace(fitter, estimate=partial(_add_prior, priors[name]))
+        potentials.append(fitter.potential(statistics[name]))
+    return Network(potentials)
+
+
+def _add_prior(prior: Values, counts: Values) -> Values:
+    total = counts + prior
+    return np.asarray(total / total.sum(axis=-1, keepdims=True))
 
 
 def _find_rows_with_holes(table: Table) -> NDArray[np.intp]:

@@ -81,11 +81,18 @@ class MEstimate:
         >>> (MEstimate(2).each(np.stack([first, second])) == one_by_one).all()
         np.True_
         """
+        return cast(Values, (counts + self._spread(counts)) / (counts.sum(axis=-1, keepdims=True) + self.m))
+
+    def prior_counts(self, counts: Values) -> Values:
+        """Return how the m rows are spread over the states, to be added to a table of counts."""
+        return np.broadcast_to(self._spread(counts[None])[0], counts.shape)
+
+    def _spread(self, counts: Values) -> Values:
         prior = np.full(counts.shape[-1], 1 / counts.shape[-1])
         if not self.uniform and counts.ndim > 2:
             margin = counts.sum(axis=tuple(range(1, counts.ndim - 1)), keepdims=True)
             prior = (margin + self.m * prior) / (margin.sum(axis=-1, keepdims=True) + self.m)
-        return cast(Values, (counts + self.m * prior) / (counts.sum(axis=-1, keepdims=True) + self.m))
+        return cast(Values, self.m * prior)
 
 
 @dataclass(frozen=True)
@@ -125,11 +132,15 @@ class Dirichlet:
 
     def __call__(self, counts: Values) -> Values:
         """Return the table of probabilities for a table of counts, the child last."""
+        total = counts + self.prior_counts(counts)
+        return cast(Values, total / total.sum(axis=-1, keepdims=True))
+
+    def prior_counts(self, counts: Values) -> Values:
+        """Return the pseudo-counts, to be added to a table of counts."""
         added = np.asarray(self.pseudo_counts, dtype=np.float64)
         if added.ndim and added.shape != counts.shape[-1:]:
             raise NetworkError(f"{len(added)} pseudo-counts were given for a child of {counts.shape[-1]} states")
-        total = counts + added
-        return cast(Values, total / total.sum(axis=-1, keepdims=True))
+        return np.broadcast_to(added, counts.shape)
 
 
 @dataclass(frozen=True)
