@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import networkx as nx
 
+from hybridbn.arguments import list_items
 from hybridbn.errors import NetworkError
 from hybridbn.network_check import (
     DirectedGraph,
@@ -203,6 +204,8 @@ class Network(DirectedGraph):
         >>> net.rename({"c": "class"}).potential("class").scope
         ('class',)
         """
+        if not isinstance(names, Mapping):
+            raise NetworkError(f"the names to change are a mapping of old names to new ones, not {names!r:.80}")
         for old, new in names.items():
             self._attributes(old)
             if not isinstance(new, str) or not new:
@@ -273,7 +276,7 @@ class Network(DirectedGraph):
             raise NetworkError("; ".join(describe_cycles(self))) from None
 
     def _attributes(self, name: Hashable) -> dict[str, Any]:
-        if name not in self:
+        if not isinstance(name, Hashable) or name not in self:
             close = find_similar_names(name, self)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(self)}"
             raise NetworkError(f"the network has no node {name!r}{hint if len(self) else '; it is empty'}")
@@ -330,7 +333,7 @@ class Network(DirectedGraph):
         >>> net.d_separated("rain", "sprinkler"), net.d_separated("rain", "sprinkler", given="wet")
         (True, False)
         """
-        sets = [{names} if isinstance(names, str) else set(names) for names in (x, y, given)]
+        sets = [dict.fromkeys(list_items(names, "the nodes of d-separation")).keys() for names in (x, y, given)]
         for node in set().union(*sets):
             self._attributes(node)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from hybridbn.errors import TableError
@@ -43,12 +44,16 @@ class Options:
     impossible: Literal["raise", "nan"] = "raise"
 
     def __post_init__(self) -> None:
-        if self.impossible not in ("raise", "nan"):
+        if not isinstance(self.impossible, str) or self.impossible not in ("raise", "nan"):
             raise TableError(f"impossible must be 'raise' or 'nan', not {self.impossible!r}")
-        if not 0 < self.tolerance < 1:
+        if not _is_number(self.tolerance) or not 0 < self.tolerance < 1:
             raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
-        if not self.max_bytes > 0:
+        if not _is_number(self.max_bytes) or not self.max_bytes > 0:
             raise TableError(f"max_bytes must be a positive number of bytes; found {self.max_bytes!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 class PrecisionKeywords(TypedDict, total=False):

@@ -226,7 +226,7 @@ class Continuous:
             raise TableError(f"{self.name!r} is continuous; {value!r} is not a number")
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TableError(f"{self.name!r} is continuous; {value!r} is not a number") from None
         self._refuse(np.asarray(number))
         return number

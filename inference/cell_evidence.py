@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import HybridBNError, TableError
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["CellEvidence", "Interval", "LikelihoodFunction", "StateWeights", "as_evidence"]
@@ -71,7 +71,7 @@ class Interval(CellEvidence):
     def __post_init__(self) -> None:
         try:
             low, high = float(self.low), float(self.high)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TableError(f"the ends of an interval must be numbers, not {self.low!r} and {self.high!r}") from None
         if not low < high:
             raise TableError(f"an interval needs low < high, not {low} and {high}")
@@ -163,7 +163,15 @@ class LikelihoodFunction(CellEvidence):
 
     def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
         """Call the function."""
-        return np.asarray(self.function(points), dtype=np.float64)
+        try:
+            return np.asarray(self.function(points), dtype=np.float64)
+        except HybridBNError:
+            raise
+        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+            raise TableError(
+                f"the likelihood function of {variable.name!r} raised {type(error).__name__}: {error!s:.200}; it is"
+                " called with an array of numbers and returns one of the same length"
+            ) from error
 
     def key(self) -> Hashable:
         """Return the function's identity."""

@@ -117,8 +117,8 @@ class Finding:
         soft, rows = self.soft_part, np.arange(len(values))
         with np.errstate(divide="ignore"):
             if isinstance(self.variable, Discrete):
-                return np.log(soft.weights(np.arange(len(self.variable)))[values, rows])
-            logs = np.log(soft.weights(values[None])[0])
+                return np.asarray(np.log(soft.weights(np.arange(len(self.variable)))[values, rows]))
+            logs: Values = np.log(soft.weights(values[None])[0])
         reach = self.reach()
         return logs if reach is None else np.where((values >= reach[0]) & (values <= reach[1]), logs, -np.inf)
 
@@ -310,8 +310,8 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collectio
             raise NetworkError(f"the evidence names {name!r}, which is no node of the network{hint}")
         if name in targets and not is_missing(value) and as_evidence(value) is None:
             raise TableError(
-                f"{name!r} is asked for, so its value {value!r} can't be part of the evidence; leave it out of the"
-                " mapping, or give what is known of it otherwise: a likelihood, a set of states, an interval, a function"
+                f"{name!r} is asked for, so its value {value!r} can't be part of the evidence; leave it out, or"
+                " give what else is known of it: a likelihood, a set of states, an interval, a function"
             )
         if _is_column(value):
             raise TableError(

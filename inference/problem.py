@@ -227,7 +227,7 @@ class Snapshot:
             return network
         try:
             by_name = {name: node["potential"] for name, node in network._node.items()}
-            stale = any([potential.child.name != name for name, potential in by_name.items()])
+            stale = any(potential.child.name != name for name, potential in by_name.items())
         except (KeyError, AttributeError):
             network.check()
             raise

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, TooWide
 from hybridbn.inference.answers import AnyNetwork, collect_nothing, empty_posterior, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, EvidenceReader
@@ -200,7 +201,7 @@ def _find_risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> R
 
 def check_targets(network: Network, targets: Sequence[str]) -> list[str]:
     """Return the targets as a list, refusing unknown names and repetitions."""
-    names = list(targets)
+    names = list_items(targets, "the names of the variables that are asked for")
     for name in names:
         network.variable(name)
     twice = {name for name in names if names.count(name) > 1}

@@ -18,7 +18,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.arguments import check_count, make_generator
+from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.elimination.program import choose_order
 from hybridbn.inference.engines import Solution
@@ -47,13 +48,12 @@ def sample(
     frame.
     """
     network.check()
-    if n < 0:
-        raise TableError(f"the number of rows to draw can't be negative: {n}")
+    n = check_count(n, "the number of rows to draw")
     reader = EvidenceReader(network, evidence)
     read = reader.evidence()
     rows = np.repeat(np.arange(read.rows), n)
     repeated = Evidence(read.take(rows, len(rows)).findings, len(rows), single=False)
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     uniforms = rng.random((len(rows), len(network))).T
     try:
         codes = draw(network, repeated, uniforms, options or Options())

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
@@ -116,7 +117,7 @@ def automatic(
     discrete = isinstance(training_data.variable(target), Discrete)
     loss = loss or (log_loss if discrete else squared_error)
     cells = training_data.codes(target)
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
     losses: dict[str, float] = {}
     failures: list[Exception] = []

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -108,7 +109,7 @@ def class_clusters(
     name = name or f"{target} cluster"
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     clustering = _ClassClustering(training_data, target, name, criterion, most, assignment == "soft", folds)
     counts = clustering.read_counts(clusters)
     result = clustering.cluster(training_data, counts, rng)

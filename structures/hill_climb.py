@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
@@ -162,7 +163,7 @@ class _Options(NamedTuple):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
             if not whole:
                 raise NetworkError(f"{what} must be a whole number that is not negative, not {value!r}")
-        seed = int(np.random.default_rng(random_state).integers(2**63))
+        seed = int(make_generator(random_state).integers(2**63))
         return cls(int(tabu), int(turns), int(restarts), seed)
 
 

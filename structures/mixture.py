@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
@@ -101,9 +102,7 @@ def mixture(
     training_data = read_data_without_target(data, _replace_auto(potentials), weights)
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    clustering = cluster_rows(
-        training_data, components, criterion, most, starts, np.random.default_rng(random_state), folds
-    )
+    clustering = cluster_rows(training_data, components, criterion, most, starts, make_generator(random_state), folds)
     return clustering.build_network(name)
 
 

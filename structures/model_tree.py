@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
@@ -132,7 +133,7 @@ def model_tree(
     if name is not None and name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     regressors = learn_regressors(read)
-    forest = _Forest(regressors, int(trees), int(max_depth), int(tested), np.random.default_rng(random_state))
+    forest = _Forest(regressors, int(trees), int(max_depth), int(tested), make_generator(random_state))
     return forest.build_network(name or find_unused_name(f"{target} leaf", read.roles))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import Potentials, roles
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -88,7 +89,7 @@ def selective_naive_bayes(
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     training_data = read_data_with_target(data, target, potentials, weights)
     loss = loss or _default_loss(training_data, target)
-    chosen = _choose_attributes(training_data, target, loss, folds, np.random.default_rng(random_state))
+    chosen = _choose_attributes(training_data, target, loss, folds, make_generator(random_state))
     attributes = [name for name in training_data.attributes if name in chosen]
     return fit_network(training_data, {target: (), **dict.fromkeys(attributes, (target,))})
 

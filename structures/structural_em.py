@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.completion import (
     Completion,
@@ -124,7 +125,7 @@ def structural_em(
         if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
     options = options or Options()
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     learning = Build.of(build)
     table = learning.read(data, weights)
     table = table.take(table.weights > 0).require_rows(1).require_values()

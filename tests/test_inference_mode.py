@@ -405,3 +405,32 @@ def test_a_completion_before_a_jump_is_not_polished_away():
         best = net.log_density(pd.DataFrame([{**evidence, **found}]))[0]
         near = net.log_density(pd.DataFrame([{**evidence, **found, "x": found["x"] - d} for d in (1e-2, 1e-4, 1e-6)]))
         assert (best > near).all()
+
+
+def test_ties_between_rows_with_different_holes() -> None:
+    """A variable that is observed in every tied row, but not in all rows."""
+    b, c = hb.Discrete("b", ("x", "y")), hb.Discrete("c", (0, 1))
+    net = hb.Network(
+        [hb.Multinomial(b, table=[0.3, 0.7]), hb.Multinomial(c, (b,), table=[[0.5, 0.5], [0.9, 0.1]])],
+    )
+    completed = net.most_probable(pd.DataFrame({"b": ["x", None]}))
+    assert completed.to_dict("list") == {"b": ["x", "y"], "c": [0, 0]}
+
+
+@SETTINGS
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
+def test_tables_with_ties_and_holes(seed: int, nodes: int) -> None:
+    rng = np.random.default_rng(seed)
+    net = random_discrete(rng, nodes)
+    flat = hb.Network()
+    for potential in net.potentials:
+        table = np.round(2 * potential.table) + 1  # few different numbers, so that many completions tie
+        flat.add(hb.Multinomial(potential.child, potential.parents, table=table / table.sum(axis=-1, keepdims=True)))
+    frame = flat.sample(12, seed % 1000).astype(object)
+    frame = frame.mask(rng.random(frame.shape) < 0.5, None)
+    completed = flat.most_probable(frame)
+    reached = flat.log_density(completed)
+    for row, (_, cells) in enumerate(frame.iterrows()):
+        single = {name: value for name, value in cells.items() if value is not None}
+        best = flat.most_probable(single)
+        assert reached[row] == pytest.approx(flat.log_evidence({**single, **best}), abs=1e-9)

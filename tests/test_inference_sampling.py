@@ -4,10 +4,12 @@ in a million each by chance.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
-from inference_tools import crops, network_of, random_hybrid, shared_module
+from inference_tools import brute, crops, network_of, random_discrete, random_hybrid, shared_module
 from scipy import stats
 
 import hybridbn as hb
@@ -218,3 +220,62 @@ def test_calibration_of_random_hybrid_networks(seed):
     equal = (np.abs(full - mine[:, None]) <= 1e-12).sum(axis=1)
     ok, detail = tests.sbc(below + rng.integers(0, equal + 1), draws)
     assert ok, detail
+
+
+def chain(length: int, states: int = 3, seed: int = 0) -> hb.Network:
+    rng = np.random.default_rng(seed)
+    variables = [hb.Discrete(f"v{i}", tuple("abcd"[:states])) for i in range(length)]
+    potentials = [hb.Multinomial(variables[0], table=rng.dirichlet(np.ones(states)))]
+    for above, child in itertools.pairwise(variables):
+        potentials.append(hb.Multinomial(child, (above,), table=rng.dirichlet(np.ones(states), states)))
+    return hb.Network(potentials)
+
+
+def test_draws_given_the_end_of_a_chain_take_one_elimination(monkeypatch):
+    """However long the chain is: nothing is solved variable by variable."""
+    sampling = pytest.importorskip("hybridbn.inference.sampling")
+    solved = []
+    monkeypatch.setattr(sampling, "solve", lambda *given, f=sampling.solve, **k: solved.append(1) or f(*given, **k))
+    for length in (20, 80):
+        solved.clear()
+        net = chain(length)
+        frame = net.sample(4000, 3, {f"v{length - 1}": "a"})
+        assert len(solved) == 1
+        check_marginals(net, frame, {f"v{length - 1}": "a"})
+        assert (frame[f"v{length - 1}"] == "a").all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_joint_frequencies_given_evidence_of_all_kinds(seed):
+    rng = np.random.default_rng(seed)
+    net = random_discrete(rng, 5)
+    last = list(net)[-1]
+    states = net.variable(last).states
+    cells = [{state: float(rng.random() + 0.1) for state in states}, states[0], None]
+    table = pd.DataFrame({last: cells}, dtype=object)
+    n = 6000
+    frame = net.sample(n, seed, table)
+    for row, cell in enumerate(cells):
+        names, total = brute(net, {} if cell is None else {last: cell})
+        part = frame.iloc[row * n : (row + 1) * n]
+        codes = [[net.variable(name).code(state) for state in part[name]] for name in names]
+        counts = np.zeros(total.shape)
+        np.add.at(counts, tuple(codes), 1)
+        frequencies(counts.ravel(), total.ravel() / total.sum())
+
+
+def test_impossible_rows_of_a_table_are_named():
+    a, b = hb.Discrete("a", (0, 1)), hb.Discrete("b", (0, 1))
+    net = hb.Network([hb.Multinomial(a, table=[1.0, 0.0]), hb.Multinomial(b, (a,), table=[[1.0, 0.0], [0.5, 0.5]])])
+    with pytest.raises(hb.errors.ImpossibleEvidence) as raised:
+        net.sample(3, 0, pd.DataFrame({"b": [0, 1, 0, 1]}))
+    assert raised.value.rows == (1, 3)
+
+
+def test_many_numbers_are_drawn_from_the_middle():
+    sampling = pytest.importorskip("hybridbn.inference.sampling")
+    names = [f"x{i}" for i in range(15)]
+    order = sampling._halve_repeatedly(names)
+    assert sorted(order) == sorted(names)
+    assert order[:3] == ["x7", "x3", "x11"]
+    assert sampling._halve_repeatedly(names[:5]) == names[:5]

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     {"errors", "jobs", "progress_reports", "registry"},
-    {"variables", "options"},
+    {"variables", "options", "arguments"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_summary"},
     {"inference"},

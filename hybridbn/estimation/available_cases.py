@@ -11,7 +11,7 @@ import networkx as nx
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
 from hybridbn.network import Network
-from hybridbn.network_check import describe_cycles
+from hybridbn.network_check import describe_cycles, describe_stale_names
 from hybridbn.network_summary import is_arc_text
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
@@ -68,8 +68,9 @@ def structure_of(structure: Any) -> Network:
                 f" Network, not {structure!r:.80}"
             )
         graph = Network(arcs)
-    for fault in describe_cycles(graph):
-        raise NetworkError(fault)
+    for fault in (*describe_cycles(graph), describe_stale_names(graph)):
+        if fault:
+            raise NetworkError(fault)
     return graph
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.estimation.available_cases import fit_available, fit_marginals, read_as_declared, structure_of
 from hybridbn.estimation.completion import (
@@ -152,7 +153,7 @@ def expectation_maximization(
     """
     _check_arguments(tolerance, max_iterations, draws)
     options = options or Options()
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     graph = structure_of(structure)
     table = read_as_declared(data, graph, weights, keep_numbers=True)
     first = _check_start(graph, start, table) if start is not None else _choose_start(graph, table, potentials, rng)

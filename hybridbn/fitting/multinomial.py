@@ -81,7 +81,7 @@ class MEstimate:
         >>> (MEstimate(2).each(np.stack([first, second])) == one_by_one).all()
         np.True_
         """
-        return cast(Values, (counts + self._spread(counts)) / (counts.sum(axis=-1, keepdims=True) + self.m))
+        return np.asarray((counts + self._spread(counts)) / (counts.sum(axis=-1, keepdims=True) + self.m))
 
     def prior_counts(self, counts: Values) -> Values:
         """Return how the m rows are spread over the states, to be added to a table of counts."""
@@ -92,7 +92,7 @@ class MEstimate:
         if not self.uniform and counts.ndim > 2:
             margin = counts.sum(axis=tuple(range(1, counts.ndim - 1)), keepdims=True)
             prior = (margin + self.m * prior) / (margin.sum(axis=-1, keepdims=True) + self.m)
-        return cast(Values, self.m * prior)
+        return np.asarray(self.m * prior)
 
 
 @dataclass(frozen=True)

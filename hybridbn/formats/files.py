@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from hybridbn.errors import FormatError
 
@@ -40,6 +40,43 @@ _TABLE_INFLATED = 16 << 20
 
 class NameTaken(FileExistsError):
     """A file of this name exists already."""
+
+
+def check_path(path: Any) -> str | os.PathLike[str]:
+    """Return a path; raise `FormatError` for what names no file, such as a number, which would be an open file.
+
+    Examples
+    --------
+    >>> check_path(5)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: a file is named by text or a pathlib.Path, not by 5
+    """
+    name = path.__fspath__() if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise FormatError(f"a file is named by text or a pathlib.Path, not by {path!r:.80}")
+    return path if isinstance(path, os.PathLike) else str(name)
+
+
+def check_encoding(encoding: Any) -> str:
+    """Return the name of an encoding of text; raise `FormatError` for any other.
+
+    Examples
+    --------
+    >>> check_encoding("latin-1")
+    'latin-1'
+    >>> check_encoding("rot13")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: there is no encoding of text 'rot13'; take "utf-8", "latin-1" or another
+    """
+    try:
+        # codecs that turn text into text or bytes into bytes have names, too, but don't decode bytes
+        if isinstance(encoding, str) and isinstance(b"text".decode(encoding, "ignore"), str):
+            return encoding
+    except (LookupError, ValueError, UnicodeError):
+        pass
+    raise FormatError(f'there is no encoding of text {encoding!r:.80}; take "utf-8", "latin-1" or another')
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.estimation.completion import (
     Completion,
@@ -156,7 +157,7 @@ def augment(
     builder = Build.of(build)
     table = builder.read(data, weights)
     _check(table, target, response, patience, max_iterations)
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     precision = resolve_options("augment", options, keywords, impossible="raise")
     learn = builder.make_learner(target, potentials)
     holes = find_holes(table)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs, run_in_processes
 from hybridbn.progress_reports import track_items
@@ -131,7 +132,7 @@ def bias_variance(
             f"a classifier has fit and predict, or makes one when it is called; {classifier!r:.80} does neither"
         )
     classes, truth = np.unique(labels, return_inverse=True)
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     jobs = check_jobs(n_jobs)
     splits = [split for _ in range(repeats) for split in _folds(truth, folds, stratified, rng)]
     predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -124,6 +124,8 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
     size : float
         Scale of the boxes.
     """
+    if evidence is not None and not isinstance(evidence, Mapping):
+        raise TableError(f"a picture shows one case: its evidence is a mapping, not {evidence!r:.80}")
     if len(network) > MOST_NODES:
         raise TableError(
             f"a picture with {len(network)} beliefs can't be read; draw a part: network.subgraph(names), at most"

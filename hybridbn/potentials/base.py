@@ -19,7 +19,7 @@ import copy
 import math
 from abc import ABC
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -381,6 +381,8 @@ def check_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variabl
     """Return the parents as a tuple, refusing what is not a variable and names that occur twice."""
     if isinstance(parents, Discrete | Continuous):
         raise NetworkError(f"{child.name!r}: parents must be a sequence of variables; write parents=({parents.name},)")
+    if isinstance(parents, str) or not isinstance(parents, Iterable) or np.ndim(parents) == 0:  # type: ignore[arg-type]
+        raise NetworkError(f"parents must be a sequence of variables, not {parents!r:.80}")
     for variable in (child, *parents):
         if not isinstance(variable, Discrete | Continuous):
             raise NetworkError(f"expected a Discrete or Continuous variable, not {variable!r}")

@@ -261,7 +261,7 @@ def as_number_array(what: str, child: str, values: ArrayLike) -> Values:
         raw = np.asarray(values)
         if raw.dtype.kind in "biuf" or (raw.dtype == object and not any(isinstance(i, str | bytes) for i in raw.flat)):
             return freeze(raw, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise NetworkError(f"{child!r}: {what} must be numbers in a regular array")
 

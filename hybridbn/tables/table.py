@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
 from hybridbn.tables.cells import Cells, Kind, freeze_array, recode_cells
 from hybridbn.tables.columns import (
@@ -552,7 +553,7 @@ def _check_kinds(
     kinds: dict[str, Kind] = {}
     declared: tuple[tuple[Kind, str | Iterable[str]], ...] = (("discrete", discrete), ("continuous", continuous))
     for kind, names in declared:
-        for name in [names] if isinstance(names, str) else list(names):
+        for name in list_items(names, f"the names of {kind} columns"):
             if name not in available:
                 raise TableError(f"{kind}={name!r}: there is no such column; the columns are {shorten(available)}")
             if kinds.setdefault(name, kind) != kind:

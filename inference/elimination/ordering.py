@@ -113,9 +113,10 @@ def find_drawing_order(
 
     Examples
     --------
-    >>> order, tables = find_drawing_order([("a", "b"), ("b", "c"), ("c", "d")], dict.fromkeys("abcd", 2), ["a", "b", "c"])
+    >>> sizes = {"a": 2, "b": 3, "c": 2}
+    >>> order, tables = find_drawing_order([("a", "b"), ("b", "c")], sizes, ["a", "b"])
     >>> order.names, tables
-    (('d', 'c', 'b', 'a'), [('a',), ('a', 'b'), ('b', 'c')])
+    (('c', 'b', 'a'), [('a',), ('a', 'b')])
     """
     names, logs, neighbors = _connect([*scopes, *((name,) for name in drawn)], sizes)
     position = {name: i for i, name in enumerate(names)}
@@ -137,9 +138,7 @@ def find_drawing_order(
     return EliminationOrder(names_in_order, total, largest, widest), tables[::-1]
 
 
-def _connect(
-    scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]
-) -> tuple[list[str], list[float], list[int]]:
+def _connect(scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]) -> tuple[list[str], list[float], list[int]]:
     """Return the names of all scopes, sorted, the logarithms of their sizes, and as bits the neighbors of each name."""
     scopes = list(scopes)
     names = sorted({name for scope in scopes for name in scope})

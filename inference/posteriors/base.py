@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hybridbn.arguments import as_numbers, check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.variables import Discrete, Values, Variable
 
@@ -95,9 +97,8 @@ class Posterior(ABC):
 
     def sample(self, k: int | None = None, random_state: Any = None) -> Any:
         """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
-        rng = np.random.default_rng(random_state)
-        if k is not None and k < 0:
-            raise TableError(f"the number of draws can't be negative: {k}")
+        rng = make_generator(random_state)
+        k = None if k is None else check_count(k, "the number of draws")
         uniforms = rng.random((len(self._error), 1 if k is None else k)).T
         draws = self._to_values(self.draw(uniforms))
         return self._rows_first(draws if k is not None else draws[0])
@@ -204,7 +205,7 @@ class DiscretePosterior(Posterior):
 
     def cdf(self, x: ArrayLike) -> Any:
         """Return the probability of a state up to `x`, where the states are numbers; of m points in n rows: (n, m)."""
-        points = np.asarray(x, dtype=float)
+        points = as_numbers(x, f"the points of the cdf of {self.variable.name!r}")
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
         below = (self._numbers() <= points[..., None]).astype(float)
@@ -212,7 +213,7 @@ class DiscretePosterior(Posterior):
 
     def quantile(self, q: ArrayLike) -> Any:
         """Return the smallest state up to which the probability is at least `q`, where the states are numbers."""
-        levels = np.asarray(q, dtype=float)
+        levels = as_numbers(q, "the levels of quantiles")
         if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
             raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
         numbers = self._numbers()
@@ -229,7 +230,7 @@ class DiscretePosterior(Posterior):
 
     def interval(self, level: float = 0.9) -> Any:
         """Return the ends of the central interval that holds at least this probability: (2,), or (rows, 2)."""
-        if not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
         return self.quantile([(1 - level) / 2, (1 + level) / 2])
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hybridbn.arguments import as_numbers
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.inference.posteriors.base import Posterior
@@ -110,7 +112,7 @@ class ContinuousPosterior(Posterior):
 
     def quantile(self, q: ArrayLike) -> Any:
         """Return the value below which the probability is `q`."""
-        levels = np.asarray(q, dtype=float)
+        levels = as_numbers(q, "the levels of quantiles")
         if not ((levels >= 0) & (levels <= 1)).all():
             raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
         return self._at("_quantile", levels)
@@ -121,7 +123,7 @@ class ContinuousPosterior(Posterior):
 
     def interval(self, level: float = 0.9) -> Any:
         """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
-        if not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
         return self.quantile([(1 - level) / 2, (1 + level) / 2])
 
@@ -179,7 +181,7 @@ class ContinuousPosterior(Posterior):
 
     def _at(self, method: str, x: ArrayLike) -> Any:
         """Evaluate one of the methods above at points that all rows share."""
-        points = np.asarray(x, dtype=float)
+        points = as_numbers(x, f"points of {self.variable.name!r}")
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
         if not points.size:

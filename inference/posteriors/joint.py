@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
 from hybridbn.inference.engines import Solution
@@ -130,7 +131,7 @@ class JointPosterior:
 
     def marginal(self, name: str) -> Any:
         """Return the posterior of one of the variables."""
-        if name not in self._names:
+        if not isinstance(name, str) or name not in self._names:
             raise TableError(f"{name!r} is none of the variables {self._names}")
         variable = self.variables[self._names.index(name)]
         answer = solve(self._network, Question((name,)), self._evidence, self._options)
@@ -199,8 +200,9 @@ class JointPosterior:
 
     def sample(self, k: int = 1, random_state: Any = None) -> Any:
         """Draw all variables together; a DataFrame with `k` rows for each row of evidence."""
+        k = check_count(k, "the number of draws")
         rows = np.repeat(np.arange(self._evidence.rows), k)
-        uniforms = np.random.default_rng(random_state).random((len(rows), len(self._names))).T
+        uniforms = make_generator(random_state).random((len(rows), len(self._names))).T
         repeated = Evidence(self._evidence.take(rows, len(rows)).findings, len(rows), single=False)
         drawn = draw_jointly(self._network, self.variables, repeated, uniforms, self._options)
         return Table.from_arrays(self.variables, drawn).to_pandas()

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hybridbn.errors import FormatError, HybridBNError
+from hybridbn.formats.files import check_path
 from hybridbn.formats.hbn.archive import Packer, Unpacker, abbreviate, check_fields, read_archive, write_archive
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
@@ -71,7 +72,7 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     network.check()
     packer = Packer()
     content = pack_network(network, packer)
-    write_archive(path, content, packer.join_arrays())
+    write_archive(check_path(path), content, packer.join_arrays())
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -91,7 +92,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...         print(str(error).replace(folder, ""))
     can't load '/model.hbn': not a hybridbn file, which starts as a zip archive does
     """
-    with open(path, "rb") as file:
+    with open(check_path(path), "rb") as file:
         try:
             content, arrays = read_archive(file)
             unpacker = Unpacker(arrays)
@@ -276,7 +277,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     for network in ensemble.networks:
         network.check()
         content["networks"].append(pack_network(network, packer))
-    write_archive(path, {"ensemble": content}, packer.join_arrays())
+    write_archive(check_path(path), {"ensemble": content}, packer.join_arrays())
 
 
 def unpack_ensemble(content: Any, unpacker: Unpacker) -> Ensemble:

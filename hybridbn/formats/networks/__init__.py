@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hybridbn.errors import FormatError
-from hybridbn.formats.files import is_packed
+import networkx as nx
+
+from hybridbn.errors import FormatError, NetworkError
+from hybridbn.formats.files import check_encoding, check_path, is_packed
 from hybridbn.registry import find_registered, import_modules
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     ...     read_network(path).variable("c").states
     ('yes', 'no')
     """
-    return _find_format(path).read(path, **options)
+    return _find_format(check_path(path)).read(path, **_check_options(options))
 
 
 def write_network(network: Network, path: str | os.PathLike[str], **options: Any) -> None:
@@ -114,7 +116,16 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     ...     read_network(pathlib.Path(folder, "coin.bif.gz")).variable("c").states
     (1, 2)
     """
-    _find_format(path).write(network, path, **options)
+    form = _find_format(check_path(path))
+    if not isinstance(network, nx.DiGraph):
+        raise NetworkError(f"expected a network to write, not {network!r:.200}")
+    form.write(network, path, **_check_options(options))
+
+
+def _check_options(options: dict[str, Any]) -> dict[str, Any]:
+    if options.get("encoding") is not None:
+        check_encoding(options["encoding"])
+    return options
 
 
 def is_network(path: str | os.PathLike[str]) -> bool:

@@ -33,8 +33,9 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from hybridbn.arguments import list_items
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.files import NameTaken, is_packed, open_unpacked, replace_file
+from hybridbn.formats.files import NameTaken, check_encoding, check_path, is_packed, open_unpacked, replace_file
 from hybridbn.formats.tables.base import FileFormat, suffixes
 from hybridbn.formats.tables.database_base import OutputExists, database_of
 from hybridbn.formats.tables.typed_columns import WantedColumns
@@ -98,8 +99,13 @@ def read_table(
       k  discrete    2 states  0 missing  1, 2
     """
     listed = None if variables is None else list(variables)
+    discrete, continuous = (list_items(names, "the names of columns") for names in (discrete, continuous))
     wanted = WantedColumns.of(discrete, continuous, columns, weights, listed)
     location = _locate(path)
+    if options.get("encoding") is None:
+        options.pop("encoding", None)
+    else:
+        check_encoding(options["encoding"])
     try:
         if isinstance(location, str):
             read = database_of(location).read(location, wanted, **options)
@@ -154,6 +160,10 @@ def write_table(
             raise TableError(f"the column for the weights, {weights!r}, is in the table already; choose another name")
         table = table.with_weights(None).with_column(weights, table.weights)
     location = _locate(path)
+    if options.get("encoding") is None:
+        options.pop("encoding", None)
+    else:
+        check_encoding(options["encoding"])
     if isinstance(location, str):
         database_of(location).write(table, location, overwrite=overwrite, **options)
         return
@@ -164,9 +174,7 @@ def write_table(
 
 def _locate(path: str | os.PathLike[str]) -> Path | str:
     """Return the path of a file, or the address of a table of a database."""
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise TableError(f"a path must be text, not {text!r}")
+    text = os.fspath(check_path(path))
     if text.startswith("sqlite:"):
         return text
     if text.startswith("file://"):

@@ -10,6 +10,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
@@ -146,7 +147,7 @@ def boost(
     >>> ensemble.predict({"a": 1, "b": 0, "c": 1})
     'yes'
     """
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     jobs = check_jobs(n_jobs)
     builder = Build.of(build)

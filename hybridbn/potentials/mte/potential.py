@@ -92,6 +92,8 @@ class MTE(Univariate, Potential):
         normalize: bool | None = False,
     ) -> None:
         variables = (*check_parents(child, parents), child)
+        if not isinstance(pieces, Iterable | Piece):
+            raise NetworkError(f"{child.name!r}: pieces must be a sequence of Piece, not {pieces!r:.80}")
         piece_list = [pieces] if isinstance(pieces, Piece) else list(pieces)
         if not piece_list:
             raise NetworkError(f"{child.name!r}: an MTE needs at least one piece")
