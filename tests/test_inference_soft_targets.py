@@ -147,3 +147,18 @@ def test_no_network_with_other_names_in_its_potentials_is_asked(tmp_path: Any) -
             ask()
     right = net.rename({"a": "b", "b": "a"})
     np.testing.assert_allclose(right.posterior("a").probabilities, [0.75, 0.25], atol=1e-15)
+
+
+def test_ensembles_heed_it_in_tables_as_in_mappings() -> None:
+    rng = np.random.default_rng(0)
+    y, x = rng.integers(0, 2, 80), rng.integers(0, 3, 80)
+    data = pd.DataFrame({"y": y, "x": np.where(rng.random(80) < 0.6, y, x), "z": rng.normal(y)})
+    data = data.assign(y=data["y"].astype(str), x=data["x"].astype(str))
+    ensemble = hb.boost(data, "y", rounds=3)
+    case = {"y": {"0": 0.05, "1": 0.95}, "x": "0"}
+    single = ensemble.posterior(case).probabilities
+    table = pd.DataFrame([case, {"y": "1", "x": "0"}], dtype=object)
+    np.testing.assert_allclose(ensemble.posterior(table).probabilities[0], single, atol=1e-12)
+    plain = ensemble.posterior({"x": "0"}).probabilities
+    np.testing.assert_allclose(ensemble.posterior(table).probabilities[1], plain, atol=1e-12)
+    assert np.abs(single - plain).max() > 0.01

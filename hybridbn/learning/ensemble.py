@@ -433,7 +433,7 @@ class ClassScorer:
 
     def _table_for(self, network: Network) -> Table:
         """Return the evidence as a table of the network's variables, reusing the last one if these are the same."""
-        wanted = {variable.name: variable for variable in network.variables if variable.name != self.target}
+        wanted = {variable.name: variable for variable in network.variables}
         # nodes without a column, such as the leaf of a tree, may differ from network to network
         columns = {name: variable for name, variable in wanted.items() if name not in self._absent}
         if self._table is None or any(self._variables.get(name) != variable for name, variable in columns.items()):

@@ -578,7 +578,7 @@ def _check_weights(weights: Any, rows: int) -> Values | None:
         return None
     try:
         array = np.array(weights.to_list() if hasattr(weights, "to_list") else weights, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TableError(f"weights must be numbers, one a row, not {weights!r:.80}") from None
     if array.shape != (rows,):
         raise TableError(
