@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -14,6 +13,7 @@ from hybridbn.arguments import list_items
 from hybridbn.errors import NetworkError
 from hybridbn.network_check import (
     DirectedGraph,
+    check_new_names,
     check_potential,
     describe_cycles,
     describe_disagreement,
@@ -204,15 +204,8 @@ class Network(DirectedGraph):
         >>> net.rename({"c": "class"}).potential("class").scope
         ('class',)
         """
-        if not isinstance(names, Mapping):
-            raise NetworkError(f"the names to change are a mapping of old names to new ones, not {names!r:.80}")
-        for old, new in names.items():
+        for old in check_new_names(names, self):
             self._attributes(old)
-            if not isinstance(new, str) or not new:
-                raise NetworkError(f"can't rename {old!r} to {new!r}; a name is a non-empty string")
-        clashes = [name for name, count in Counter(names.get(node, node) for node in self).items() if count > 1]
-        if clashes:
-            raise NetworkError(f"renaming would give several nodes the name {shorten(clashes)}; names must differ")
         renamed: Network = nx.relabel_nodes(self, dict(names), copy=True)
         for attributes in renamed.nodes.values():
             variable, potential = attributes.get("variable"), attributes.get("potential")
@@ -280,8 +273,7 @@ class Network(DirectedGraph):
             close = find_similar_names(name, self)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(self)}"
             raise NetworkError(f"the network has no node {name!r}{hint if len(self) else '; it is empty'}")
-        attributes: dict[str, Any] = self.nodes[name]
-        return attributes
+        return self.nodes[name]  # type: ignore[no-any-return]
 
     # -- checking -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ remedies.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ else:
 
 __all__ = [
     "DirectedGraph",
+    "check_new_names",
     "check_potential",
     "describe_cycles",
     "describe_disagreement",
@@ -47,6 +49,27 @@ def check_potential(potential: Any) -> Potential:
     if scope[-1] in scope[:-1]:
         raise NetworkError(f"{potential!r}: {scope[-1]!r} can't be its own parent")
     return potential
+
+
+def check_new_names(names: Any, nodes: Iterable[str]) -> Mapping[str, str]:
+    """Return a mapping of old names to new ones; raise `NetworkError` where these are no names, or make nodes equal.
+
+    Examples
+    --------
+    >>> check_new_names({"a": "b"}, ["a", "b"])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: renaming would give several nodes the name 'b'; names must differ
+    """
+    if not isinstance(names, Mapping):
+        raise NetworkError(f"the names to change are a mapping of old names to new ones, not {names!r:.80}")
+    for old, new in names.items():
+        if not isinstance(new, str) or not new:
+            raise NetworkError(f"can't rename {old!r} to {new!r}; a name is a non-empty string")
+    clashes = [name for name, count in Counter(names.get(node, node) for node in nodes).items() if count > 1]
+    if clashes:
+        raise NetworkError(f"renaming would give several nodes the name {shorten(clashes)}; names must differ")
+    return names
 
 
 def find_faults(network: nx.DiGraph[Any]) -> list[str]:
