@@ -252,8 +252,11 @@ def _find_width(potential: Potential, given: Axes, low: Values, high: Values, pe
     return np.where(np.isfinite(width), width, whole)
 
 
-def find_decay_distance(logs: Logs, peak: Values, low: Values, high: Values, sign: int) -> Values:
-    """Return how far from the peak the function has fallen by a factor e on one side; an end counts, inf if nowhere.
+def find_decay_distance(
+    logs: Logs, peak: Values, low: Values, high: Values, sign: int, drop: Values | float = 1.0
+) -> Values:
+    """Return how far from the peak the logarithm has fallen by 1, or `drop`, on one side; an end counts, inf if
+    nowhere.
 
     Examples
     --------
@@ -268,5 +271,5 @@ def find_decay_distance(logs: Logs, peak: Values, low: Values, high: Values, sig
     inside = (points > low) & (points < high)
     found = logs(np.where(inside, points, peak))
     with np.errstate(invalid="ignore"):
-        fallen = ~inside | ~(found > top - 1)
+        fallen = ~inside | ~(found > top - drop)
     return np.where(fallen.any(axis=0), away[np.argmax(fallen, axis=0), 0], np.inf)

@@ -469,7 +469,9 @@ def _measure_scale(potential: Potential, name: str) -> float:
         return evaluate(potential, given, rows_of, points, log=True, along=name)
 
     try:
-        return min(float(find_decay_distance(logs, start, least, most, sign).min()) for sign in (-1, 1)) / 2
+        # a peak beside a jump is as wide as it is on its other side
+        below, above = (find_decay_distance(logs, start, least, most, sign) for sign in (-1, 1))
+        return float(np.maximum(below, above).min()) / 2
     except NetworkError:
         return 0.0
 

@@ -20,12 +20,8 @@ from hybridbn.errors import TooWide
 from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.supports import (
-    clip_to_support,
-    find_evidence_ranges,
-    find_modes_along,
-    ranges_of_others,
-)
+from hybridbn.inference.quadrature.modes import find_modes_along
+from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
 from hybridbn.variables import Continuous, Values, shorten
 
 __all__ = ["CellAssessment", "PlacedNodes", "assess_cells", "place_nodes", "start_cells", "table_size"]
@@ -76,7 +72,7 @@ def place_nodes(
     tolerance : wanted error of the posterior
     budget : most cells that the largest table may have for one row
     """
-    start, bounds = _lay_first_cells(problem, evidence)
+    start, bounds, unseen = _lay_first_cells(problem, evidence)
     done: list[tuple[NDArray[np.intp], PlacedNodes]] = []
     step = _rows_at_once(problem, {name: len(low) for name, (low, _) in start.items()}, budget)
     work = [
@@ -96,7 +92,7 @@ def place_nodes(
             for name, seen in assessments.items():
                 seen.check_ends(axes[name], bounds[name], rows)
             _keep_cells_while_rough(assessments)
-            error = np.sum([look.error for look in assessments.values()], axis=0)
+            error = np.sum([look.error for look in assessments.values()], axis=0) + unseen[rows]
             settled = np.all([look.settled for look in assessments.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
             if finished.any():
@@ -380,11 +376,13 @@ def start_cells(problem: Problem) -> int:
 
 def _lay_first_cells(
     problem: Problem, evidence: Evidence
-) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds]]:
-    """Return the first cells: the range of prior and likelihood, cut at all breaks and around modes, and its bounds."""
+) -> tuple[dict[str, tuple[Values, Values]], dict[str, Bounds], NDArray[np.bool_]]:
+    """Return the first cells: the range of prior and likelihood, cut at all breaks and around modes, its bounds, and
+    the rows in which modes may be too narrow to be seen.
+    """
     ranges = find_evidence_ranges(problem, evidence)
     cells, bounds = {}, {}
-    nowhere = np.full(evidence.rows, -np.inf)
+    nowhere, unseen = np.full(evidence.rows, -np.inf), np.zeros(evidence.rows, dtype=bool)
     for name in problem.nodes:
         low, high = ranges[name]
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
@@ -402,6 +400,7 @@ def _lay_first_cells(
         for modes in find_modes_along(problem, name, evidence, ranges, (least, most)):
             points.append(modes.edges)
             bottom, top = np.minimum(bottom, modes.low), np.maximum(top, modes.high)
+            unseen |= modes.unseen
         if (bottom < low).any() or (top > high).any():
             points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
         edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
@@ -410,4 +409,4 @@ def _lay_first_cells(
         size = max(int(wide.sum(axis=0).max(initial=0)), 1)
         cells[name] = _pack_cells(edges[:-1], edges[1:], wide, size, edges[-1])
         bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
-    return cells, bounds
+    return cells, bounds, unseen

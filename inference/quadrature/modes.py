@@ -1,0 +1,476 @@
+"""Peaks and jumps of what is known by its values alone: where quadrature has to look closely, or farther out.
+
+A likelihood given as a function, an observed child of a family that says nothing of its scale and a density without
+declared breaks may be much narrower than the range of the variable, jump, or lie beyond the range. They are looked
+through evenly within the range and at growing distances outside. The steps are made smaller until they are small
+against the narrowest peak that was seen, and against the scale of the family, so that another peak of the same kind
+can't lie between them. The peaks are climbed, and edges are laid around them at multiples of the distance at which the
+function falls; jumps are bisected down to neighboring doubles. Where nothing is seen, the steps become as small as
+`MOST_POINTS` allow, and numbers of few digits are tried too. What would need still smaller steps has an error of one.
+A peak much narrower than all others that stands on a function that is positive everywhere can be missed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.problem import Problem
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
+from hybridbn.variables import Continuous, Discrete, Values
+
+__all__ = ["ModeEdges", "find_modes", "find_modes_along"]
+
+MOST_POINTS = 1 << 22
+EVEN_STEPS = (1_000, 20_000, 400_000)
+"""So many even steps; more where nothing was seen at all, or peaks are narrow."""
+EVEN_STEPS_OF_FUNCTIONS = (20_000, 400_000, MOST_POINTS)
+MOST_MODES = 128
+MOST_JUMPS = 256
+STEPS_OF_PEAK = 32.0
+"""A peak must be seen from so many steps, so that one that is as many times narrower is seen too."""
+STEP_OF_SCALE = 4.0
+"""A step in scales of the family: an eighth of the distance at which a normal density is zero in doubles."""
+LOWEST = -700.0
+"""Logarithms, relative to the largest, below which a function counts as zero."""
+JUMP = 4.0
+"""A difference that is so many times larger than those on both sides may be a jump."""
+SMALLEST_JUMP = 1e-9
+OUTWARD = np.exp2(np.arange(-6.0, 30.0))[:, None]
+"""Distances from the range at which to look, in lengths of it."""
+EDGES_AROUND_MODE = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
+"""Edges around a peak, in distances at which it falls by a factor e: a normal density is zero in doubles past the last.
+"""
+NARROW_MODE = 1 / 24
+"""Peaks that are wider, relative to the range, need no edges of their own."""
+KEPT_OF_JUMP = 0.3
+"""What differs less between neighboring doubles, relative to the whole step, is steep and no jump."""
+MOST_STATE_CASES = 32
+BLOCK = 1024
+
+LogFunctions: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
+"""Logarithms at points (points, columns), where column ``j`` is the function of row ``rows[j]``."""
+
+
+@dataclass(frozen=True)
+class ModeEdges:
+    """Edges (edges, rows) around peaks and at jumps, the range (rows,) widened to hold them, and whether peaks may be
+    too narrow to be seen (rows,).
+    """
+
+    edges: Values
+    low: Values
+    high: Values
+    unseen: NDArray[np.bool_]
+
+
+class _Peaks(NamedTuple):
+    """Peaks that are narrow or outside the range: each with its row, and how far from it the function falls by a factor
+    e below and above, and how wide it is, at least, where it has not fallen by half of all that it falls.
+    """
+
+    rows: NDArray[np.intp]
+    points: Values
+    below: Values
+    above: Values
+    visible: Values
+
+
+class _Look(NamedTuple):
+    """What was seen of some rows: peaks, jumps (each with its row), the rows and whether there was anything."""
+
+    peaks: _Peaks
+    jump_rows: NDArray[np.intp]
+    jumps: Values
+    rows: NDArray[np.intp]
+    seen: NDArray[np.bool_]
+
+
+def find_modes(
+    logs: LogFunctions,
+    low: Values,
+    high: Values,
+    least: Values,
+    most: Values,
+    marks: Values | None = None,
+    even: Sequence[int] = EVEN_STEPS,
+    scale: float = np.inf,
+) -> ModeEdges:
+    """Find the narrow peaks and the jumps of functions of one variable, a function a row.
+
+    Parameters
+    ----------
+    low, high : ndarray (rows,), the ranges looked through
+    least, most : ndarray (rows,), ends past which nothing is
+    marks : ndarray (marks, rows), places to look at besides
+    even : numbers of even steps, the next one for rows in which nothing was seen
+    scale : length below which the functions have no features, as far as that is known
+
+    Examples
+    --------
+    >>> ends = [np.array([end]) for end in (-8.0, 8.0, -np.inf, np.inf)]
+    >>> found = find_modes(lambda x, _: -0.5 * ((x - 60) / 1e-4) ** 2, *ends)
+    >>> bool(found.low[0] == -8 and 60 < found.high[0] < 60.01 and (abs(found.edges - 60) < 1e-3).any())
+    True
+    >>> both = find_modes(lambda x, _: -0.5 * ((x**2 - 2) / 1e-4) ** 2, *ends)
+    >>> [bool((abs(both.edges - root) < 1e-7).any()) for root in (-(2**0.5), 2**0.5)]
+    [True, True]
+    >>> step = find_modes(lambda x, _: np.where(x < 0.3, 0.0, -1.0), *ends)
+    >>> bool((step.edges == 0.3).any())
+    True
+    """
+    rows, length = len(low), high - low
+
+    def look(mine: NDArray[np.intp], steps: int, extra: Values | None) -> _Look:
+        ends = low[mine], high[mine], least[mine], most[mine]
+        return _look_through(logs, mine, _make_search_grid(*ends, extra, steps), *ends, NARROW_MODE * length[mine])
+
+    looks = [look(np.arange(rows), even[0], marks)]
+    steps, seen = np.full(rows, even[0]), looks[0].seen
+    wanted = np.zeros(rows)
+    if scale > 0:
+        wanted = np.maximum(wanted, length / (STEP_OF_SCALE * scale))
+    for _ in range(len(even) + 1):
+        narrow = looks[-1].peaks
+        np.maximum.at(wanted, narrow.rows, STEPS_OF_PEAK * length[narrow.rows] / narrow.visible)
+        goal = np.where(seen, np.exp2(np.ceil(np.log2(np.maximum(wanted, 1.0)))), 0.0)
+        for level in reversed(even):
+            goal = np.where(~seen & (level > steps), np.maximum(level, wanted), goal)
+        goal = np.minimum(goal, MOST_POINTS).astype(np.intp)
+        again = np.flatnonzero(goal > 1.5 * steps)
+        if not len(again):
+            break
+        fresh = []
+        for count in np.unique(goal[again]):
+            mine = again[goal[again] == count]
+            extra = _short_numbers() if count >= even[-1] and not seen[mine].all() else None
+            for part in np.split(mine, range(max(1, MOST_POINTS // count), len(mine), max(1, MOST_POINTS // count))):
+                own_marks = marks[:, part] if extra is None and marks is not None else extra
+                fresh.append(look(part, int(count), own_marks))
+                seen[part] = fresh[-1].seen
+        steps[again] = goal[again]
+        looks = [*(_drop_rows(old, again) for old in looks), _join_looks(fresh)]
+    whole = _join_looks(looks)
+    peaks = whole.peaks
+    unseen = np.zeros(rows, dtype=bool)
+    unseen[peaks.rows[peaks.visible * steps[peaks.rows] < length[peaks.rows]]] = True
+    if scale > 0:
+        unseen |= length / (STEP_OF_SCALE * scale) > STEPS_OF_PEAK * steps
+    return ModeEdges(*_lay_edges(whole, low, high, least, most), unseen)
+
+
+def _look_through(
+    logs: LogFunctions,
+    rows: NDArray[np.intp],
+    grid: Values,
+    low: Values,
+    high: Values,
+    least: Values,
+    most: Values,
+    narrow: Values,
+) -> _Look:
+    """Look at a grid (points, rows), climb the peaks that are narrow or outside the range, and bisect jumps."""
+    values = _replace_poles(logs(grid, rows))
+    top = values.max(axis=0)
+    seen = np.isfinite(top)
+    top = np.where(seen, top, 0.0)
+    values = np.maximum(values - top, LOWEST)  # from now on, relative to the largest
+    place, column = _find_local_maxima(grid, values, low, high, (np.isfinite(least), np.isfinite(most)), narrow)
+
+    def evaluate_columns(points: Values, columns: NDArray[np.intp]) -> Values:
+        return np.maximum(_replace_poles(logs(points, rows[columns])) - top[columns], LOWEST)
+
+    jump_columns, left, right = _find_steep_steps(grid, values)
+    peaks = _Peaks(rows[column], *np.empty((4, 0)))
+    if len(column):
+        bracket = grid[np.stack([np.maximum(place - 1, 0), place, np.minimum(place + 1, len(grid) - 1)]), column]
+
+        def climb_columns(points: Values) -> Values:
+            return evaluate_columns(points, column)
+
+        modes = climb(climb_columns, bracket)
+        ends, half = (least[column], most[column]), np.maximum(-values.min(axis=0)[column] / 2, 1.0)
+        below, above = (find_decay_distance(climb_columns, modes, *ends, sign) for sign in (-1, 1))
+        length = (high - low)[column]
+        # distances are powers of two, so that the half is surely visible
+        sides = [find_decay_distance(climb_columns, modes, *ends, sign, half) for sign in (-1, 1)]
+        visible = np.sum(np.minimum(sides, length), axis=0) / 2
+        peaks = _Peaks(rows[column], modes, np.minimum(below, length), np.minimum(above, length), visible)
+        # what was not fallen yet at half the distance may jump behind it
+        jump_columns = np.concatenate([jump_columns, column, column])
+        left = np.concatenate([left, np.clip(modes - below, *ends), modes + above / 2])
+        right = np.concatenate([right, modes - below / 2, np.clip(modes + above, *ends)])
+    chosen = np.isfinite(left) & np.isfinite(right) & (right > left)
+    jump_columns, jumps = _bisect_jumps(evaluate_columns, jump_columns[chosen], left[chosen], right[chosen])
+    return _Look(peaks, rows[jump_columns], jumps, rows, seen)
+
+
+def _find_local_maxima(
+    grid: Values,
+    values: Values,
+    low: Values,
+    high: Values,
+    ends: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    narrow: Values,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return place and column of the highest local maxima that are narrow or outside the range."""
+    rises = values[1:] >= values[:-1]
+    higher = np.zeros(values.shape, dtype=bool)
+    higher[1:-1] = rises[:-1] & ~rises[1:] & (values[1:-1] > LOWEST)
+    # what rises without an end is no peak
+    higher[0] = ends[0] & (values[0] > values[1])
+    higher[-1] = ends[1] & (values[-1] > values[-2])
+    place, column = np.nonzero(higher)
+    if not len(place):
+        return place, column
+    here, height = grid[place, column], values[place, column]
+    distance = []
+    for sign in (-1, 1):
+        fallen = np.full(len(place), np.inf)
+        for step in np.exp2(np.arange(np.log2(len(grid)))).astype(np.intp):
+            there = np.clip(place + sign * step, 0, len(grid) - 1)
+            reached = np.isinf(fallen) & (values[there, column] < height - 1)
+            fallen[reached] = np.abs(grid[there, column] - here)[reached]
+        distance.append(fallen)
+    outside = (here < low[column]) | (here > high[column])
+    chosen = np.flatnonzero((np.maximum(*distance) < narrow[column]) | outside)
+    place, column, height = place[chosen], column[chosen], height[chosen]
+    order = np.lexsort((-height, column))
+    rank = np.arange(len(order)) - np.searchsorted(column[order], column[order])
+    order = order[rank < MOST_MODES]
+    return place[order], column[order]
+
+
+def _find_steep_steps(grid: Values, values: Values) -> tuple[NDArray[np.intp], Values, Values]:
+    """Return column and ends of the steps of a grid where the values differ by much more than beside it."""
+    change = np.abs(np.diff(values, axis=0))
+    beside = np.maximum(change[:-2], change[2:]) * JUMP
+    step, column = np.nonzero(change[1:-1] > np.maximum(beside, SMALLEST_JUMP, out=beside))
+    if len(step) > MOST_JUMPS * grid.shape[1]:
+        largest = np.argsort(-change[step + 1, column])[: MOST_JUMPS * grid.shape[1]]
+        step, column = step[largest], column[largest]
+    return column, grid[step + 1, column], grid[step + 2, column]
+
+
+def _bisect_jumps(
+    values: LogFunctions, columns: NDArray[np.intp], left: Values, right: Values
+) -> tuple[NDArray[np.intp], Values]:
+    """Return column and place of the jumps between given points: the right one of two neighboring doubles."""
+    if not len(columns):
+        return columns, left
+    at_left, at_right = values(np.stack([left, right]), columns)
+    smallest = np.maximum(KEPT_OF_JUMP * np.abs(at_right - at_left), SMALLEST_JUMP)
+    while True:
+        steep = np.abs(at_right - at_left) >= smallest
+        columns, left, right, at_left, at_right, smallest = (
+            array[steep] for array in (columns, left, right, at_left, at_right, smallest)
+        )
+        middle = left + (right - left) / 2
+        inside = (middle > left) & (middle < right)
+        if not inside.any():
+            return columns, right
+        at = values(middle[None], columns)[0]
+        first = inside & (np.abs(at - at_left) >= np.abs(at_right - at))
+        second = inside & ~first
+        right, at_right = np.where(first, middle, right), np.where(first, at, at_right)
+        left, at_left = np.where(second, middle, left), np.where(second, at, at_left)
+
+
+def _join_looks(looks: Sequence[_Look]) -> _Look:
+    fields: list[Any] = [np.concatenate([getattr(look.peaks, name) for look in looks]) for name in _Peaks._fields]
+    return _Look(_Peaks(*fields), *map(np.concatenate, zip(*(look[1:] for look in looks), strict=True)))
+
+
+def _drop_rows(look: _Look, rows: NDArray[np.intp]) -> _Look:
+    """Return what was seen of other rows."""
+    peaks, jumps, own = (~np.isin(array, rows) for array in (look.peaks.rows, look.jump_rows, look.rows))
+    fields: list[Any] = [field[peaks] for field in look.peaks]
+    return _Look(_Peaks(*fields), look.jump_rows[jumps], look.jumps[jumps], look.rows[own], look.seen[own])
+
+
+def _lay_edges(look: _Look, low: Values, high: Values, least: Values, most: Values) -> tuple[Values, Values, Values]:
+    """Return edges (edges, rows) around peaks and at jumps, and the range (rows,) widened to hold them."""
+    peaks, length = look.peaks, high - low
+    around = peaks.points + np.stack([-peaks.below, peaks.above]) * EDGES_AROUND_MODE
+    around = np.clip(around, least[peaks.rows], most[peaks.rows])
+    around = around.reshape(len(EDGES_AROUND_MODE) * 2, len(peaks.rows))
+    bottom, top = low.copy(), high.copy()
+    if len(peaks.rows):
+        lowest, highest = around.min(axis=0), around.max(axis=0)
+        np.minimum.at(bottom, peaks.rows, np.where(peaks.points < low[peaks.rows], lowest, np.inf))
+        np.maximum.at(top, peaks.rows, np.where(peaks.points > high[peaks.rows], highest, -np.inf))
+    narrow = np.maximum(peaks.below, peaks.above) < NARROW_MODE * length[peaks.rows]
+    rows = np.concatenate([np.repeat(peaks.rows[narrow], len(around)), look.jump_rows])
+    points = np.concatenate([around[:, narrow].T.ravel(), look.jumps])
+    order = np.argsort(rows, kind="stable")
+    rows, points = rows[order], points[order]
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    edges = np.repeat(low[None], int(rank.max(initial=-1)) + 1, axis=0)
+    edges[rank, rows] = points
+    return edges, bottom, top
+
+
+@lru_cache(maxsize=1)
+def _short_numbers() -> Values:
+    away = round_numbers(3, 30)
+    numbers: Values = np.concatenate([-away, [0.0], away])[:, None]
+    return numbers
+
+
+def _make_search_grid(
+    low: Values, high: Values, least: Values, most: Values, marks: Values | None, even: int
+) -> Values:
+    """Return places to look at (places, rows), in ascending order."""
+    length = high - low
+    with np.errstate(over="ignore", invalid="ignore"):
+        inside = low + (np.arange(even)[:, None] + 0.5) / even * length
+        grid = np.concatenate([low - OUTWARD[::-1] * length, inside, high + OUTWARD * length])
+    for part in (grid[: len(OUTWARD)], grid[-len(OUTWARD) :]):  # the range is inside
+        np.clip(part, np.maximum(least, -1e150), np.minimum(most, 1e150), out=part)
+    if marks is None or not len(marks):
+        return grid
+    return np.asarray(np.sort(np.concatenate([grid, np.clip(marks, grid[0], grid[-1])]), axis=0))
+
+
+def find_modes_along(
+    problem: Problem,
+    name: str,
+    evidence: Evidence,
+    ranges: Mapping[str, tuple[Values, Values]],
+    ends: tuple[Values, Values],
+) -> Iterator[ModeEdges]:
+    """Find the peaks along a variable of everything that touches it and is known by its values alone.
+
+    Parameters
+    ----------
+    ranges : ranges of all continuous variables (rows each); known values have equal ends
+    ends : past which the density of the variable is zero
+    """
+    finding = evidence.findings.get(name)
+    if finding is not None and finding.weighted:
+        yield _find_modes_of_evidence(finding, ranges[name], ends)
+    for potential in problem.potentials.values():
+        if name not in potential.scope or not potential.opaque:
+            continue
+        child = evidence.findings.get(potential.child.name)
+        own = potential.child.name == name
+        if not own and (child is None or not child.observed.any()):
+            continue
+        hidden = [
+            parent.name
+            for parent in potential.parents
+            if isinstance(parent, Continuous) and parent.name != name and parent.name not in problem.hard
+        ]
+        if own and hidden:
+            continue
+        scale = potential.scale(name)
+        rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
+        same = own and not potential.parents and all((end == end[:1]).all() for end in (*ranges[name], *ends))
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            for modes in _find_modes_of_potential(
+                potential, name, evidence, ranges, ends, block[:1] if same else block, np.inf if hidden else scale
+            ):
+                edges = np.repeat(ranges[name][0][None], len(modes.edges), axis=0)
+                low, high = (end.copy() for end in ranges[name])
+                unseen = np.zeros(evidence.rows, dtype=bool)
+                into = rows if same else block
+                if not hidden:
+                    edges[:, into], unseen[into] = modes.edges, modes.unseen
+                low[into], high[into] = np.minimum(low[into], modes.low), np.maximum(high[into], modes.high)
+                yield ModeEdges(edges, low, high, unseen)
+            if same:
+                break
+
+
+def _find_modes_of_evidence(
+    finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]
+) -> ModeEdges:
+    """Look along a variable for the peaks of what evidence gives for likelihoods of it."""
+    low, high = (end.copy() for end in interval)
+    unseen, edges_of_rows = np.zeros(len(low), dtype=bool), {}
+    for row in finding.list_weighted_rows():
+        logs, marks = _logs_of_evidence(finding, row), finding.breaks(row)[:, None]
+        own = interval[0][row : row + 1], interval[1][row : row + 1]
+        strict = ends[0][row : row + 1], ends[1][row : row + 1]
+        with np.errstate(all="ignore"):  # overflow far out does not matter
+            try:
+                modes = find_modes(logs, *own, *strict, marks=marks, even=EVEN_STEPS_OF_FUNCTIONS)
+            except TableError:  # it may be undefined outside the range
+                modes = find_modes(logs, *own, *own, marks=marks, even=EVEN_STEPS_OF_FUNCTIONS)
+        edges_of_rows[row] = np.concatenate([modes.edges, marks])[:, 0]
+        low[row], high[row], unseen[row] = modes.low[0], modes.high[0], modes.unseen[0]
+    edges = np.repeat(interval[0][None], max(map(len, edges_of_rows.values()), default=0), axis=0)
+    for row, points in edges_of_rows.items():
+        edges[: len(points), row] = points
+    return ModeEdges(edges, low, high, unseen)
+
+
+def _logs_of_evidence(finding: Finding, row: int) -> LogFunctions:
+    """Return the logarithm of the likelihood of one row."""
+    own = finding.take(slice(row, row + 1))
+
+    def logs(points: Values, _: NDArray[np.intp]) -> Values:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(own.weights(points.reshape(-1, 1)).reshape(points.shape)))
+
+    return logs
+
+
+def _find_modes_of_potential(
+    potential: Potential,
+    name: str,
+    evidence: Evidence,
+    ranges: Mapping[str, tuple[Values, Values]],
+    ends: tuple[Values, Values],
+    rows: NDArray[np.intp],
+    scale: float,
+) -> Iterator[ModeEdges]:
+    """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of
+    its range.
+    """
+    given: dict[str, NDArray[Any]] = {}
+    free = []
+    for variable in potential.variables:
+        if variable.name == name:
+            continue
+        if isinstance(variable, Continuous):
+            low, high = (end[rows] for end in ranges[variable.name])
+            given[variable.name] = low + (high - low) / 2
+        else:
+            finding = evidence.findings.get(variable.name)
+            given[variable.name] = np.full(len(rows), -1) if finding is None else finding.values[rows]
+            if (given[variable.name] < 0).any():
+                free.append(variable)
+    within = {n: (values, values) for n, values in given.items() if not isinstance(potential.variable(n), Discrete)}
+    breaks = np.asarray(potential.breaks(name, within), dtype=np.float64)
+    breaks = np.broadcast_to(breaks if breaks.ndim == 2 else breaks[:, None], (len(breaks), len(rows)))
+    # many have their center where another variable has its value
+    marks = np.concatenate([breaks, *(values[None] for values, _ in within.values())])
+    low, high = (end[rows] for end in ranges[name])
+    for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_STATE_CASES):
+        filled = dict(given)
+        for variable, state in zip(free, states, strict=True):
+            filled[variable.name] = np.where(filled[variable.name] < 0, state, filled[variable.name])
+
+        def logs(points: Values, owner: NDArray[np.intp], filled: Mapping[str, Any] = filled) -> Values:
+            return evaluate(potential, filled, owner, points, log=True, along=name)
+
+        try:
+            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, scale=scale)
+        except NetworkError:  # it may be undefined outside the range
+            yield find_modes(logs, low, high, low, high, marks, scale=scale)
+
+
+def _replace_poles(logs: Values) -> Values:
+    """Return logarithms with neither NaN nor poles."""
+    return np.where(logs < np.inf, logs, -np.inf)
