@@ -28,11 +28,12 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["ModeEdges", "find_modes", "find_modes_along"]
+__all__ = ["ModeEdges", "find_modes", "find_modes_along", "find_modes_of_root"]
 
 MOST_POINTS = 1 << 22
 EVEN_STEPS = (1_000, 20_000, 400_000)
 """So many even steps; more where nothing was seen at all, or peaks are narrow."""
+EVEN_STEPS_OF_ROOTS = (1 << 18, MOST_POINTS)
 EVEN_STEPS_OF_FUNCTIONS = (20_000, 400_000, MOST_POINTS)
 MOST_MODES = 128
 MOST_JUMPS = 256
@@ -372,24 +373,62 @@ def find_modes_along(
         ]
         if own and hidden:
             continue
-        scale = potential.scale(name)
+        if own and not any(isinstance(parent, Continuous) for parent in potential.parents):
+            modes = find_modes_of_root(potential)
+            yield ModeEdges(
+                np.broadcast_to(modes.edges, (len(modes.edges), evidence.rows)),
+                np.minimum(ranges[name][0], modes.low),
+                np.maximum(ranges[name][1], modes.high),
+                np.repeat(modes.unseen, evidence.rows),
+            )
+            continue
+        scale = np.inf if hidden else potential.scale(name)
         rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
-        same = own and not potential.parents and all((end == end[:1]).all() for end in (*ranges[name], *ends))
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            for modes in _find_modes_of_potential(
-                potential, name, evidence, ranges, ends, block[:1] if same else block, np.inf if hidden else scale
-            ):
+            for modes in _find_modes_of_potential(potential, name, evidence, ranges, ends, block, scale):
                 edges = np.repeat(ranges[name][0][None], len(modes.edges), axis=0)
                 low, high = (end.copy() for end in ranges[name])
                 unseen = np.zeros(evidence.rows, dtype=bool)
-                into = rows if same else block
                 if not hidden:
-                    edges[:, into], unseen[into] = modes.edges, modes.unseen
-                low[into], high[into] = np.minimum(low[into], modes.low), np.maximum(high[into], modes.high)
+                    edges[:, block], unseen[block] = modes.edges, modes.unseen
+                low[block], high[block] = np.minimum(low[block], modes.low), np.maximum(high[block], modes.high)
                 yield ModeEdges(edges, low, high, unseen)
-            if same:
-                break
+
+
+def find_modes_of_root(potential: Potential) -> ModeEdges:
+    """Find the peaks and jumps of a density without continuous parents, in all states of its parents together.
+
+    They are kept on the potential, because they do not depend on evidence.
+    """
+    kept = vars(potential).setdefault("_found_modes", [])
+    if not kept:
+        name = potential.child.name
+        nothing = Evidence({}, 1, single=True)
+        low, high = (np.array([np.clip(end, -1e150, 1e150)]) for end in potential.support(name, 1e-17))
+        least, most = (np.array([end]) for end in potential.support(name, 0.0))
+        found = list(
+            _find_modes_of_potential(
+                potential,
+                name,
+                nothing,
+                {name: (low, high)},
+                (least, most),
+                np.zeros(1, np.intp),
+                potential.scale(name),
+                EVEN_STEPS_OF_ROOTS,
+            )
+        )
+        kept.append(
+            ModeEdges(
+                np.concatenate([modes.edges for modes in found]),
+                np.min([modes.low for modes in found], axis=0),
+                np.max([modes.high for modes in found], axis=0),
+                np.any([modes.unseen for modes in found], axis=0),
+            )
+        )
+    modes: ModeEdges = kept[0]
+    return modes
 
 
 def _find_modes_of_evidence(
@@ -434,6 +473,7 @@ def _find_modes_of_potential(
     ends: tuple[Values, Values],
     rows: NDArray[np.intp],
     scale: float,
+    even: Sequence[int] = EVEN_STEPS,
 ) -> Iterator[ModeEdges]:
     """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of
     its range.
@@ -466,9 +506,9 @@ def _find_modes_of_potential(
             return evaluate(potential, filled, owner, points, log=True, along=name)
 
         try:
-            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, scale=scale)
+            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale)
         except NetworkError:  # it may be undefined outside the range
-            yield find_modes(logs, low, high, low, high, marks, scale=scale)
+            yield find_modes(logs, low, high, low, high, marks, even, scale)
 
 
 def _replace_poles(logs: Values) -> Values:

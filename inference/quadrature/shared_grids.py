@@ -21,8 +21,9 @@ from hybridbn.inference.elimination.program import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.grids import assess_cells
+from hybridbn.inference.quadrature.modes import find_modes_of_root
 from hybridbn.inference.quadrature.supports import find_prior_ranges
-from hybridbn.variables import Values
+from hybridbn.variables import Continuous, Values
 
 __all__ = ["SharedGrid", "make_shared_grid", "refine_shared_grid"]
 
@@ -182,6 +183,9 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
                 return np.linspace(low, high, MOST_CELLS + 2)
             count = max(count, int(np.ceil((high - low) / (scale * RESOLVED))))
     breaks = [np.ravel(potential.breaks(name, {})) for potential in touching]
+    own = problem.potentials.get(name)
+    if own is not None and own.opaque and not any(isinstance(parent, Continuous) for parent in own.parents):
+        breaks.append(find_modes_of_root(own).edges[:, 0])
     inner = np.concatenate([np.linspace(low, high, count + 1), *breaks])
     return np.unique(inner[(inner >= low) & (inner <= high)])
 
