@@ -399,7 +399,8 @@ def find_modes_along(
 def find_modes_of_root(potential: Potential) -> ModeEdges:
     """Find the peaks and jumps of a density without continuous parents, in all states of its parents together.
 
-    They are kept on the potential, because they do not depend on evidence.
+    They are kept on the potential, because they do not depend on evidence. The range is that of peaks outside of the
+    support, if there are any.
     """
     kept = vars(potential).setdefault("_found_modes", [])
     if not kept:
@@ -419,11 +420,12 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
                 EVEN_STEPS_OF_ROOTS,
             )
         )
+        bottom, top = np.min([modes.low for modes in found], axis=0), np.max([modes.high for modes in found], axis=0)
         kept.append(
             ModeEdges(
                 np.concatenate([modes.edges for modes in found]),
-                np.min([modes.low for modes in found], axis=0),
-                np.max([modes.high for modes in found], axis=0),
+                np.where(bottom < low, bottom, np.inf),
+                np.where(top > high, top, -np.inf),
                 np.any([modes.unseen for modes in found], axis=0),
             )
         )
