@@ -262,15 +262,17 @@ class Executor:
     _static_scale: float = 0.0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def run(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
-        """Run in linear arithmetic."""
+    def run(
+        self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values] | None = None
+    ) -> NormalizedTables:
+        """Run in linear arithmetic; the logarithms of sources by number that are known are not computed again."""
         if self.program.warm:
-            return self._run(axes, evidence)
+            return self._run(axes, evidence, logs or {})
         # the first run computes what does not depend on the evidence, and only one thread may do so
         with self._lock:
-            return self._run(axes, evidence)
+            return self._run(axes, evidence, logs or {})
 
-    def _run(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
+    def _run(self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values]) -> NormalizedTables:
         arrays: dict[int, Values] = {}
         scale: Values | float = 0.0
         static_scale = 0.0
@@ -283,7 +285,9 @@ class Executor:
                     static_scale += float(np.max(fixed))
                 continue
             if source.rows and isinstance(source, PotentialSource) and not self.nodes.isdisjoint(source.names):
-                arrays[number], added, lost = _exponentiate_rows(source.logs(axes, evidence))
+                arrays[number], added, lost = _exponentiate_rows(
+                    logs[number] if number in logs else source.logs(axes, evidence)
+                )
                 wide = wide | lost
                 scale = scale + added
             else:
@@ -306,17 +310,25 @@ class Executor:
         tables[1:] = [_normalize(table) for table in tables[1:]]
         return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound | wide)
 
-    def run_in_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> NormalizedTables:
-        """Run in logarithms, which do not underflow."""
-        arrays = {number: source.logs(axes, evidence) for number, source in enumerate(self.sources)}
+    def run_in_logs(
+        self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values] | None = None
+    ) -> NormalizedTables:
+        """Run in logarithms, which do not underflow; those of sources by number that are known are not computed
+        again.
+        """
+        known = logs or {}
+        arrays = {
+            number: known[number] if number in known else source.logs(axes, evidence)
+            for number, source in enumerate(self.sources)
+        }
         tables: list[Values] = []
         log_norm = np.full(evidence.rows, -np.inf)
-        for logs, scope in zip(self.program.run_log(arrays), self.scopes, strict=True):
-            logs = self._with_rows(logs, scope, evidence.rows)
-            over = tuple(range(logs.ndim - 1))
-            top = logs.max(axis=over, initial=-np.inf)
+        for scoped, scope in zip(self.program.run_log(arrays), self.scopes, strict=True):
+            scoped = self._with_rows(scoped, scope, evidence.rows)
+            over = tuple(range(scoped.ndim - 1))
+            top = scoped.max(axis=over, initial=-np.inf)
             shift = np.where(np.isfinite(top), top, 0.0)
-            table = np.exp(logs - shift)
+            table = np.exp(scoped - shift)
             if not tables:
                 with np.errstate(divide="ignore"):
                     log_norm = np.log(table.sum(axis=over)) + shift

@@ -16,7 +16,7 @@ from hybridbn.inference.axes import Axis, NodeAxis, node_axis
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.grids import STRICTER, place_nodes, start_cells, table_size
+from hybridbn.inference.quadrature.grids import place_nodes, refinement_tolerance, start_cells, table_size
 from hybridbn.inference.quadrature.shared_grids import SharedGrid, make_shared_grid, refine_shared_grid
 from hybridbn.options import Options
 from hybridbn.potentials.base import freeze
@@ -160,7 +160,7 @@ def _solve_with_nodes(
         yield _solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))
         return
     remaining = np.arange(evidence.rows)
-    stricter = tolerance / (STRICTER * len(problem.nodes))
+    stricter = refinement_tolerance(problem, tolerance)
     grids = problem.tables.grids
     if tolerance not in grids:
         grids[tolerance] = make_shared_grid(problem, stricter)
@@ -186,6 +186,7 @@ def _solve_with_nodes(
                 rows[rows_here],
                 placed_nodes.axes,
                 placed_nodes.error,
+                placed_nodes.logs,
             )
             if approximate is None:
                 yield solution_of_part
@@ -261,16 +262,21 @@ def _table_cells(problem: Problem) -> float:
 
 
 def _solve(
-    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], nodes: Mapping[str, NodeAxis], error: Values
+    problem: Problem,
+    evidence: Evidence,
+    rows: NDArray[np.intp],
+    nodes: Mapping[str, NodeAxis],
+    error: Values,
+    logs: Mapping[int, Values] | None = None,
 ) -> Solution:
     axes: dict[str, Axis] = {**problem.axes, **nodes}
     count = evidence.rows
     if not problem.sources:
         return Solution(problem, rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
-    run = problem.executor.run(axes, evidence)
+    run = problem.executor.run(axes, evidence, logs)
     if run.doubtful.any():
         again = np.flatnonzero(run.doubtful)
-        fresh = problem.executor.run_in_logs(_select_axis_rows(axes, again), evidence.take(again, len(again)))
+        fresh = problem.executor.run_in_logs(_select_axis_rows(axes, again), evidence.take(again, len(again)), logs)
         run.log_norm[again] = fresh.log_norm
         for table, better in zip(run.tables, fresh.tables, strict=True):
             table[..., again] = better

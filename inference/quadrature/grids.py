@@ -17,14 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis
+from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.modes import find_modes_along
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
 from hybridbn.variables import Continuous, Values, shorten
 
-__all__ = ["CellAssessment", "PlacedNodes", "assess_cells", "place_nodes", "start_cells", "table_size"]
+__all__ = [
+    "CellAssessment",
+    "PlacedNodes",
+    "assess_cells",
+    "place_nodes",
+    "refinement_tolerance",
+    "start_cells",
+    "table_size",
+]
 
 START_CELLS = 24
 """The number of cells of each variable in the first round."""
@@ -52,14 +60,19 @@ TOO_WIDE = 4.0
 """The tables of the first round may exceed the budget by this factor."""
 STRICTER = 100.0
 """Grids are refined until the estimated error is the tolerance over this; it costs one more halving."""
+STRICTER_IF_WIDE = 3.0
+"""The same where three or more variables with nodes are in one table, and a halving costs much."""
 
 
 @dataclass
 class PlacedNodes:
-    """Axes with nodes, and the error estimated for each row."""
+    """Axes with nodes, the error estimated for each row, and the logarithms of the factors at the nodes of a single
+    row.
+    """
 
     axes: dict[str, NodeAxis]
     error: Values
+    logs: Mapping[int, Values] | None = None
 
 
 def place_nodes(
@@ -72,6 +85,7 @@ def place_nodes(
     tolerance : wanted error of the posterior
     budget : most cells that the largest table may have for one row
     """
+    stricter = refinement_tolerance(problem, tolerance)
     start, bounds, unseen = _lay_first_cells(problem, evidence)
     done: list[tuple[NDArray[np.intp], PlacedNodes]] = []
     step = _rows_at_once(problem, {name: len(low) for name, (low, _) in start.items()}, budget)
@@ -84,10 +98,12 @@ def place_nodes(
         for rows, cells in work:
             part = evidence.take(rows, len(rows))
             axes = _make_axes(problem, part, cells)
-            logs = _compute_log_marginals(problem, {**problem.axes, **axes}, part)
+            arrays = {n: source.logs({**problem.axes, **axes}, part) for n, source in enumerate(problem.sources)}
+            logs = problem.placement.run_log(arrays)
+            reusable = arrays if evidence.rows == 1 else None
+            del arrays
             assessments = {
-                name: assess_cells(logs[i], axes[name], part, name, tolerance / (STRICTER * len(problem.nodes)))
-                for i, name in enumerate(problem.nodes)
+                name: assess_cells(logs[i], axes[name], part, name, stricter) for i, name in enumerate(problem.nodes)
             }
             for name, seen in assessments.items():
                 seen.check_ends(axes[name], bounds[name], rows)
@@ -100,12 +116,16 @@ def place_nodes(
                 done.append(
                     (
                         rows[pick],
-                        PlacedNodes({n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick]),
+                        PlacedNodes(
+                            {n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick], reusable
+                        ),
                     )
                 )
             left = np.flatnonzero(~finished)
             if len(left):
-                fresh += _refine_cells(problem, rows, cells, assessments, error, left, budget, done, axes, bounds)
+                fresh += _refine_cells(
+                    problem, rows, cells, assessments, error, left, budget, done, axes, bounds, reusable
+                )
         work = fresh
         if not work:
             break
@@ -213,13 +233,6 @@ def _make_axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[V
     return axes
 
 
-def _compute_log_marginals(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -> list[Values]:
-    arrays = {}
-    for number, source in enumerate(problem.sources):
-        arrays[number] = source.logs(axes, evidence)
-    return problem.placement.run_log(arrays)
-
-
 def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> CellAssessment:
     """Assess every cell by the log marginal at its nodes (weights included)."""
     cells, rows = axis.low.shape
@@ -285,6 +298,7 @@ def _refine_cells(
     done: list[tuple[NDArray[np.intp], PlacedNodes]],
     axes: Mapping[str, NodeAxis],
     bounds: Mapping[str, Bounds],
+    logs: Mapping[int, Values] | None,
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
     """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished
     ones.
@@ -304,7 +318,7 @@ def _refine_cells(
     if over.any():
         pick = left[over]
         done.append(
-            (rows[pick], PlacedNodes({n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick]))
+            (rows[pick], PlacedNodes({n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick], logs))
         )
     keys = np.stack([capacity[name] for name in problem.nodes])
     keys[:, over] = -1
@@ -364,6 +378,12 @@ def _pack_cells(
 
 
 # -- the first cells ------------------------------------------------------------------------------------------
+
+
+def refinement_tolerance(problem: Problem, tolerance: float) -> float:
+    """Return the estimated error along each variable at which its grid is fine enough."""
+    strict = STRICTER if start_cells(problem) == START_CELLS else STRICTER_IF_WIDE
+    return tolerance / (strict * len(problem.nodes))
 
 
 def start_cells(problem: Problem) -> int:

@@ -30,6 +30,8 @@ __all__ = ["SharedGrid", "make_shared_grid", "refine_shared_grid"]
 START_CELLS = 12
 MOST_CELLS = 96
 MOST_TABLE = 4e6
+MOST_AT_FIRST = 1e6
+"""A grid with a larger table at first would hardly be fine enough before it is too large."""
 ROUNDS = 6
 MOST_REFINEMENTS = 3
 """How often a grid is made finer for evidence for which it was too coarse."""
@@ -125,6 +127,8 @@ def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
         cells[name] = edges
         open_ends[name] = (below, above)
     if set(cells) != set(problem.nodes):
+        return None
+    if _largest_table(problem, _axes(problem, cells)) > MOST_AT_FIRST:
         return None
     static = tuple(source for source in problem.shared if source.static)
     for _ in range(ROUNDS):
