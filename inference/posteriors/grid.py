@@ -5,7 +5,8 @@ Posteriors of variables that inference saw through their cells only: the prior's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CellPosterior", "PiecewisePosterior", "cell_posterior", "drop_empty_cells"]
 
+TAIL_DENSITY = 1e-4
+"""Relative to the largest density of a cell, a density above which polynomials are accurate."""
+HEAVY = 1e4
+"""Tails that reach so many interquartile ranges out may be too heavy for moments."""
+MOST_IN_TAIL = 1e-3
+"""The share of the last tenth of a heavy tail in a moment, above which there is none, or none that could be told."""
 NOTHING = 1e-18
 """A cell of less probability is left out."""
 
@@ -91,7 +98,35 @@ class PiecewisePosterior(ContinuousPosterior):
         """Return mean and variance (rows,)."""
         points = _node_points(self._low, self._high)
         mean = np.sum(points * self._masses, axis=0)
-        return mean, np.sum((points - mean) ** 2 * self._masses, axis=0)
+        variance = np.sum((points - mean) ** 2 * self._masses, axis=0)
+        if not np.isfinite(self.variable.domain).all():
+            self._blank_missing_moments(points, mean, variance)
+        return mean, variance
+
+    def _blank_missing_moments(self, points: Values, mean: Values, variance: Values) -> None:
+        """Make moments NaN that a heavy tail does not have."""
+        before, columns = self._masses_below(), np.arange(points.shape[1])
+        first, middle, third = (
+            self._high[np.clip((before < level).sum(axis=0) - 1, 0, len(before) - 2), columns]
+            for level in (0.25, 0.5, 0.75)
+        )
+        spread = np.maximum(third - first, np.finfo(float).tiny)
+        away = np.abs(points - middle)
+        reach = np.where(self._masses > 0, away, 0.0).max(axis=0)
+        heavy = (reach > HEAVY * spread) & (third > first)
+        if not heavy.any():
+            return
+        outermost = np.where(away > reach / 10, self._masses, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            without = heavy & ((outermost * away).sum(axis=0) > MOST_IN_TAIL * spread)
+            endless = heavy & ((outermost * away**2).sum(axis=0) > MOST_IN_TAIL * (away**2 * self._masses).sum(axis=0))
+        mean[without], variance[without | endless] = np.nan, np.nan
+        if (without | endless).any():
+            warnings.warn(
+                f"{self.variable.name!r} has no {'mean' if without.any() else 'variance'}, or none that could be told:"
+                " its density has too heavy a tail; ask for quantiles instead",
+                stacklevel=2,
+            )
 
     def _local_coefficients(self, cell: NDArray[np.intp]) -> Values:
         """Legendre coefficients of the density times half its cell's width, in one cell a point: (ORDER, m, rows)."""
@@ -218,7 +253,7 @@ class CellPosterior(PiecewisePosterior):
     shapes : ndarray (cells * ORDER, shapes)
         Probabilities at the nodes; each shape sums to one.
     weights : ndarray (shapes, rows)
-    closed_form : function
+    closed_form : _ClosedForm
         From the weights of one row to the density as an MTE, or None if it is none.
     values : ndarray (rows,), optional
         Observed values of rows that have one, NaN elsewhere.
@@ -231,7 +266,7 @@ class CellPosterior(PiecewisePosterior):
         high: Values,
         shapes: Values,
         weights: Values,
-        closed_form: Callable[[Values], Potential | None],
+        closed_form: _ClosedForm,
         single: bool,
         error: Values,
         log_evidence: Any,
@@ -258,6 +293,30 @@ class CellPosterior(PiecewisePosterior):
     def _with_values(self, array: Values) -> Values:
         """Give rows with an observed value that value."""
         return array if self._values is None else np.where(np.isnan(self._values), array, self._values)
+
+    def _pdf(self, x: Values) -> Values:
+        density = super()._pdf(x)
+        places = self._find_tails(density)
+        density[places] = np.exp(self._closed_form.log_density(x[places], self._weights[:, places[1]]))
+        return density
+
+    def _log_pdf(self, x: Values) -> Values:
+        density = super()._pdf(x)
+        places = self._find_tails(density)
+        with np.errstate(divide="ignore"):
+            logs = np.log(density)
+        logs[places] = self._closed_form.log_density(x[places], self._weights[:, places[1]])
+        return np.asarray(logs)
+
+    def _find_tails(self, density: Values) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return point and row where the density (points, rows) is too small for a polynomial to have its digits."""
+        width = self._shared_high - self._shared_low
+        largest = (self._shapes.reshape(len(width), ORDER, -1).sum(axis=1) / width) @ self._weights
+        small = density < TAIL_DENSITY * largest.max(axis=0)
+        if self._values is not None:
+            small &= np.isnan(self._values)
+        point, row = np.nonzero(small)
+        return point, row
 
     @property
     def _width(self) -> int:
@@ -359,6 +418,17 @@ class _ClosedForm:
         cell_weights = weights.reshape(mass.shape)
         factors = np.divide(cell_weights, mass * np.exp(scale), out=np.zeros_like(cell_weights), where=cell_weights > 0)
         return self.potential.reweighted(self.edges, factors)
+
+    def log_density(self, x: Values, weights: Values) -> Values:
+        """Return the log density at points (points,), each with weights of its own (*parents and cells, points)."""
+        mass, scale = self.potential.mass(self.points, self.edges)
+        cell = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            masses = np.broadcast_to(np.log(mass) + scale, mass.shape).reshape(-1, mass.shape[-1])
+            logs = self.potential.log_on({**self.points, self.potential.child.name: x}).reshape(len(masses), len(x))
+            shares = np.log(weights.reshape(*masses.shape, len(x))[:, cell, np.arange(len(x))])
+            terms = np.where(shares > -np.inf, shares + logs - masses[:, cell], -np.inf)
+        return np.asarray(np.logaddexp.reduce(terms, axis=0))
 
 
 def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tuple[Values, Values, Values]:

@@ -426,7 +426,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
                 np.concatenate([modes.edges for modes in found]),
                 np.where(bottom < low, bottom, np.inf),
                 np.where(top > high, top, -np.inf),
-                np.any([modes.unseen for modes in found], axis=0),
+                np.zeros(1, dtype=bool),  # next to its heavy tails, any peak is narrow
             )
         )
     modes: ModeEdges = kept[0]
