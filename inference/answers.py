@@ -25,6 +25,7 @@ from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPo
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
+from hybridbn.inference.quadrature.modes import describe_blank_functions
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -102,14 +103,16 @@ class Answer:
         """The log probability (rows,) of the part of the evidence that the problem contains."""
         return self.log_norms if self.distinct_rows is None else self.log_norms[self.distinct_rows]
 
-    def refuse(self, impossible: NDArray[np.bool_], options: Options) -> None:
-        """Raise `ImpossibleEvidence` for impossible rows, or mark them where NaN is wanted."""
+    def refuse(self, impossible: NDArray[np.bool_], options: Options, doubt: str = "") -> None:
+        """Raise `ImpossibleEvidence` for impossible rows, with what makes that doubtful, or mark them where NaN is
+        wanted.
+        """
         if not impossible.any():
             return
         if options.impossible == "nan":
             self.marked = impossible if self.marked is None else self.marked | impossible
             return
-        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.single, nan=True)
+        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.single, nan=True, doubt=doubt)
 
     @property
     def error(self) -> Values:
@@ -120,11 +123,12 @@ class Answer:
         return errors if self.distinct_rows is None else errors[self.distinct_rows]
 
 
-def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False) -> ImpossibleEvidence:
+def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False, doubt: str = "") -> ImpossibleEvidence:
     """Return the error that names the impossible rows; with `nan`, it mentions impossible='nan'."""
     where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
     return ImpossibleEvidence(
-        f"{where} probability zero under the network, so there is no posterior; "
+        f"{where} probability zero under the network{' as far as could be seen' if doubt else ''}, so there is no"
+        f" posterior{': ' + doubt if doubt else ''}; "
         + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
         tuple(rows),
     )
@@ -362,10 +366,14 @@ def solve(
             collector.add(part)
     distinct_rows = None if same is None else same.inverse
     answer = Answer(problem, question, network, options, read, distinct, distinct_rows, collected, log_norms, errors)
-    if not question.all_of:
-        impossible = log_norms == -np.inf
-        if impossible.any():
-            answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options)
+    impossible = log_norms == -np.inf
+    if impossible.any():
+        row = int(np.argmax(impossible))
+        doubt = describe_blank_functions(problem, distinct.take(slice(row, row + 1), 1))
+        if doubt and (question.all_of or options.impossible == "nan"):
+            warnings.warn(doubt, stacklevel=5)
+        if not question.all_of:
+            answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options, doubt)
     worst = float(errors.max(initial=0.0))
     if worst > options.tolerance:
         warnings.warn(

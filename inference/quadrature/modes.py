@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
+from hybridbn.inference.quadrature.supports import find_evidence_ranges
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["ModeEdges", "find_modes", "find_modes_along", "find_modes_of_root"]
+__all__ = ["ModeEdges", "describe_blank_functions", "find_modes", "find_modes_along", "find_modes_of_root"]
 
 MOST_POINTS = 1 << 22
 EVEN_STEPS = (1_000, 20_000, 400_000)
@@ -394,6 +395,26 @@ def find_modes_along(
                     edges[:, block], unseen[block] = modes.edges, modes.unseen
                 low[block], high[block] = np.minimum(low[block], modes.low), np.maximum(high[block], modes.high)
                 yield ModeEdges(edges, low, high, unseen)
+
+
+def describe_blank_functions(problem: Problem, evidence: Evidence) -> str:
+    """Say of a single row where its likelihood functions were looked at, if one was zero everywhere; else nothing."""
+    weighted = [name for name, finding in evidence.findings.items() if finding.weighted and name in problem.nodes]
+    ranges = find_evidence_ranges(problem, evidence) if weighted else {}
+    for name in weighted:
+        low, high = ranges[name]
+        grid = _make_search_grid(low, high, np.full(1, -np.inf), np.full(1, np.inf), None, MOST_POINTS)
+        try:
+            blank = not np.isfinite(_logs_of_evidence(evidence.findings[name], 0)(grid, np.zeros(1, np.intp))).any()
+        except TableError:  # it is undefined outside the range
+            blank = False
+        if blank:
+            return (
+                f"the likelihood function of {name!r} was zero wherever it was looked at: in steps of"
+                f" {(high[0] - low[0]) / MOST_POINTS:.2g} from {low[0]:.6g} to {high[0]:.6g}, and at growing distances"
+                " outside. If it is positive between them, give a wider function, a number or an hb.Interval"
+            )
+    return ""
 
 
 def find_modes_of_root(potential: Potential) -> ModeEdges:
