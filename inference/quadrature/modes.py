@@ -13,6 +13,7 @@ A peak much narrower than all others that stands on a function that is positive 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +35,8 @@ __all__ = ["ModeEdges", "describe_blank_functions", "find_modes", "find_modes_al
 MOST_POINTS = 1 << 22
 EVEN_STEPS = (1_000, 20_000, 400_000)
 """So many even steps; more where nothing was seen at all, or peaks are narrow."""
-EVEN_STEPS_OF_ROOTS = (1 << 18, MOST_POINTS)
+EVEN_STEPS_OF_ROOTS = 1 << 16
+"""So many for all states of the parents together."""
 EVEN_STEPS_OF_FUNCTIONS = (20_000, 400_000, MOST_POINTS)
 MOST_MODES = 128
 MOST_JUMPS = 256
@@ -427,6 +429,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
     if not kept:
         name = potential.child.name
         nothing = Evidence({}, 1, single=True)
+        states = math.prod(len(parent) for parent in potential.parents if isinstance(parent, Discrete))
         low, high = (np.array([np.clip(end, -1e150, 1e150)]) for end in potential.support(name, 1e-17))
         least, most = (np.array([end]) for end in potential.support(name, 0.0))
         found = list(
@@ -438,7 +441,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
                 (least, most),
                 np.zeros(1, np.intp),
                 potential.scale(name),
-                EVEN_STEPS_OF_ROOTS,
+                (max(EVEN_STEPS_OF_ROOTS // states, EVEN_STEPS[0]), MOST_POINTS),
             )
         )
         bottom, top = np.min([modes.low for modes in found], axis=0), np.max([modes.high for modes in found], axis=0)
