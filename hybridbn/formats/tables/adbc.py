@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.tables.base import Field, TableSource
-from hybridbn.formats.tables.columnar import NEEDS, ArrowSource, ArrowWriter, Feather, read_arrow_table, read_batches
+from hybridbn.formats.tables.columnar import ArrowSource, ArrowWriter, Feather, read_arrow_table, read_batches
 from hybridbn.formats.tables.database_base import (
     Database,
     DatabaseLocation,
@@ -23,6 +23,7 @@ from hybridbn.formats.tables.database_base import (
     OutputExists,
     QueryResult,
 )
+from hybridbn.formats.tables.pyarrow_checks import NEEDS, validate
 from hybridbn.formats.tables.sqlalchemy_database import DatabaseAddress, address_of, refuse_statements
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
@@ -152,7 +153,7 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     schema = pyarrow.schema(fields)
 
     def batches() -> Iterator[Any]:
-        for batch in reader:
+        for batch in map(validate, reader):
             columns = [
                 column.cast(pyarrow.string()).cast(pyarrow.float64()) if index in texts else column
                 for index, column in enumerate(batch.columns)

@@ -184,7 +184,7 @@ def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
-    except (sqlite3.DatabaseError, OverflowError) as error:
+    except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
         if isinstance(error, OverflowError):
             raise TableError(f"SQLite holds integers below 2**63 only: {error}") from None
         raise FormatError(f"SQLite: {error}") from error
