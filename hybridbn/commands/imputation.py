@@ -81,6 +81,8 @@ def _profile(run: ImputationRun, model: Network | None) -> None:
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as report_rows, name_input_in_errors(run):
         run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, report_rows)
+    if not run.profile.columns:
+        raise TableError(f"{run.origin.shown}: no column is left to complete: none is of a type that can be imputed")
     run.profile.limit_sample(_SAMPLE_NUMBERS)
     refuse_unknown_columns(request, run.source.names)
 
@@ -316,8 +318,14 @@ def choose_columns(
         name for name, column in profile.columns.items() if column.identifier and name not in request.include
     ]
     for name in request.include:
+        if name in profile.unsupported:
+            raise TableError(f"--include {name}: the column is of a type that can't be imputed; leave it out")
         if profile.columns[name].overflowing:
             raise TableError(f"--include {name}: the column has too many different values")
+    if profile.unsupported:
+        terminal.warn(
+            f"left alone, being of types that can't be imputed: {shorten(sorted(profile.unsupported))}; --keep says so"
+        )
     if identifiers:
         holes = sum(profile.columns[name].missing for name in identifiers)
         left = f"; what is missing there ({holes:,}) stays missing" if holes else ""

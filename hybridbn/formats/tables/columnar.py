@@ -35,7 +35,7 @@ from hybridbn.formats.tables.text_blocks import plain_text, shift_lines_in_error
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
 from hybridbn.tables.adapters.arrow import label_dictionary
-from hybridbn.tables.cells import Cells, convert_cells, recode_cells
+from hybridbn.tables.cells import Cells, convert_cells, integer_limits, recode_cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Discrete
 
@@ -442,10 +442,7 @@ def _limits_of_type(held: Any) -> tuple[float, float] | None:
     match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
     if match is None:
         return None
-    bits = int(match[2]) - (not match[1])
-    # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
-    high = float(2**bits - 1) if bits < 63 else math.inf
-    return (0.0 if match[1] else -high - 1, high)
+    return integer_limits(int(match[2]), signed=not match[1])
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

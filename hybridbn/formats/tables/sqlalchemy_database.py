@@ -8,7 +8,6 @@ key; NULL is a missing cell. It is written in one transaction: all of it arrives
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -28,6 +27,7 @@ from hybridbn.formats.tables.database_base import (
     convert_for_database,
 )
 from hybridbn.formats.tables.typed_columns import WantedColumns
+from hybridbn.tables.cells import integer_limits
 
 __all__ = ["DatabaseAddress", "SqlAlchemy", "address_of", "hide_password", "refuse_statements"]
 
@@ -429,10 +429,7 @@ def _ranges_of(sqlalchemy: Any, types: Mapping[str, Any], dialect: str) -> dict[
     for name, held in types.items():
         if isinstance(held, sqlalchemy.Integer) and dialect != "sqlite":  # where all integers have 64 bits
             size = 8 * _BYTES.get(held.__visit_name__.upper().replace("SMALL_INTEGER", "SMALLINT"), 8)
-            unsigned = bool(getattr(held, "unsigned", False))
-            # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
-            high = float(2 ** (size - (not unsigned)) - 1) if size < 64 else math.inf
-            ranges[name] = (0.0 if unsigned else -high - 1, high)
+            ranges[name] = integer_limits(size, signed=not getattr(held, "unsigned", False))
         elif isinstance(held, sqlalchemy.Numeric) and not isinstance(held, sqlalchemy.Float) and held.precision:
             scale = held.scale or 0
             high = (10**held.precision - 1) / 10**scale

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
+from hybridbn.tables.cells import UnsupportedType
 
 __all__ = [
     "Change",
@@ -310,7 +311,8 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     try:
         yield
     except TableError as error:
-        raise TableError(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
+        kind = UnsupportedType if isinstance(error, UnsupportedType) else TableError
+        raise kind(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
