@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables.base import Field, TableSource
 from hybridbn.formats.tables.columnar import ArrowSource, ArrowWriter, Feather, read_arrow_table, read_batches
 from hybridbn.formats.tables.database_base import (
@@ -24,7 +25,8 @@ from hybridbn.formats.tables.database_base import (
     QueryResult,
 )
 from hybridbn.formats.tables.pyarrow_checks import NEEDS, validate
-from hybridbn.formats.tables.sqlalchemy_database import DatabaseAddress, address_of, refuse_statements
+from hybridbn.formats.tables.sqlalchemy_database import DatabaseAddress, address_of
+from hybridbn.formats.tables.statements import refuse_statements
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
 
@@ -131,7 +133,9 @@ def _connect(
             yield _Session(address, connection, cursor)
             connection.rollback()
     except driver.Error as error:
-        raise refusal(f"{address.shown}: the database refuses: {str(error).strip()[:600]}") from None
+        raise refusal(
+            f"{address.shown}: the database refuses: {mask_secrets(str(error).strip(), [address.url])[:600]}"
+        ) from None
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -166,7 +170,7 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
 def _build_statement(opened: _Session, wanted: WantedColumns) -> str:
     address, cursor = opened.address, opened.cursor
     if address.what == "query":
-        refuse_statements(address.name)
+        refuse_statements(address.name, address.dialect)
         return address.name
     target = _qualify(address)
     if wanted.columns is None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
@@ -26,14 +27,13 @@ from hybridbn.formats.tables.database_base import (
     absent_table_error,
     convert_for_database,
 )
+from hybridbn.formats.tables.statements import refuse_statements
 from hybridbn.formats.tables.typed_columns import WantedColumns
 from hybridbn.tables.cells import integer_limits
 
-__all__ = ["DatabaseAddress", "SqlAlchemy", "address_of", "hide_password", "refuse_statements"]
+__all__ = ["DatabaseAddress", "SqlAlchemy", "address_of"]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
-_SECRET = re.compile(r"(://[^/@:\s]*:)\S*@|([?&](?:password|passwd|pwd)=)[^&\s]*")
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*/")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
 
@@ -54,7 +54,7 @@ class SqlAlchemy(RowDatabase):
         """
         address = address_of(url)
         if address.what == "query":
-            refuse_statements(address.name)
+            refuse_statements(address.name, address.dialect)
         with _connect(address, reading=True) as (sqlalchemy, connection):
             streaming = {"stream_results": True, "max_row_buffer": BATCH}
             if address.what == "query":
@@ -135,18 +135,10 @@ class DatabaseAddress(NamedTuple):
     schema: str | None
     shown: str
 
-
-def hide_password(url: str) -> str:
-    """Return an address without its password.
-
-    Examples
-    --------
-    >>> hide_password("postgresql://me:secret@host/base?table=t")
-    'postgresql://me:***@host/base?table=t'
-    """
-    question = _PLACE.search(url)
-    end = len(url) if question is None else question.start()
-    return _SECRET.sub(lambda match: f"{match[1]}***@" if match[1] else f"{match[2]}***", url[:end]) + url[end:]
+    @property
+    def dialect(self) -> str:
+        """The kind of database, such as "postgresql"."""
+        return re.split(r"[+:]", self.url.removeprefix("adbc+"), maxsplit=1)[0].lower()
 
 
 def address_of(url: str) -> DatabaseAddress:
@@ -160,7 +152,7 @@ def address_of(url: str) -> DatabaseAddress:
     match = _PLACE.search(url)
     if match is None or not url[match.end() :]:
         raise FormatError(
-            f"{hide_password(url)!r} is no address of a table; write dialect://user@host/base?table=name (and"
+            f"{mask_secrets(url, [url])!r} is no address of a table; write dialect://user@host/base?table=name (and"
             " &schema=... before it), or ?query=SELECT ..."
         )
     base, rest = url[: match.start()], unquote(url[match.end() :])
@@ -169,7 +161,7 @@ def address_of(url: str) -> DatabaseAddress:
     if schema is not None:
         base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
     what: Literal["table", "query"] = "table" if match[2] == "table" else "query"
-    return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, hide_password(url))
+    return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, mask_secrets(url, [url]))
 
 
 def _import_sqlalchemy(address: DatabaseAddress) -> Any:
@@ -212,10 +204,12 @@ def _connect(
             " download it first"
         ) from None
     except sqlalchemy.exc.ArgumentError as error:
-        raise FormatError(f"{address.shown!r} is no address of a database: {hide_password(str(error))}") from None
+        raise FormatError(
+            f"{address.shown!r} is no address of a database: {mask_secrets(str(error), [address.url])}"
+        ) from None
     except sqlalchemy.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip()
-        raise refusal(f"{address.shown}: the database refuses: {hide_password(reason)[:600]}") from None
+        raise refusal(f"{address.shown}: the database refuses: {mask_secrets(reason, [address.url])[:600]}") from None
     except (OverflowError, UnicodeEncodeError) as error:
         raise refusal(f"{address.shown}: a value that the database can't hold: {error}") from None
     except ImportError as error:
@@ -251,14 +245,6 @@ def _key_of(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> tuple
     """Return the columns of the primary key; a view has none."""
     key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
     return tuple(key.get("constrained_columns") or ())
-
-
-def refuse_statements(query: str) -> None:
-    """Refuse what is not one statement that only reads."""
-    plain = _QUOTED.sub(" ", query).strip().rstrip(";")
-    word = plain.split(None, 1)[0].strip("(").upper() if plain else ""
-    if ";" in plain or word not in ("SELECT", "WITH", "VALUES", "TABLE"):
-        raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
 
 
 def _column_types(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> dict[str, Any]:

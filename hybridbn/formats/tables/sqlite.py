@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import refuse_special_file, resolve_links
 from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
@@ -197,6 +198,7 @@ def _target_of(url: str) -> _SqliteAddress:
     address = _address_of(url)
     if address.what != "table":
         raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
+    refuse_special_file(resolve_links(address.file))
     return address
 
 
