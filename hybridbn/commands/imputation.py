@@ -221,7 +221,7 @@ def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[s
 # -- the end --------------------------------------------------------------------------------------------------------
 
 
-def _finish(run: ImputationRun, status: os.stat_result | None) -> None:
+def _finish(run: ImputationRun, status: os.stat_result | None = None) -> None:
     """Save the model and the report, and record that the output, a file of this state, only lacks its name."""
     request, mark = run.request, run.workspace.mark
     if request.save_model is not None:
