@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import warnings
@@ -10,7 +11,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from hybridbn.errors import FormatError
+from hybridbn.errors import FormatError, HybridBNError
 from hybridbn.formats.files import read_network_bytes
 from hybridbn.variables import Values
 
@@ -23,6 +24,7 @@ __all__ = [
     "Token",
     "Tokens",
     "decode_source",
+    "name_encoding",
     "parse_probabilities",
     "read_source",
 ]
@@ -46,6 +48,22 @@ class SourceText(NamedTuple):
         raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
 
 
+def name_encoding(encoding: str, refusal: Callable[[str], HybridBNError] = FormatError) -> str:
+    """Return Python's name of an encoding of text; raise a `refusal` where there is none, as "rot13".
+
+    Examples
+    --------
+    >>> name_encoding("UTF8"), name_encoding("l1")
+    ('utf-8', 'iso8859-1')
+    """
+    try:
+        if "a".encode(encoding).decode(encoding) == "a":
+            return codecs.lookup(encoding).name
+    except (LookupError, ValueError, TypeError):
+        pass
+    raise refusal(f"there is no encoding {encoding!r} of text; give another one, such as 'latin-1'")
+
+
 def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
     r"""Return bytes as text with plain line ends; without an `encoding`, UTF-8 where it is that, else Latin-1.
 
@@ -54,11 +72,9 @@ def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
     >>> decode_source("né\r\n".encode("latin-1"), "f", None).text
     'né\n'
     """
-    chosen = "utf-8-sig" if encoding is None or encoding.lower() in {"utf-8", "utf8"} else encoding
+    chosen = "utf-8" if encoding is None else name_encoding(encoding)
     try:
-        text = data.decode(chosen)
-    except LookupError:
-        raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+        text = data.decode("utf-8-sig" if chosen == "utf-8" else chosen)
     except UnicodeDecodeError as error:
         if encoding is None and data[:2] not in (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b"):
             text = data.decode("latin-1")

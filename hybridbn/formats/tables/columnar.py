@@ -489,7 +489,7 @@ class ArrowWriter(FileWriter):
                 schema = schema.set(number, field.with_type(text if field.name in typed else field.type.value_type))
         return schema
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as an Arrow file."""
         pyarrow, arrays = self.pyarrow, []
         for field in self.schema:

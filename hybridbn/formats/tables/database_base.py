@@ -367,7 +367,7 @@ class RowWriter(DatabaseWriter):
         super().__init__(fields, counter)
         self.form, self.url = form, url
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as lines of JSON."""
         return encode_rows(zip(*columns.values(), strict=True), list(columns))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -166,7 +166,7 @@ class JsonWriter(TextWriter):
         super().__init__(fields, counter)
         self.splices = splices
 
-    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
         keys = (_quote(name).replace("%", "%%") for name in columns)
         line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}"

@@ -12,7 +12,7 @@ import json
 import re
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.parsing import name_encoding
 from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
 from hybridbn.tables.cells import UnsupportedType
 
@@ -330,10 +331,10 @@ class TextWriter(FileWriter):
         return b""
 
     @abstractmethod
-    def lines(self, columns: dict[str, list[Any]]) -> Iterable[str]:
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterable[str]:
         """Give a line for each row."""
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as text."""
         text = "\n".join(self.lines(columns))
         try:
@@ -343,10 +344,8 @@ class TextWriter(FileWriter):
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write header and parts, in the encoding of the file."""
-        try:
-            encoder = None if self.encoding == "utf-8" else codecs.getincrementalencoder(self.encoding)()
-        except LookupError:
-            raise TableError(f"there is no encoding {self.encoding!r}") from None
+        name = name_encoding(self.encoding, TableError)
+        encoder = None if name == "utf-8" else codecs.getincrementalencoder(name)()
         file.write(self._encode(self.header(), encoder))
         for part in parts:
             file.write(self._encode(part, encoder))
@@ -363,6 +362,7 @@ class TextWriter(FileWriter):
 
 
 _NUMBERS = {int, float}
+_NUMBERS_WITH_HOLES = {int, float, type(None)}
 _TEXTS = {str, type(None)}
 
 
@@ -376,13 +376,16 @@ def format_texts(
     >>> format_texts(["a", None, "b"], str.upper, "?"), format_texts([1.5, None, True], str.upper, "?")
     (['A', '?', 'B'], ['1.5', '?', 'TRUE'])
     """
+    if isinstance(next((value for value in values if value is not None), ""), str):
+        distinct = set(values)
+        if set(map(type, distinct)) <= _TEXTS:  # nothing else equals a text, so all values are texts
+            known = {value: missing if value is None else quote(value) for value in distinct}
+            return list(map(known.__getitem__, values))
     types = set(map(type, values))
-    if types <= _TEXTS:
-        # each text once only
-        known = {value: missing if value is None else quote(value) for value in set(values)}
-        return list(map(known.__getitem__, values))
     if types <= _NUMBERS:
         return list(map(repr, values))
+    if types <= _NUMBERS_WITH_HOLES:
+        return [missing if value is None else repr(value) for value in values]
     make = other or (lambda value: quote(plain_text(value)))
     return [missing if v is None else repr(v) if type(v) in _NUMBERS else make(v) for v in values]
 
