@@ -145,8 +145,9 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     """Return a schema, and the batches of a result."""
     import pyarrow
 
-    opened.cursor.execute(_build_statement(opened, wanted))
-    reader = opened.cursor.fetch_record_batch()
+    with _report_unreadable(opened):
+        opened.cursor.execute(_build_statement(opened, wanted))
+        reader = opened.cursor.fetch_record_batch()
     # The driver hands decimals over as text, to keep their digits.
     texts = {
         index
@@ -157,7 +158,12 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     schema = pyarrow.schema(fields)
 
     def batches() -> Iterator[Any]:
-        for batch in map(validate, reader):
+        batches_left = map(validate, reader)
+        while True:
+            with _report_unreadable(opened):
+                batch = next(batches_left, None)
+            if batch is None:
+                return
             columns = [
                 column.cast(pyarrow.string()).cast(pyarrow.float64()) if index in texts else column
                 for index, column in enumerate(batch.columns)
@@ -165,6 +171,18 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
             yield pyarrow.record_batch(columns, schema)
 
     return schema, batches()
+
+
+@contextlib.contextmanager
+def _report_unreadable(opened: _Session) -> Iterator[None]:
+    """Report what a driver raises while it reads; many queries fail only when their rows are fetched."""
+    import pyarrow
+
+    try:
+        yield
+    except (opened.connection.Error, pyarrow.ArrowException, OSError) as error:
+        reason = mask_secrets(str(error).strip(), [opened.address.url])[:600]
+        raise FormatError(f"{opened.address.shown}: the database refuses: {reason}") from None
 
 
 def _build_statement(opened: _Session, wanted: WantedColumns) -> str:

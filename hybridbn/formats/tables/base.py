@@ -62,7 +62,7 @@ Fills: TypeAlias = Mapping[str, tuple[NDArray[np.intp], list[Any]]]
 Spell: TypeAlias = Callable[[str, Any], str]
 """From a column's name and a value to the text that stands for it, without quotes."""
 
-ROWS = 20_000
+ROWS = 5_000
 """So many rows of a table are written as one part."""
 
 

@@ -185,7 +185,7 @@ def _connect(
     """
     sqlalchemy = _import_sqlalchemy(address)
     try:
-        engine = sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
+        engine = _make_engine(sqlalchemy, address)
         if engine.dialect.name == "sqlite":
             _begin_explicitly(sqlalchemy, engine)
             if reading and engine.url.database and not engine.url.database.startswith("file:"):
@@ -203,10 +203,6 @@ def _connect(
             f"{address.shown!r}: only files, sqlite:///file.db?table=t and databases that SQLAlchemy knows can be read;"
             " download it first"
         ) from None
-    except sqlalchemy.exc.ArgumentError as error:
-        raise FormatError(
-            f"{address.shown!r} is no address of a database: {mask_secrets(str(error), [address.url])}"
-        ) from None
     except sqlalchemy.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip()
         raise refusal(f"{address.shown}: the database refuses: {mask_secrets(reason, [address.url])[:600]}") from None
@@ -214,6 +210,16 @@ def _connect(
         raise refusal(f"{address.shown}: a value that the database can't hold: {error}") from None
     except ImportError as error:
         raise HybridBNError(f"{address.shown}: the database's driver is missing: {error}; install it") from error
+
+
+def _make_engine(sqlalchemy: Any, address: DatabaseAddress) -> Any:
+    try:
+        return sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
+    except sqlalchemy.exc.NoSuchModuleError:
+        raise
+    except (sqlalchemy.exc.ArgumentError, ValueError, TypeError) as error:  # a port may be no number
+        reason = mask_secrets(str(error), [address.url])
+        raise FormatError(f"{address.shown!r} is no address of a database: {reason}") from None
 
 
 def _reading_options(dialect: str) -> dict[str, Any]:
