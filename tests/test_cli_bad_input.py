@@ -335,3 +335,12 @@ def test_a_tab_can_be_named_and_a_pipe_has_the_format_of_the_input(capsysbinary:
         assert Path("out.csv").read_text().startswith("x\tc\n1\ta\n")
     assert run(["impute", "t.csv", "-", "--delimiter", "tab", "--quiet"]) == 0
     assert capsysbinary.readouterr().out == Path("out.csv").read_bytes()
+
+
+def test_returns_within_lines_of_json_are_spaces() -> None:
+    Path("t.jsonl").write_bytes(b'{"x": 1.5,\r"c": "a"}\n\r\n{"x":\r null, "c": "b"}\r\n{"x": 2.5, "c": "a"}')
+    assert run(["impute", "t.jsonl", "out.jsonl", "--quiet"]) == 0
+    text = Path("out.jsonl").read_bytes()
+    assert text.startswith(b'{"x": 1.5,\r"c": "a"}\n\r\n{"x": ')
+    assert text.endswith(b', "c": "b"}\r\n{"x": 2.5, "c": "a"}')
+    assert b"null" not in text

@@ -125,7 +125,8 @@ class JsonSource(TextSource):
     """A file of JSON lines; columns turn up as it is read."""
 
     def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, make_line_splitter(), JsonBlock)
+        # a CR within a line is white space of JSON
+        super().__init__(path, shown, make_line_splitter(returns=False), JsonBlock)
 
 
 class JsonBlock(TextBlock):

@@ -114,8 +114,8 @@ def _count_line_ends(data: bytes) -> int:
     return data.count(b"\n") + (data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0)
 
 
-def make_line_splitter(comment: bytes = b"") -> Splitter:
-    r"""Return what finds lines that are neither blank nor comments.
+def make_line_splitter(comment: bytes = b"", *, returns: bool = True) -> Splitter:
+    r"""Return what finds lines that are neither blank nor comments; with `returns`, a CR alone ends a line, too.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def make_line_splitter(comment: bytes = b"") -> Splitter:
     """
 
     def split(data: bytes, final: bool) -> tuple[Positions, Positions]:
-        starts, ends = _find_lines(data, final)
+        starts, ends = _find_lines(data, final, returns)
         keep = np.ones(len(starts), dtype=bool)
         first = np.frombuffer(data, dtype=np.uint8)[starts] if len(starts) else _NO_POSITIONS
         for index in np.flatnonzero((first <= 32) | (first == (comment or b"\n")[0])).tolist():
@@ -135,8 +135,8 @@ def make_line_splitter(comment: bytes = b"") -> Splitter:
     return split
 
 
-def _find_lines(data: bytes, final: bool) -> tuple[Positions, Positions]:
-    if b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
+def _find_lines(data: bytes, final: bool, returns: bool = True) -> tuple[Positions, Positions]:
+    if returns and b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
         # a return at the very end may be half of a line end
         stop = len(data) if final else len(data) - data.endswith(b"\r")
         ends = [match.end() for match in _LINE.finditer(data, 0, stop) if match.end() > match.start()]
