@@ -150,7 +150,7 @@ OPTIONS = {
     "--model good.csv": "not a hybridbn file",
     "--model nowhere.hbn": "no file nowhere.hbn",
     "--model m.hbn --target c": "--target is for learning",
-    "--encoding klingon": "no encoding 'klingon'",
+    "--encoding klingon": "no encoding of text 'klingon'",
     "--delimiter ab": "a delimiter must be one",
     "--bounds observed --bounds x=0:1": "leave the others out",
 }

@@ -174,9 +174,9 @@ def test_what_is_no_encoding_of_text(
     table = hb.Table({"x": [1.0, None, 3.0], "c": ["a", "b", "a"]})
     for name in ("t.csv", "t.arff"):
         table.write(name)
-        with pytest.raises(hb.TableError, match="no encoding"):
+        with pytest.raises(hb.FormatError, match="no encoding"):
             hb.read_table(name, encoding=encoding)
-        with pytest.raises(hb.TableError, match="no encoding"):
+        with pytest.raises(hb.FormatError, match="no encoding"):
             table.write(f"new-{name}", encoding=encoding)
         assert run(["impute", name, "out.csv", "--encoding", encoding]) == 2
         assert run(["convert", name, "out.csv", "--encoding", encoding]) == 2

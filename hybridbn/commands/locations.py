@@ -19,8 +19,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.files import is_packed, resolve_links
-from hybridbn.formats.parsing import name_encoding
+from hybridbn.formats.files import check_encoding, is_packed, resolve_links
 from hybridbn.formats.tables import WEB, describe_location, suffix_of
 from hybridbn.formats.tables.base import FileFormat, TableSource, names, suffixes
 from hybridbn.formats.tables.database_base import Database, OutputExists, database_of
@@ -231,7 +230,7 @@ def _copy(file: Any, out: IO[bytes], encoding: str, location: Location) -> None:
 
 def encoding_of_file(form: FileFormat | Database, encoding: str) -> str:
     """Return the name of a text file's encoding; "utf-8" also for its subsets and for files that are not text."""
-    name = name_encoding(encoding, UsageFault)
+    name = codecs.lookup(check_encoding(encoding)).name
     plain = name in ("utf-8", "utf-8-sig", "ascii") or not (isinstance(form, FileFormat) and form.text)
     return "utf-8" if plain else name
 

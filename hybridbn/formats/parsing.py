@@ -11,8 +11,8 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from hybridbn.errors import FormatError, HybridBNError
-from hybridbn.formats.files import read_network_bytes
+from hybridbn.errors import FormatError
+from hybridbn.formats.files import check_encoding, read_network_bytes
 from hybridbn.variables import Values
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "Token",
     "Tokens",
     "decode_source",
-    "name_encoding",
     "parse_probabilities",
     "read_source",
 ]
@@ -48,22 +47,6 @@ class SourceText(NamedTuple):
         raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
 
 
-def name_encoding(encoding: str, refusal: Callable[[str], HybridBNError] = FormatError) -> str:
-    """Return Python's name of an encoding of text; raise a `refusal` where there is none, as "rot13".
-
-    Examples
-    --------
-    >>> name_encoding("UTF8"), name_encoding("l1")
-    ('utf-8', 'iso8859-1')
-    """
-    try:
-        if "a".encode(encoding).decode(encoding) == "a":
-            return codecs.lookup(encoding).name
-    except (LookupError, ValueError, TypeError):
-        pass
-    raise refusal(f"there is no encoding {encoding!r} of text; give another one, such as 'latin-1'")
-
-
 def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
     r"""Return bytes as text with plain line ends; without an `encoding`, UTF-8 where it is that, else Latin-1.
 
@@ -72,7 +55,7 @@ def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
     >>> decode_source("né\r\n".encode("latin-1"), "f", None).text
     'né\n'
     """
-    chosen = "utf-8" if encoding is None else name_encoding(encoding)
+    chosen = "utf-8" if encoding is None else codecs.lookup(check_encoding(encoding)).name
     try:
         text = data.decode("utf-8-sig" if chosen == "utf-8" else chosen)
     except UnicodeDecodeError as error:

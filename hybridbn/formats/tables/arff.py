@@ -6,6 +6,7 @@ integer or truth states, a comment in the header says so, and reading gives them
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import math
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.parsing import name_encoding
+from hybridbn.formats.files import check_encoding
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.formats.tables.text_blocks import (
     Change,
@@ -106,7 +107,7 @@ class Arff(FileFormat):
 
 def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str = "utf-8") -> ReadColumns:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
-    name = name_encoding(encoding, TableError)
+    name = codecs.lookup(check_encoding(encoding)).name
     try:
         text = raw.decode("utf-8-sig" if name == "utf-8" else name)
     except UnicodeDecodeError as error:

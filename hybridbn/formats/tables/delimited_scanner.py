@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.formats.parsing import name_encoding
+from hybridbn.formats.files import check_encoding
 
 __all__ = ["DelimitedRecord", "Scanner", "encode_columns", "read_text_bytes"]
 
@@ -38,7 +38,7 @@ def read_text_bytes(file: Path | IO[bytes], encoding: str) -> Any:
     """Return a file's bytes in UTF-8, refusing what is no text."""
     # not as a memory map: where another process cuts the file short, the system would end this one
     data: Any = file.read_bytes() if isinstance(file, Path) else file.read()
-    if name_encoding(encoding, TableError) not in ("utf-8", "utf-8-sig", "ascii"):
+    if codecs.lookup(check_encoding(encoding)).name not in ("utf-8", "utf-8-sig", "ascii"):
         try:
             data = data.decode(encoding).encode("utf-8")
         except UnicodeError as error:

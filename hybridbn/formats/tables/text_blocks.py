@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.parsing import name_encoding
+from hybridbn.formats.files import check_encoding
 from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
 from hybridbn.tables.cells import UnsupportedType
 
@@ -344,7 +344,7 @@ class TextWriter(FileWriter):
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write header and parts, in the encoding of the file."""
-        name = name_encoding(self.encoding, TableError)
+        name = codecs.lookup(check_encoding(self.encoding)).name
         encoder = None if name == "utf-8" else codecs.getincrementalencoder(name)()
         file.write(self._encode(self.header(), encoder))
         for part in parts:
