@@ -47,12 +47,16 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
         workspace = Workspace(beside)
         if request.restart or not workspace.has_begun():
             refuse_present(request, destination)
-        workspace.begin(request.restart)
+        is_ours = not workspace.lasting
         try:
+            workspace.begin(request.restart)
+            is_ours = True
             _run(ImputationRun(request, terminal, origin, destination, workspace))
+            workspace.clear()
         except KeyboardInterrupt as interrupt:
             if workspace.lasting:
-                workspace.forget_copies()
+                if is_ours:
+                    workspace.forget_copies()
                 interrupt.args = ("interrupted; the same command goes on from there",)
             else:
                 workspace.clear()
@@ -62,9 +66,9 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
                 workspace.clear()
             raise
         except BaseException:
-            workspace.clear()
+            if is_ours:
+                workspace.clear()
             raise
-        workspace.clear()
 
 
 def _run(run: ImputationRun) -> None:

@@ -196,7 +196,10 @@ class Workspace:
         return False
 
     def _list_own(self) -> list[str]:
-        return sorted(filter(_NAMES.fullmatch, os.listdir(self.folder)))
+        try:
+            return sorted(filter(_NAMES.fullmatch, os.listdir(self.folder)))
+        except FileNotFoundError:  # it was removed already
+            return []
 
     def agree(self, fingerprint: dict[str, Any]) -> bool:
         """Record the fingerprint; return whether an earlier run recorded the same one, and refuse a different one."""
