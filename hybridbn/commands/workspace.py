@@ -279,7 +279,7 @@ class Workspace:
         which says so, goes after the parts; otherwise it goes before them, and all begins anew.
         """
         with contextlib.suppress(OSError):
-            if self.finishing is not None:
+            if self.finishing is not None and self.has(_MANIFEST):
                 self.put_json(_MANIFEST, {**self.json(_MANIFEST), "cleared": True})
             is_late = self.finishing is not None
             for name in sorted(self._list_own(), key=lambda name: (name == _MARKER, (name == _MANIFEST) == is_late)):
