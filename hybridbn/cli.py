@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
+import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import hybridbn
+from hybridbn.commands.terminal import (
+    NotShown,
+    Terminal,
+    Terminated,
+    discard_output,
+    raise_on_termination,
+    reword_for_command,
+    say,
+)
+from hybridbn.errors import HybridBNError
+from hybridbn.formats.secrets import mask_secrets
 
 __all__ = ["main", "parser", "run"]
 
-BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED = 2, 70, 73, 74, 75, 130
+BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED, SIGNALED = 2, 70, 73, 74, 75, 130, 128
 """The exit codes; the help explains them."""
 
 _DISK_ERRORS = {getattr(errno, name) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EIO") if hasattr(errno, name)}
@@ -29,11 +43,12 @@ exit codes:
   70   a fault of hybridbn itself; please report it
   73   the output can't be made: another run is writing it, there is such a table (or, with
        --no-clobber, file) already, or the folder can't be written to
-  74   writing failed: the disk is full or broken; nothing is left behind
+  74   writing failed: the disk is full or broken; nothing is left behind (where only --show can't be
+       printed, the output is there)
   75   input, options or versions are not those of the unfinished run (--restart begins anew), or the
        input changed while it was read
-  130  interrupted; the same command goes on from there, as it does after kill -9 (into a pipe, or
-       without --parts into a database on a server, it begins anew)
+  130  interrupted (143 by SIGTERM, 129 by SIGHUP); the same command goes on from there, as it does
+       after kill -9 (into a pipe, or without --parts into a database on a server, it begins anew)
 
 examples:
   hybridbn impute patients.csv completed.csv
@@ -399,10 +414,11 @@ def _parse_bounds(text: str) -> tuple[str, tuple[float | None, float | None] | N
 
 def _run_impute(options: argparse.Namespace) -> int:
     from hybridbn.commands.impute import ImputationRequest, impute
-    from hybridbn.commands.terminal import Terminal
     from hybridbn.formats.tables.delimited import MISSING
 
-    values: dict[str, Any] = {name: value for name, value in vars(options).items() if name not in ("command", "quiet")}
+    values: dict[str, Any] = {
+        name: value for name, value in vars(options).items() if name not in ("command", "quiet", "words")
+    }
     for name in ("discrete", "continuous", "keep", "include"):
         values[name] = tuple(values[name])
     values["missing"] = ("", *options.missing) if options.missing else MISSING
@@ -426,15 +442,14 @@ def _run_impute(options: argparse.Namespace) -> int:
                 )
     if options.draws is not None and options.strategy != "draw":
         _raise_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
-    impute(ImputationRequest(**values), Terminal(options.quiet))
+    impute(ImputationRequest(**values), Terminal(options.quiet, options.words))
     return 0
 
 
 def _run_convert(options: argparse.Namespace) -> int:
     from hybridbn.commands.convert import convert
-    from hybridbn.commands.terminal import Terminal
 
-    terminal = Terminal(options.quiet)
+    terminal = Terminal(options.quiet, options.words)
     reading = {
         name: getattr(options, name)
         for name in ("discrete", "continuous", "delimiter", "missing", "decimal", "encoding")
@@ -461,46 +476,62 @@ def run(arguments: Sequence[str] | None = None) -> int:
     >>> run(["impute", "nowhere.csv", "-", "--format", "csv", "--quiet"])
     2
     """
-    from hybridbn.errors import HybridBNError
-
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
         parser().print_help()
         return BAD_INPUT
-    options = parser().parse_args(words)
+    options = _parse(words)
+    report = partial(_report, words)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the command itself records the warnings meant for the user
             return int(options.command(options))
     except KeyboardInterrupt as error:
-        return _report(str(error) or "interrupted; nothing was written", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader closed the pipe. Redirect standard output, or Python would fail again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = SIGNALED + error.number if isinstance(error, Terminated) else INTERRUPTED
+        return report(str(error) or "interrupted; nothing was written", code)
+    except BrokenPipeError:  # the reader closed the pipe
+        discard_output()
         return 0
+    except NotShown as error:
+        discard_output()
+        return report(f"the output is there, complete, but its rows can't be shown: {error}", NOT_WRITTEN)
     except (HybridBNError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        return _report(_describe_error(error), _exit_code(error))
+        return report(_describe_error(error), _exit_code(error))
     except OSError as error:
         if error.errno in _DISK_ERRORS:
-            return _report(f"writing failed, and nothing is left of it: {_describe_error(error)}", NOT_WRITTEN)
-        return _report(_describe_error(error), TAKEN)
+            discard_output()
+            return report(f"writing failed, and nothing is left of it: {_describe_error(error)}", NOT_WRITTEN)
+        return report(_describe_error(error), TAKEN)
     except MemoryError:
-        return _report("there is not enough memory; try a smaller --chunk or --sample", BAD_INPUT)
+        return report("there is not enough memory; try a smaller --chunk or --sample", BAD_INPUT)
     except Exception as error:
-        return _report_unexpected(error)
+        return _report_unexpected(report, error)
 
 
-def _report_unexpected(error: Exception) -> int:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options that the words of a command line say."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            options = parser().parse_args(words)
+    finally:
+        if complaint.getvalue():
+            say(complaint.getvalue().rstrip("\n"), words)
+    options.words = tuple(words)
+    return options
+
+
+def _report_unexpected(report: Callable[[str, int], int], error: Exception) -> int:
     from hybridbn.commands.locations import OutputTaken
-    from hybridbn.commands.run import RunMismatch
+    from hybridbn.commands.workspace import RunMismatch
 
     if isinstance(error, OutputTaken):
-        return _report(str(error), TAKEN)
+        return report(str(error), TAKEN)
     if isinstance(error, RunMismatch):
-        return _report(str(error), CHANGED)
+        return report(str(error), CHANGED)
     if os.environ.get("HYBRIDBN_TRACEBACK"):
         raise error
-    return _report(
+    return report(
         f"a fault of hybridbn itself: {type(error).__name__}: {error!s:.300}; please report it "
         "(HYBRIDBN_TRACEBACK=1 shows where it happened)",
         BROKEN,
@@ -521,13 +552,12 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return f"{where}{error.strerror}"
-    from hybridbn.commands.terminal import reword_for_command
-
     return reword_for_command(str(error))
 
 
-def _report(text: str, code: int) -> int:
-    print(f"hybridbn: {' '.join(text.split())}", file=sys.stderr)
+def _report(words: Sequence[str], text: str, code: int) -> int:
+    # what is masked first may hold ends of lines
+    say(f"hybridbn: {' '.join(mask_secrets(text, words).split())}", words)
     return code
 
 
@@ -536,10 +566,11 @@ def main() -> NoReturn:
     import logging
 
     logging.getLogger().addHandler(logging.NullHandler())  # log records of database drivers are not for the user
+    raise_on_termination()
     code = run()
-    if code == INTERRUPTED:
+    if code > SIGNALED:
         # Threads of C++ libraries may still be running, and abort the process if Python cleans up under them.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         os._exit(code)
     sys.exit(code)

@@ -160,7 +160,7 @@ def test_bytes_that_are_no_text(tmp_path):
         with pytest.raises(hb.FormatError, match="line 1: the text is not utf-8"):
             hb.read_network(tmp_path / "bad.bif")
         assert name
-    with pytest.raises(hb.FormatError, match="no encoding 'klingon'"):
+    with pytest.raises(hb.FormatError, match="no encoding of text 'klingon'"):
         hb.read_network(tmp_path / "bad.bif", encoding="klingon")
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import hybridbn as hb
 import hybridbn.commands.run as workspace
 from hybridbn.cli import run
 
@@ -151,7 +150,7 @@ OPTIONS = {
     "--model good.csv": "not a hybridbn file",
     "--model nowhere.hbn": "no file nowhere.hbn",
     "--model m.hbn --target c": "--target is for learning",
-    "--encoding klingon": "no encoding 'klingon'",
+    "--encoding klingon": "no encoding of text 'klingon'",
     "--delimiter ab": "a delimiter must be one",
     "--bounds observed --bounds x=0:1": "leave the others out",
 }
@@ -231,12 +230,24 @@ def test_one_clear_warning(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "x,c\n,a\n,b\n", "--keep", "x") == ([], "x,c\n,a\n,b\n")
 
 
-def test_types_that_are_no_data_can_be_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    frame = pd.DataFrame({"when": pd.date_range("2020", periods=5), "x": [1, 2, None, 4, 5.0]})
+def test_types_that_are_no_data_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.DataFrame({"list": [[1], [2], None, [4], [5]], "b": [b"a"] * 5, "x": [1, 2, None, 4, 5.0]})
     frame.to_parquet("t.parquet")
-    assert "--keep" in refused(capsys, "t.parquet", "out.csv")
-    assert run(["impute", "t.parquet", "out.csv", "--keep", "when"]) == 0
-    assert hb.read_table("out.csv").missing == {"when": 0, "x": 0}
+    for chunk in ("2", "100"):
+        assert run(["impute", "t.parquet", "out.parquet", "--chunk", chunk]) == 0
+        warned = [line for line in capsys.readouterr().err.splitlines() if "left alone" in line]
+        assert len(warned) == 1
+        assert "'b', 'list'; --keep says so" in warned[0]
+        found = pd.read_parquet("out.parquet")
+        assert found[["list", "b"]].equals(pd.read_parquet("t.parquet")[["list", "b"]])
+        assert found["x"].notna().all()
+    assert run(["impute", "t.parquet", "out.parquet", "--keep", "list,b"]) == 0
+    assert capsys.readouterr().err == ""
+    Path("out.parquet").unlink()
+    assert "can't be imputed" in refused(capsys, "t.parquet", "out.csv", "--include", "b")
+    assert "decode bytes" in refused(capsys, "t.parquet", "out.csv", "--discrete", "b")
+    frame[["list", "b"]].to_parquet("t.parquet")
+    assert "no column is left to complete" in refused(capsys, "t.parquet", "out.csv")
 
 
 def test_a_folder_that_can_not_be_written_to(
@@ -324,3 +335,12 @@ def test_a_tab_can_be_named_and_a_pipe_has_the_format_of_the_input(capsysbinary:
         assert Path("out.csv").read_text().startswith("x\tc\n1\ta\n")
     assert run(["impute", "t.csv", "-", "--delimiter", "tab", "--quiet"]) == 0
     assert capsysbinary.readouterr().out == Path("out.csv").read_bytes()
+
+
+def test_returns_within_lines_of_json_are_spaces() -> None:
+    Path("t.jsonl").write_bytes(b'{"x": 1.5,\r"c": "a"}\n\r\n{"x":\r null, "c": "b"}\r\n{"x": 2.5, "c": "a"}')
+    assert run(["impute", "t.jsonl", "out.jsonl", "--quiet"]) == 0
+    text = Path("out.jsonl").read_bytes()
+    assert text.startswith(b'{"x": 1.5,\r"c": "a"}\n\r\n{"x": ')
+    assert text.endswith(b', "c": "b"}\r\n{"x": 2.5, "c": "a"}')
+    assert b"null" not in text

@@ -16,8 +16,8 @@ import pytest
 
 from hybridbn.cli import run
 from hybridbn.commands.locations import locate
-from hybridbn.commands.run import lock_output
 from hybridbn.commands.terminal import keep_interrupts
+from hybridbn.commands.workspace import lock_output
 
 ROOT = Path(__file__).resolve().parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")

@@ -7,8 +7,7 @@ import pytest
 from databases import opened, postgresql, tables
 
 import hybridbn as hb
-from hybridbn.formats.tables import OutputExists
-from hybridbn.formats.tables.sqlalchemy_database import hide_password
+from hybridbn.formats.tables import OutputExists, describe_location
 
 needs = pytest.mark.usefixtures("alchemy")
 
@@ -277,14 +276,15 @@ def test_without_sqlalchemy_the_extra_is_named(monkeypatch):
 
 
 def test_passwords_are_never_shown():
-    assert hide_password("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
-    assert hide_password("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
-    assert hide_password("postgresql://me:p?a/ss@host/b?table=a@b") == "postgresql://me:***@host/b?table=a@b"
+    assert describe_location("postgresql://me:pass@host/b?table=t") == "postgresql://me:***@host/b?table=t"
+    assert describe_location("postgresql://me:p@ss@host/b") == "postgresql://me:***@host/b"
+    assert describe_location("postgresql://me:p?a/ss@host/b?table=a@b") == "postgresql://me:***@host/b?table=a@b"
     assert (
-        hide_password("mssql://host/b?user=me&password=secret&table=t") == "mssql://host/b?user=me&password=***&table=t"
+        describe_location("mssql://host/b?user=me&password=secret&table=t")
+        == "mssql://host/b?user=me&password=***&table=t"
     )
     assert (
-        hide_password("sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t")
+        describe_location("sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t")
         == "sqlite+pysqlite:///f.db?query=SELECT '@' || c FROM t"
     )
 

@@ -170,7 +170,7 @@ def test_bytes_that_are_no_text(tmp_path):
         (tmp_path / "bad.elv").write_bytes(data)
         with pytest.raises(hb.FormatError, match=r"line 1|truncated"):
             hb.read_network(tmp_path / "bad.elv")
-    with pytest.raises(hb.FormatError, match="no encoding 'klingon'"):
+    with pytest.raises(hb.FormatError, match="no encoding of text 'klingon'"):
         hb.read_network(tmp_path / "bad.elv", encoding="klingon")
 
 

@@ -100,7 +100,7 @@ class TestDelimited:
         ]
         assert self.read(tmp_path, "x\tc\n1\ta,b\n", name="d.tsv").raw("c").tolist() == ["a,b"]
         assert self.read(tmp_path, gzip.compress(b"x\n1\n"), name="d.csv.gz")["x"].tolist() == [1.0]
-        with pytest.raises(TableError, match="no encoding 'nonsense'"):
+        with pytest.raises(FormatError, match="no encoding of text 'nonsense'"):
             self.read(tmp_path, "x\n1\n", encoding="nonsense")
         with pytest.raises(TableError, match="delimiter must be one"):
             self.read(tmp_path, "x\n1\n", delimiter=";;")

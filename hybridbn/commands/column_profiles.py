@@ -8,7 +8,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
 from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
 from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells, state_kind
+from hybridbn.tables.cells import Cells, UnsupportedType, state_kind
 from hybridbn.variables import shorten
 
 __all__ = ["ColumnProfile", "TableProfile", "profile_table"]
@@ -204,6 +204,8 @@ class TableProfile:
         The number of rows with patterns that are not counted one by one.
     blank : int
         The number of rows in which all of these columns are missing.
+    unsupported : frozenset of str
+        Columns of types that no variable has, which are left out.
     """
 
     columns: dict[str, ColumnProfile] = field(default_factory=dict)
@@ -211,6 +213,7 @@ class TableProfile:
     patterns: dict[int, int] = field(default_factory=dict)
     other_patterns: int = 0
     blank: int = 0
+    unsupported: frozenset[str] = frozenset()
     sample_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     sample: dict[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -311,6 +314,10 @@ def profile_table(
         The number of rows to sample for learning.
     report_rows : callable
         Called with the number of rows read so far.
+
+    Notes
+    -----
+    Where columns turn out to be of a type that no variable has, it begins anew without them.
     """
     profile, row_sample = TableProfile(), _RowSample(sample)
     declared_kinds: dict[str, Any] = dict(kinds)
@@ -318,7 +325,12 @@ def profile_table(
         declared_kinds |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
     for block in source.blocks(rows):
         names = [name for name in source.names if name not in keep]
-        cells = _read_cells(block, source, names, declared_kinds)
+        try:
+            cells = _read_cells(block, source, names, declared_kinds)
+        except UnsupportedType:
+            unsupported = _list_unsupported(block, names, declared_kinds)
+            profile = profile_table(source, rows, kinds, keep | unsupported, sample, report_rows)
+            return replace(profile, unsupported=profile.unsupported | unsupported)
         _add_columns(profile, names, block.start)
         values, holes = {}, np.ones((block.rows, len(names)), dtype=bool)
         for index, name in enumerate(names):
@@ -371,6 +383,19 @@ def _read_cells(
                     retyped.append(name)
         cells |= block.cells(retyped, declared_kinds) if retyped else {}
     return cells
+
+
+def _list_unsupported(block: TableBlock, names: Iterable[str], declared_kinds: dict[str, Any]) -> frozenset[str]:
+    """Return the columns of types that no variable has; refuse those that are declared to be something."""
+    unsupported = set()
+    for name in names:
+        try:
+            block.cells([name], declared_kinds)
+        except UnsupportedType:
+            if name in declared_kinds:
+                raise
+            unsupported.add(name)
+    return frozenset(unsupported)
 
 
 def _add_columns(profile: TableProfile, names: list[str], start: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,15 @@ from hybridbn.commands.report import add_counts, count_values, format_preview, r
 from hybridbn.commands.run import (
     ImputationRequest,
     ImputationRun,
-    RunMismatch,
+    identify_file,
     name_input_in_errors,
     refuse_contradictions,
     refuse_unknown_columns,
 )
 from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.formats.files import write_atomically
+from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
@@ -57,7 +60,7 @@ def complete(run: ImputationRun) -> None:
         raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
     if not run.destination.pipe:  # which may be the same terminal
         run.terminal.show_step("writing")
-    output.assemble(parts, not request.no_clobber, lambda: _finish(run))
+    output.assemble(parts, not request.no_clobber, partial(_finish, run))
     run.terminal.clear_step()
     _summarize(run)
 
@@ -81,6 +84,8 @@ def _profile(run: ImputationRun, model: Network | None) -> None:
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
     with run.terminal.progress("looking") as report_rows, name_input_in_errors(run):
         run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, report_rows)
+    if not run.profile.columns:
+        raise TableError(f"{run.origin.shown}: no column is left to complete: none is of a type that can be imputed")
     run.profile.limit_sample(_SAMPLE_NUMBERS)
     refuse_unknown_columns(request, run.source.names)
 
@@ -216,11 +221,11 @@ def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[s
 # -- the end --------------------------------------------------------------------------------------------------------
 
 
-def _finish(run: ImputationRun) -> None:
-    """Save the model and the report, and record that the output only lacks its name."""
-    request = run.request
+def _finish(run: ImputationRun, status: os.stat_result | None = None) -> None:
+    """Save the model and the report, and record that the output, a file of this state, only lacks its name."""
+    request, mark = run.request, run.workspace.mark
     if request.save_model is not None:
-        save(run.draw_models.models[0].network, request.save_model)
+        _replace_file(request.save_model, run.workspace.path("model-0.hbn").read_bytes(), mark)
     if request.report is not None:
         facts, remarks = _list_facts(run), run.terminal.warnings
         text = render_page(
@@ -232,8 +237,14 @@ def _finish(run: ImputationRun) -> None:
             remarks,
             request.draws or 1,
         )
-        write_atomically(request.report, text.encode())
-    run.workspace.put_json("finishing.json", {"rows": run.profile.rows * (request.draws or 1)})
+        _replace_file(request.report, text.encode(), mark)
+    rows = run.profile.rows * (request.draws or 1)
+    run.workspace.note_finishing({"rows": rows, "file": None if status is None else identify_file(status)})
+
+
+def _replace_file(path: str, data: bytes, mark: str) -> None:
+    remove_unfinished(resolve_links(path), mark)
+    write_atomically(path, data, mark=mark)
 
 
 def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
@@ -316,8 +327,14 @@ def choose_columns(
         name for name, column in profile.columns.items() if column.identifier and name not in request.include
     ]
     for name in request.include:
+        if name in profile.unsupported:
+            raise TableError(f"--include {name}: the column is of a type that can't be imputed; leave it out")
         if profile.columns[name].overflowing:
             raise TableError(f"--include {name}: the column has too many different values")
+    if profile.unsupported:
+        terminal.warn(
+            f"left alone, being of types that can't be imputed: {shorten(sorted(profile.unsupported))}; --keep says so"
+        )
     if identifiers:
         holes = sum(profile.columns[name].missing for name in identifiers)
         left = f"; what is missing there ({holes:,}) stays missing" if holes else ""

@@ -11,15 +11,14 @@ from hybridbn.commands.locations import OutputTaken, locate, open_source, refuse
 from hybridbn.commands.run import (
     ImputationRequest,
     ImputationRun,
-    RunMismatch,
-    Workspace,
     fingerprint,
-    lock_output,
+    identify_file,
     name_input_in_errors,
     refuse_clashes,
     refuse_present,
 )
 from hybridbn.commands.terminal import Terminal, keep_interrupts
+from hybridbn.commands.workspace import RunMismatch, Workspace, lock_output
 from hybridbn.formats.tables.base import names
 from hybridbn.formats.tables.database_base import Database
 from hybridbn.formats.tables.delimited import MISSING
@@ -46,24 +45,30 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
     beside = destination.beside(request.parts)
     with lock_output(beside, destination.shown):
         workspace = Workspace(beside)
-        if not (workspace.lasting and workspace.has("manifest.json") and not request.restart):
+        if request.restart or not workspace.has_begun():
             refuse_present(request, destination)
+        is_ours = not workspace.lasting
         try:
             workspace.begin(request.restart)
+            is_ours = True
             _run(ImputationRun(request, terminal, origin, destination, workspace))
-        except KeyboardInterrupt:
-            if workspace.lasting:
-                raise KeyboardInterrupt("interrupted; the same command goes on from there") from None
             workspace.clear()
+        except KeyboardInterrupt as interrupt:
+            if workspace.lasting:
+                if is_ours:
+                    workspace.forget_copies()
+                interrupt.args = ("interrupted; the same command goes on from there",)
+            else:
+                workspace.clear()
             raise
         except RunMismatch:
             if not workspace.lasting:
                 workspace.clear()
             raise
         except BaseException:
-            workspace.clear()
+            if is_ours:
+                workspace.clear()
             raise
-        workspace.clear()
 
 
 def _run(run: ImputationRun) -> None:
@@ -72,9 +77,12 @@ def _run(run: ImputationRun) -> None:
     run.terminal.show_step("reading")
     with name_input_in_errors(run):
         run.source = open_source(run.origin, workspace.folder, request.encoding, options)
-    resumed = workspace.agree(fingerprint(run))
+    known = fingerprint(run)
+    resumed = workspace.agree(known)
     if resumed and _already_there(run):
         return
+    if workspace.is_partial:  # and the output was removed since
+        workspace.forget(known)
     if resumed:
         refuse_present(request, run.destination)
         run.terminal.note("going on from where an earlier run was ended")
@@ -84,14 +92,12 @@ def _run(run: ImputationRun) -> None:
 
 
 def _already_there(run: ImputationRun) -> bool:
-    """Return whether an earlier run finished its database table and was stopped during cleanup.
-
-    A file needs no such test: it is assembled again from the same parts.
-    """
-    noted = run.workspace.json("finishing.json")
-    form = run.destination.form
-    if not isinstance(form, Database) or noted is None:
+    """Return whether an earlier run finished its output and was stopped during cleanup."""
+    noted, form, path = run.workspace.finishing, run.destination.form, run.destination.path
+    if noted is None:
         return False
+    if not isinstance(form, Database):
+        return path is not None and path.exists() and identify_file(path.stat()) == noted["file"]
     try:
         refuse_existing_output(run.destination, no_clobber=True)
     except OutputTaken:

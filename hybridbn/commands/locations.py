@@ -19,7 +19,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.files import is_packed
+from hybridbn.formats.files import check_encoding, is_packed, resolve_links
 from hybridbn.formats.tables import WEB, describe_location, suffix_of
 from hybridbn.formats.tables.base import FileFormat, TableSource, names, suffixes
 from hybridbn.formats.tables.database_base import Database, OutputExists, database_of
@@ -115,15 +115,19 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
     (True, '.tsv')
     """
     if re.match(r"sqlite:|(?!file:)[a-zA-Z][a-zA-Z0-9+._-]+://", text):
-        return _locate_in_database(text)
+        return _locate_in_database(text, what)
     known = suffixes()
     if text == "-":
+        if (sys.stdin if what == "INPUT" else sys.stdout) is None:
+            raise UsageFault(f"{what} is a pipe, but standard {'in' if what == 'INPUT' else 'out'}put is closed")
         named = named or otherwise
         if named is None:
             raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(names())}")
         return _check_library(Location("-", known[f".{named}"], f".{named}", None))
     path = Path(text.removeprefix("file://"))
-    if not _is_pipe(path):
+    if what == "OUTPUT":
+        path = resolve_links(path)
+    elif not _is_pipe(path):
         path = Path(os.path.realpath(path))
     packed, suffix = is_packed(text), f".{named}" if named else suffix_of(text)
     if suffix not in known and otherwise is not None:
@@ -145,14 +149,14 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
     return _check_library(Location(text, form, suffix, path, "", packed))
 
 
-def _locate_in_database(url: str) -> Location:
+def _locate_in_database(url: str, what: str) -> Location:
     if not url.startswith("sqlite:") and url.partition("://")[0].lower() in WEB:
         raise UsageFault(
             f"{describe_location(url)}: only files and tables of databases can be read and written; download it first"
         )
     form = database_of(url)
     shown, file, table = form.locate(url)
-    path = None if file is None else Path(os.path.realpath(file))
+    path = None if file is None else resolve_links(file) if what == "OUTPUT" else Path(os.path.realpath(file))
     return _check_library(Location(shown, form, "", path, table, url=url))
 
 
@@ -226,10 +230,7 @@ def _copy(file: Any, out: IO[bytes], encoding: str, location: Location) -> None:
 
 def encoding_of_file(form: FileFormat | Database, encoding: str) -> str:
     """Return the name of a text file's encoding; "utf-8" also for its subsets and for files that are not text."""
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError:
-        raise UsageFault(f"there is no encoding {encoding!r}") from None
+    name = codecs.lookup(check_encoding(encoding)).name
     plain = name in ("utf-8", "utf-8-sig", "ascii") or not (isinstance(form, FileFormat) and form.text)
     return "utf-8" if plain else name
 

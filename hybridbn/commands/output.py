@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+import os
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import IO, Any
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
 from hybridbn.errors import TableError
-from hybridbn.formats.files import NameTaken, replace_file
+from hybridbn.formats.files import NameTaken, remove_unfinished, replace_file
 from hybridbn.formats.tables.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
 from hybridbn.formats.tables.database_base import Database, DatabaseWriter
 from hybridbn.formats.tables.delimited import replace_comma
@@ -145,16 +146,16 @@ class Output:
             with report_present_output(self.location):
                 self.writer.try_to_create()
 
-    def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[], None]) -> None:
+    def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[os.stat_result | None], None]) -> None:
         """Join the parts; `before` is called when all bytes are on the disk and the file only lacks its name."""
         contents = (part.read_bytes() for part in parts)
         if isinstance(self.writer, DatabaseWriter):
-            before()
+            before(None)
             with report_present_output(self.location):
                 self.writer.insert(contents)
             return
         if self.location.path is None:
-            before()
+            before(None)
             self.writer.join(contents, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
@@ -163,23 +164,13 @@ class Output:
 
 
 @contextlib.contextmanager
-def _replace_file(location: Location, target: Path, overwrite: bool, before: Callable[[], None]) -> Iterator[IO[bytes]]:
+def _replace_file(
+    location: Location, target: Path, overwrite: bool, before: Callable[[os.stat_result | None], None]
+) -> Iterator[IO[bytes]]:
     mark = "hybridbn-"
-    for left in target.parent.glob(f".{_glob_safe(target.name[:100])}.{mark}*.tmp"):
-        left.unlink()  # left by a run that was killed; this run holds the lock
+    remove_unfinished(target, mark)  # as this run holds the lock, they are of one that was killed
     try:
         with replace_file(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
             yield file
     except NameTaken:
         raise OutputTaken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
-
-
-def _glob_safe(text: str) -> str:
-    """Escape the wildcards of `glob` in a text.
-
-    Examples
-    --------
-    >>> _glob_safe("a[1].csv")
-    'a[[]1].csv'
-    """
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in text)

@@ -25,6 +25,7 @@ from hybridbn.commands.charts import (
 )
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.draw_models import DrawModels
+from hybridbn.commands.terminal import escape_controls
 from hybridbn.formats.tables.base import Fills, Kinds, TableSource
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
@@ -364,7 +365,7 @@ def _format_cell(value: Any, whole: bool) -> str:
         return "?"
     if isinstance(value, float):
         value = int(value) if whole and value == int(value) else f"{value:.4g}"
-    text = " ".join(str(value).split())
+    text = escape_controls(" ".join(str(value).split()))
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 

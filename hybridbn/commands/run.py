@@ -1,16 +1,11 @@
-"""One run of ``hybridbn impute``: the user's request, the lock of the output, the folder of parts, and the
-fingerprint.
-"""
+"""One run of ``hybridbn impute``: the user's request, what is refused at once, and the fingerprint of its result."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +17,9 @@ import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, UsageFault, refuse_existing_output, refuse_folders
 from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.workspace import Workspace, lock_of, parts_of
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import refuse_special_file, resolve_links
 from hybridbn.formats.tables.base import TableSource
 from hybridbn.variables import shorten
 
@@ -32,10 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ImputationRequest",
     "ImputationRun",
-    "RunMismatch",
-    "Workspace",
     "fingerprint",
-    "lock_output",
+    "identify_file",
     "name_input_in_errors",
     "refuse_clashes",
     "refuse_contradictions",
@@ -93,16 +88,21 @@ def refuse_clashes(request: ImputationRequest, source: Location, destination: Lo
     ):
         raise UsageFault(f"the output {destination.shown} is the input; choose another name")
     refuse_folders(destination)
+    beside = destination.beside(request.parts)
     if request.parts is not None and not os.path.isdir(request.parts):
         raise UsageFault(f"--parts {request.parts}: there is no such folder")
     named = {"INPUT": source.path, "OUTPUT": destination.path}
     if request.model is not None:
         named["--model"] = Path(os.path.realpath(request.model))
+    if beside is not None:
+        named |= {"the lock of OUTPUT": lock_of(beside), "the folder of unfinished runs": parts_of(beside)}
     for option, path in (("--save-model", request.save_model), ("--report", request.report)):
         if path is None:
             continue
-        target = Path(os.path.realpath(path))
-        clash = next((other for other, taken in named.items() if taken == target), None)
+        target = resolve_links(path)
+        refuse_special_file(target)
+        clash = next((other for other, taken in named.items() if taken is not None and taken in target.parents), None)
+        clash = next((other for other, taken in named.items() if taken == target), clash)
         if clash:
             raise UsageFault(f"{option} {path} is {clash}, too; choose another name")
         if target.is_dir() or not target.parent.is_dir():
@@ -146,127 +146,6 @@ def refuse_unknown_columns(request: ImputationRequest, names: Sequence[str]) -> 
             raise TableError(f"--{option} {name}: there is no such column; the columns are {shorten(names)}")
 
 
-class RunMismatch(Exception):
-    """The parts beside the output belong to another input, other options or other versions."""
-
-
-@contextlib.contextmanager
-def lock_output(beside: Path | None, shown: str) -> Iterator[None]:
-    """Hold the lock of an output; the system releases it when the process ends for any reason."""
-    if beside is None:
-        yield
-        return
-    path = beside.with_name(f"{beside.name}.lock")
-    descriptor = _acquire_lock(path, shown)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        os.close(descriptor)
-
-
-def _acquire_lock(path: Path, shown: str) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _lock(descriptor)
-            # The process that held the lock before may have removed the file meanwhile.
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        except OSError:
-            os.close(descriptor)
-            raise OutputTaken(
-                f"{shown}: another run is writing it; wait for that one, or choose another output"
-            ) from None
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class Workspace:
-    """The folder of parts, beside the output or, for a pipe, in the system's temporary folder.
-
-    Attributes
-    ----------
-    lasting : bool
-        Whether the next run can continue from the parts of a killed one.
-    """
-
-    def __init__(self, beside: Path | None) -> None:
-        self.lasting = beside is not None
-        self.folder = (
-            Path(tempfile.mkdtemp(prefix="hybridbn-")) if beside is None else beside.with_name(f"{beside.name}.parts")
-        )
-
-    def begin(self, restart: bool) -> None:
-        """Create the folder; with `restart`, delete the parts of an earlier run first."""
-        if restart and self.lasting:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(exist_ok=True)
-        for path in self.folder.glob("*.tmp"):
-            path.unlink()
-
-    def agree(self, fingerprint: dict[str, Any]) -> bool:
-        """Record the fingerprint; return whether an earlier run recorded the same one, and refuse a different one."""
-        noted = self.json("manifest.json")
-        if noted is None:
-            self.put_json("manifest.json", fingerprint)
-            return False
-        if noted != fingerprint:
-            keys = sorted(key for key in {*noted, *fingerprint} if noted.get(key) != fingerprint.get(key))
-            raise RunMismatch(
-                f"an earlier run left its parts in {self.folder}, but since then the {' and the '.join(keys)} changed; "
-                "--restart begins anew"
-            )
-        return True
-
-    def has(self, name: str) -> bool:
-        """Return whether a part is finished."""
-        return (self.folder / name).exists()
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write a part, whole or not at all."""
-        temporary = self.folder / f"{name}.tmp"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.folder / name)
-
-    def put_json(self, name: str, content: Any) -> None:
-        """Write JSON, whole or not at all."""
-        self.put(name, json.dumps(content).encode())
-
-    def json(self, name: str) -> Any:
-        """Return the content of a JSON part; None if the part does not exist."""
-        try:
-            return json.loads((self.folder / name).read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            raise RunMismatch(f"{self.folder / name} is damaged; --restart begins anew") from None
-
-    def path(self, name: str) -> Path:
-        """Return the path of a part."""
-        return self.folder / name
-
-    def clear(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
 """Options that do not change the bytes of the output."""
 
@@ -302,6 +181,11 @@ def fingerprint(run: ImputationRun) -> dict[str, Any]:
             versions[name] = "none"
     known = {"input": run.source.digest(), "options": options, "versions": versions}
     return dict(json.loads(json.dumps(known)))
+
+
+def identify_file(status: os.stat_result) -> list[int]:
+    """Return by what a file is known again, whatever its name."""
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
 
 
 @contextmanager

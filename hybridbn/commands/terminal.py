@@ -1,15 +1,29 @@
-"""Messages of the command: progress on a terminal, warnings in terms of its options, and a summary; also interrupts."""
+"""Messages of the command: progress on a terminal, warnings in terms of its options, and a summary; also signals."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import re
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Terminal", "keep_interrupts", "reword_for_command"]
+from hybridbn.formats.secrets import mask_secrets
+
+__all__ = [
+    "NotShown",
+    "Terminal",
+    "Terminated",
+    "discard_output",
+    "escape_controls",
+    "keep_interrupts",
+    "raise_on_termination",
+    "reword_for_command",
+    "say",
+]
 
 _EVERY = 0.1
 """Progress is shown at most once in this many seconds."""
@@ -29,17 +43,90 @@ def keep_interrupts() -> None:
         pyarrow.enable_signal_handlers(False)
 
 
-class Terminal:
-    """Writes to standard error: progress and notes only if it is a terminal, and warnings unless `quiet`."""
+class Terminated(KeyboardInterrupt):
+    """The system asked the process to end.
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+    Attributes
+    ----------
+    number : int
+        The number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def raise_on_termination() -> None:
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does, so that it removes its temporary copies.
+
+    Signals that whoever started the process ignores, as nohup does, stay ignored.
+    """
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+    def terminate(number: int, _: object) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN)
+        raise Terminated(number)
+
+    for number in numbers:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, terminate)
+
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Signs that move the cursor, turn the direction of writing, or are none."""
+
+
+def escape_controls(text: str, *, lines: bool = False) -> str:
+    r"""Return a text in which a terminal finds no control sequence; with `lines`, ends of lines stay.
+
+    Examples
+    --------
+    >>> print(escape_controls("a\x1b[2Jb\u202ec"))
+    a\x1b[2Jb\u202ec
+    """
+    if not lines:
+        return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
+    return "\n".join(map(escape_controls, text.split("\n")))
+
+
+def say(text: str, addresses: Iterable[str] = ()) -> None:
+    """Print a message on standard error, without the secrets of addresses and without control sequences.
+
+    Every message of the command goes through here.
+    """
+    if sys.stderr is not None:  # otherwise `print` would take standard output
+        print(escape_controls(mask_secrets(text, addresses), lines=True), file=sys.stderr, flush=True)
+
+
+class NotShown(Exception):
+    """Standard output did not take what was to be shown; the output of the command is there."""
+
+
+def discard_output() -> None:
+    """Send what standard output still holds to nowhere, or Python would fail when it flushes it at the end."""
+    with contextlib.suppress(OSError, AttributeError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Terminal:
+    """Writes to standard error: progress and notes only if it is a terminal, and warnings unless `quiet`.
+
+    Parameters
+    ----------
+    addresses : iterable of str
+        What no message shows the secrets of.
+    """
+
+    def __init__(self, quiet: bool = False, addresses: Iterable[str] = ()) -> None:
+        self.quiet, self.addresses = quiet, tuple(addresses)
         self.interactive = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
         """Print a warning, once."""
-        text = reword_for_command(text)
+        text = mask_secrets(reword_for_command(text), self.addresses)
         if text in self.warnings:
             return
         self.warnings.append(text)
@@ -52,8 +139,23 @@ class Terminal:
             self._print(text)
 
     def show(self, text: str) -> None:
-        """Print to standard output."""
-        print(text)
+        """Print to standard output.
+
+        Raises
+        ------
+        NotShown
+            If it takes nothing, as a full disk.
+        """
+        if sys.stdout is None:
+            raise NotShown("standard output is closed")
+        text = escape_controls(mask_secrets(text, self.addresses), lines=True)
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        try:
+            print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise NotShown(error.strerror or str(error)) from error
 
     def show_step(self, text: str) -> None:
         """Show the current step until `clear_step`."""
@@ -91,7 +193,7 @@ class Terminal:
 
     def _print(self, text: str) -> None:
         self.clear_step()
-        print(f"hybridbn: {text}", file=sys.stderr, flush=True)
+        say(f"hybridbn: {text}", self.addresses)
 
 
 def _format_duration(seconds: float) -> str:

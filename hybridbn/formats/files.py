@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import gzip
 import io
 import os
@@ -18,10 +19,14 @@ from hybridbn.errors import FormatError
 
 __all__ = [
     "NameTaken",
+    "is_own",
     "is_packed",
     "open_unpacked",
     "read_network_bytes",
+    "refuse_special_file",
+    "remove_unfinished",
     "replace_file",
+    "resolve_links",
     "write_atomically",
     "write_network_text",
 ]
@@ -36,6 +41,10 @@ _TABLE_INFLATION = 100
 """A packed table may inflate by this factor; a column of zeros and ones reaches 60."""
 _TABLE_INFLATED = 16 << 20
 """A packed table may inflate to this number of bytes whatever the factor."""
+
+
+_MOST_LINKS = 40
+"""So many links may lead from one to the next, as Linux has it."""
 
 
 class NameTaken(FileExistsError):
@@ -79,10 +88,10 @@ def check_encoding(encoding: Any) -> str:
     raise FormatError(f'there is no encoding of text {encoding!r:.80}; take "utf-8", "latin-1" or another')
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes, *, mark: str = "") -> None:
     """Write a file so that a reader, a crash or a full disk finds the old file or the new one, never half of it.
 
-    A link keeps pointing where it points.
+    A link keeps pointing where it points. What `mark` is for, `replace_file` says.
 
     Examples
     --------
@@ -91,8 +100,73 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     ...     Path(folder, "a.txt").read_bytes(), len(os.listdir(folder))
     (b'new', 1)
     """
-    with replace_file(Path(os.path.realpath(path))) as file:
+    with replace_file(resolve_links(path), mark=mark) as file:
         file.write(data)
+
+
+def resolve_links(path: str | os.PathLike[str]) -> Path:
+    """Return where a file to write lies, without links; refuse links that others may have planted.
+
+    In a folder that all may write to, such as ``/tmp``, only links of this user and of the folder's owner are followed.
+
+    Examples
+    --------
+    >>> resolve_links("a/../b.csv") == Path(os.path.realpath("b.csv"))
+    True
+    """
+    if not hasattr(os, "geteuid"):  # Windows
+        return Path(os.path.realpath(path))
+    rest = [*reversed(Path(os.getcwd(), path).parts)]
+    resolved, links = Path(rest.pop()), 0
+    while rest:
+        part = rest.pop()
+        step = resolved.parent if part == ".." else resolved / part
+        try:
+            status = os.lstat(step)
+        except (FileNotFoundError, NotADirectoryError):  # which is reported where it is opened
+            return step.joinpath(*reversed(rest))
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, "links lead around in a circle", os.fspath(path))
+            _refuse_foreign_link(step, status, os.stat(resolved))
+            target = Path(os.readlink(step))
+            rest += reversed(target.parts[target.is_absolute() :])
+            step = Path(target.anchor) if target.is_absolute() else resolved
+        resolved = step
+    return resolved
+
+
+def _refuse_foreign_link(link: Path, status: os.stat_result, folder: os.stat_result) -> None:
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    if shared and status.st_uid not in (os.geteuid(), folder.st_uid):
+        raise PermissionError(
+            errno.EACCES, "a link of another user in a folder that all may write to is not followed", os.fspath(link)
+        )
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Return whether a file is this user's; where files have no owners, all are."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def refuse_special_file(path: Path) -> None:
+    """Refuse a device, a named pipe or the like, in the place of which no file can be put."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FormatError(f"{path} is no ordinary file, and is not replaced by one; name a file")
+
+
+def remove_unfinished(target: Path, mark: str) -> None:
+    """Remove the temporary files with a mark that a killed process left beside a file."""
+    for left in target.parent.glob(f"{glob.escape(_name_temporary(target, mark))}*.tmp"):
+        with contextlib.suppress(OSError):
+            status = os.lstat(left)
+            if stat.S_ISREG(status.st_mode) and is_own(status):
+                left.unlink()
+
+
+def _name_temporary(target: Path, mark: str) -> str:
+    return f".{target.name[:100]}.{mark}"
 
 
 @contextlib.contextmanager
@@ -102,7 +176,7 @@ def replace_file(
     overwrite: bool = True,
     packed: bool = False,
     mark: str = "",
-    before: Callable[[], None] | None = None,
+    before: Callable[[os.stat_result], None] | None = None,
 ) -> Iterator[IO[bytes]]:
     """Open a temporary file that gets its final name once all of it is on the disk; on any failure it is removed.
 
@@ -115,17 +189,18 @@ def replace_file(
     packed : bool
         Compress with gzip, without name and time, so that equal contents make equal files.
     mark : str
-        Part of the temporary name.
+        Part of the temporary name, by which `remove_unfinished` knows what a killed process left.
     before : callable, optional
-        Called when all bytes are on the disk and only the name is missing.
+        Called with the state of the file when all bytes are on the disk and only the name is missing.
     """
+    refuse_special_file(target)
     try:
         mode = stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
         mode = 0o666 & ~_read_umask()
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", os.fspath(target.parent))
-    descriptor, temporary = tempfile.mkstemp(".tmp", f".{target.name[:100]}.{mark}", target.parent)
+    descriptor, temporary = tempfile.mkstemp(".tmp", _name_temporary(target, mark), target.parent)
     try:
         with os.fdopen(descriptor, "wb") as raw:
             if packed:
@@ -137,7 +212,7 @@ def replace_file(
             os.fsync(raw.fileno())
         os.chmod(temporary, mode)
         if before is not None:
-            before()
+            before(os.stat(temporary))
         if overwrite:
             os.replace(temporary, target)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import warnings
@@ -11,7 +12,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.files import read_network_bytes
+from hybridbn.formats.files import check_encoding, read_network_bytes
 from hybridbn.variables import Values
 
 __all__ = [
@@ -54,11 +55,9 @@ def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
     >>> decode_source("né\r\n".encode("latin-1"), "f", None).text
     'né\n'
     """
-    chosen = "utf-8-sig" if encoding is None or encoding.lower() in {"utf-8", "utf8"} else encoding
+    chosen = "utf-8" if encoding is None else codecs.lookup(check_encoding(encoding)).name
     try:
-        text = data.decode(chosen)
-    except LookupError:
-        raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+        text = data.decode("utf-8-sig" if chosen == "utf-8" else chosen)
     except UnicodeDecodeError as error:
         if encoding is None and data[:2] not in (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b"):
             text = data.decode("latin-1")

@@ -10,6 +10,7 @@ import math
 import unicodedata
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "Cells",
     "Kind",
     "PlainValues",
+    "UnsupportedType",
     "as_objects",
     "as_plain",
     "check_numbers",
@@ -30,6 +32,7 @@ __all__ = [
     "decode_states",
     "describe_look_alikes",
     "freeze_array",
+    "integer_limits",
     "label_codes",
     "label_floats",
     "label_objects",
@@ -70,6 +73,18 @@ class Cells:
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Return the cells of some rows."""
         return Cells(self.array[rows], self.states, self.declared, self.ordered, self.integer)
+
+
+def integer_limits(bits: int, *, signed: bool) -> tuple[float, float]:
+    """Return the least and the greatest float that a type of integers holds.
+
+    Examples
+    --------
+    >>> integer_limits(8, signed=True), integer_limits(64, signed=False)[1] < 2.0**64
+    ((-128.0, 127.0), True)
+    """
+    end = 2.0 ** (bits - signed)
+    return -end if signed else 0.0, min(end - 1, math.nextafter(end, 0.0))
 
 
 def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
@@ -206,10 +221,14 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
             if kind == "discrete"
             else check_numbers(name, floats, integer=inferred == "integer")
         )
-    raise TableError(_describe_refusal(name, values))
+    raise _refuse_objects(name, values)
 
 
-def _describe_refusal(name: str, values: NDArray[Any]) -> str:
+class UnsupportedType(TableError):
+    """A column of a type that no variable has."""
+
+
+def _refuse_objects(name: str, values: NDArray[Any]) -> TableError:
     """Return why an object column can't be used; a loop over the rows, which runs only before an error."""
     first: dict[str, tuple[int, Any]] = {}
     for row, value in enumerate(values.tolist()):
@@ -217,9 +236,11 @@ def _describe_refusal(name: str, values: NDArray[Any]) -> str:
             first.setdefault(type(value).__name__, (row, value))
     if len(first) > 1:
         seen = ", ".join(f"{kind} ({value!r} in row {row})" for kind, (row, value) in list(first.items())[:6])
-        return f"column {name!r} mixes values of several types: {seen}; convert them all to text, or all to numbers"
+        text = f"column {name!r} mixes values of several types: {seen}; convert them all to text, or all to numbers"
+        usable = any(isinstance(value, str | Number | np.generic) for _, value in first.values())
+        return TableError(text) if usable else UnsupportedType(text)
     kind, (row, value) = next(iter(first.items()), ("NaT", (0, "NaT")))
-    return f"column {name!r}, row {row}: {str(value)[:60]!r} is a {kind}; {suggest_remedy(kind)}"
+    return UnsupportedType(f"column {name!r}, row {row}: {str(value)[:60]!r} is a {kind}; {suggest_remedy(kind)}")
 
 
 def suggest_remedy(kind: str) -> str:
@@ -236,10 +257,10 @@ def suggest_remedy(kind: str) -> str:
     return "columns must hold text, numbers or truth values: convert or leave out this one"
 
 
-def make_type_error(name: str, dtype: Any) -> TableError:
+def make_type_error(name: str, dtype: Any) -> UnsupportedType:
     """Return the error for a column of an unusable type, with a remedy."""
     shown = str(getattr(dtype, "name", dtype))  # numpy calls bytes "S1", but names them
-    return TableError(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}")
+    return UnsupportedType(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}")
 
 
 def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:

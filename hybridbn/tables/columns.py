@@ -325,6 +325,8 @@ class ColumnAdapter(ABC):
             return self.make(column.name, cells)
         if source.unchanged is not None:
             rows = np.flatnonzero(~source.unchanged)
+            if not len(rows):
+                return old
             new_cells = cells.take(rows)
             written = self.insert(old, rows, self.restore_type(self.make(column.name, new_cells), old, new_cells))
             if written is not None:

@@ -35,7 +35,16 @@ from urllib.parse import unquote, urlsplit
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.files import NameTaken, check_encoding, check_path, is_packed, open_unpacked, replace_file
+from hybridbn.formats.files import (
+    NameTaken,
+    check_encoding,
+    check_path,
+    is_packed,
+    open_unpacked,
+    replace_file,
+    resolve_links,
+)
+from hybridbn.formats.secrets import hide_secrets, mask_secrets
 from hybridbn.formats.tables.base import FileFormat, suffixes
 from hybridbn.formats.tables.database_base import OutputExists, database_of
 from hybridbn.formats.tables.typed_columns import WantedColumns
@@ -98,6 +107,20 @@ def read_table(
       c  discrete    2 states  0 missing  'a', 'b'
       k  discrete    2 states  0 missing  1, 2
     """
+    with hide_secrets(path):
+        return _read_table(path, discrete, continuous, columns, weights, variables, unknown, options)
+
+
+def _read_table(
+    path: str | os.PathLike[str],
+    discrete: str | Iterable[str],
+    continuous: str | Iterable[str],
+    columns: Iterable[str] | None,
+    weights: str | None,
+    variables: Iterable[Variable] | None,
+    unknown: Literal["error", "missing"],
+    options: dict[str, Any],
+) -> Table:
     listed = None if variables is None else list(variables)
     discrete, continuous = (list_items(names, "the names of columns") for names in (discrete, continuous))
     wanted = WantedColumns.of(discrete, continuous, columns, weights, listed)
@@ -159,17 +182,18 @@ def write_table(
         if weights in table:
             raise TableError(f"the column for the weights, {weights!r}, is in the table already; choose another name")
         table = table.with_weights(None).with_column(weights, table.weights)
-    location = _locate(path)
-    if options.get("encoding") is None:
-        options.pop("encoding", None)
-    else:
-        check_encoding(options["encoding"])
-    if isinstance(location, str):
-        database_of(location).write(table, location, overwrite=overwrite, **options)
-        return
-    form, suffix = format_of(location)
-    with _replace_file(location, overwrite) as file:
-        form.write(table, file, suffix, **options)
+    with hide_secrets(path):
+        location = _locate(path)
+        if options.get("encoding") is None:
+            options.pop("encoding", None)
+        else:
+            check_encoding(options["encoding"])
+        if isinstance(location, str):
+            database_of(location).write(table, location, overwrite=overwrite, **options)
+            return
+        form, suffix = format_of(location)
+        with _replace_file(location, overwrite) as file:
+            form.write(table, file, suffix, **options)
 
 
 def _locate(path: str | os.PathLike[str]) -> Path | str:
@@ -194,11 +218,7 @@ def describe_location(location: Path | str) -> str:
     >>> describe_location("postgresql://me:secret@host/base?table=t")
     'postgresql://me:***@host/base?table=t'
     """
-    if isinstance(location, Path) or "://" not in location or location.startswith("sqlite:"):
-        return str(location)
-    from hybridbn.formats.tables.sqlalchemy_database import hide_password
-
-    return hide_password(location)
+    return mask_secrets(str(location), [str(location)])
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -226,7 +246,7 @@ def format_of(path: Path) -> tuple[FileFormat, str]:
 @contextlib.contextmanager
 def _replace_file(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a file that takes its name in the end, or refuse to replace the one that has it."""
-    target = Path(os.path.realpath(location))
+    target = resolve_links(location)
     taken = OutputExists(f"{location} exists already; overwrite=True would replace it")
     if target.exists() and not overwrite:
         raise taken

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables.base import Field, TableSource
-from hybridbn.formats.tables.columnar import NEEDS, ArrowSource, ArrowWriter, Feather, read_arrow_table, read_batches
+from hybridbn.formats.tables.columnar import ArrowSource, ArrowWriter, Feather, read_arrow_table, read_batches
 from hybridbn.formats.tables.database_base import (
     Database,
     DatabaseLocation,
@@ -23,7 +24,9 @@ from hybridbn.formats.tables.database_base import (
     OutputExists,
     QueryResult,
 )
-from hybridbn.formats.tables.sqlalchemy_database import DatabaseAddress, address_of, refuse_statements
+from hybridbn.formats.tables.pyarrow_checks import NEEDS, validate
+from hybridbn.formats.tables.sqlalchemy_database import DatabaseAddress, address_of
+from hybridbn.formats.tables.statements import refuse_statements
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
 
@@ -130,7 +133,9 @@ def _connect(
             yield _Session(address, connection, cursor)
             connection.rollback()
     except driver.Error as error:
-        raise refusal(f"{address.shown}: the database refuses: {str(error).strip()[:600]}") from None
+        raise refusal(
+            f"{address.shown}: the database refuses: {mask_secrets(str(error).strip(), [address.url])[:600]}"
+        ) from None
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -140,8 +145,9 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     """Return a schema, and the batches of a result."""
     import pyarrow
 
-    opened.cursor.execute(_build_statement(opened, wanted))
-    reader = opened.cursor.fetch_record_batch()
+    with _report_unreadable(opened):
+        opened.cursor.execute(_build_statement(opened, wanted))
+        reader = opened.cursor.fetch_record_batch()
     # The driver hands decimals over as text, to keep their digits.
     texts = {
         index
@@ -152,7 +158,12 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     schema = pyarrow.schema(fields)
 
     def batches() -> Iterator[Any]:
-        for batch in reader:
+        batches_left = map(validate, reader)
+        while True:
+            with _report_unreadable(opened):
+                batch = next(batches_left, None)
+            if batch is None:
+                return
             columns = [
                 column.cast(pyarrow.string()).cast(pyarrow.float64()) if index in texts else column
                 for index, column in enumerate(batch.columns)
@@ -162,10 +173,22 @@ def _fetch(opened: _Session, wanted: WantedColumns) -> tuple[Any, Iterator[Any]]
     return schema, batches()
 
 
+@contextlib.contextmanager
+def _report_unreadable(opened: _Session) -> Iterator[None]:
+    """Report what a driver raises while it reads; many queries fail only when their rows are fetched."""
+    import pyarrow
+
+    try:
+        yield
+    except (opened.connection.Error, pyarrow.ArrowException, OSError) as error:
+        reason = mask_secrets(str(error).strip(), [opened.address.url])[:600]
+        raise FormatError(f"{opened.address.shown}: the database refuses: {reason}") from None
+
+
 def _build_statement(opened: _Session, wanted: WantedColumns) -> str:
     address, cursor = opened.address, opened.cursor
     if address.what == "query":
-        refuse_statements(address.name)
+        refuse_statements(address.name, address.dialect)
         return address.name
     target = _qualify(address)
     if wanted.columns is None:

@@ -6,6 +6,7 @@ integer or truth states, a comment in the header says so, and reading gives them
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import math
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import check_encoding
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.formats.tables.text_blocks import (
     Change,
@@ -105,13 +107,12 @@ class Arff(FileFormat):
 
 def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str = "utf-8") -> ReadColumns:
     raw = file.read_bytes() if isinstance(file, Path) else file.read()
+    name = codecs.lookup(check_encoding(encoding)).name
     try:
-        text = raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding)
+        text = raw.decode("utf-8-sig" if name == "utf-8" else name)
     except UnicodeDecodeError as error:
         line = 1 + raw.count(b"\n", 0, error.start)
         raise TableError(f"line {line}: not text in {encoding}; give another encoding, such as 'latin-1'") from None
-    except LookupError:
-        raise TableError(f"there is no encoding {encoding!r}") from None
     split = re.split(r"\r\n|\n|\r", text)
     if "\0" in text:
         number = next(i for i, line in enumerate(split, start=1) if "\0" in line)
@@ -450,7 +451,7 @@ class ArffWriter(TextWriter):
             lines.insert(1, _NOTE + json.dumps(notes))
         return "\n".join([*lines, "", "@data", ""]).encode()
 
-    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
         texts = [format_texts(values, _quote_word, "?") for values in columns.values()]
         return map(",".join, zip(*texts, strict=True))

@@ -62,7 +62,7 @@ Fills: TypeAlias = Mapping[str, tuple[NDArray[np.intp], list[Any]]]
 Spell: TypeAlias = Callable[[str, Any], str]
 """From a column's name and a value to the text that stands for it, without quotes."""
 
-ROWS = 20_000
+ROWS = 5_000
 """So many rows of a table are written as one part."""
 
 
@@ -272,7 +272,7 @@ class Writer(ABC):
         return self.render(columns)
 
     @abstractmethod
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as bytes that `join` understands."""
 
     def splice(self, block: Any, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
@@ -295,7 +295,7 @@ class WholeWriter(FileWriter):
         super().__init__(fields, counter)
         self.form, self.suffix = form, suffix
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as lines of JSON."""
         return encode_rows(zip(*columns.values(), strict=True), list(columns))
 
@@ -368,13 +368,30 @@ def cell_values(table: Table, name: str) -> list[Any]:
     if cells.states is not None:
         values = np.empty(len(cells.states) + 1, dtype=object)
         values[:-1] = cells.states
-        return list(values[cells.array])
+        listed: list[Any] = values[cells.array].tolist()
+        return listed
     if not cells.integer:
         return _insert_none(cells.array, cells.missing)
     numbers = np.where(cells.missing, 0.0, cells.array)
     if (np.abs(numbers) < EXACT_INTEGERS).all() and (numbers == np.rint(numbers)).all():
         return _insert_none(numbers.astype(np.int64), cells.missing)
     return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
+
+
+class _ListedColumns(Mapping[str, list[Any]]):
+    """The columns of a table as lists of values, each made when it is asked for, so that only one is held."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return cell_values(self._table, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.names)
+
+    def __len__(self) -> int:
+        return len(self._table.names)
 
 
 def _insert_none(array: NDArray[Any], missing: NDArray[np.bool_]) -> list[Any]:
@@ -481,7 +498,7 @@ class FileFormat(TableFormat, ABC):
             raise FormatError(self.unwritable or f"{self.title or suffix}: such files are read, and not written")
         writer = self.writer(fields_of(table, self.title, mixed=self.mixed), suffix, **options)
         parts = (table[start : start + ROWS] for start in range(0, len(table), ROWS))
-        writer.join((writer.render({n: cell_values(part, n) for n in part.names}) for part in parts), file)
+        writer.join((writer.render(_ListedColumns(part)) for part in parts), file)
 
 
 _BY_SUFFIX: dict[str, FileFormat] = {}

@@ -30,16 +30,16 @@ from hybridbn.formats.tables.base import (
     TableSource,
     fields_of,
 )
+from hybridbn.formats.tables.pyarrow_checks import NEEDS, import_pyarrow, report_damage, validate
 from hybridbn.formats.tables.text_blocks import plain_text, shift_lines_in_errors
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
 from hybridbn.tables.adapters.arrow import label_dictionary
-from hybridbn.tables.cells import Cells, convert_cells, recode_cells
+from hybridbn.tables.cells import Cells, convert_cells, integer_limits, recode_cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Discrete
 
 __all__ = [
-    "NEEDS",
     "ArrowBlock",
     "ArrowSource",
     "ArrowWriter",
@@ -53,7 +53,6 @@ _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
 _GROUP = 1 << 20
 _GROUP_BYTES = 1 << 26
-NEEDS = ("pyarrow", "Parquet and Feather need pyarrow: pip install 'hybridbn[io]'")
 
 
 class _Columnar(FileFormat):
@@ -66,16 +65,14 @@ class _Columnar(FileFormat):
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
-        pyarrow = _import_pyarrow()
+        pyarrow = import_pyarrow()
         # a missing file is reported as one, before pyarrow wraps it
-        with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data:
-            try:
-                table, original = self._read_table(pyarrow, data, wanted)
-            except (pyarrow.ArrowException, OSError) as error:
-                if isinstance(error, TableError):
-                    raise
-                raise FormatError(f"not a whole {self.title} file: {error}") from error
-        return _type_columns(pyarrow, table, original, wanted, _read_notes(original.metadata))
+        with (
+            open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data,
+            report_damage(self.title),
+        ):
+            table, original = self._read_table(pyarrow, data, wanted)
+            return _type_columns(pyarrow, validate(table), original, wanted, _read_notes(original.metadata))
 
     @abstractmethod
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
@@ -105,7 +102,7 @@ class _Columnar(FileFormat):
 
     def write(self, table: Table, file: IO[bytes], suffix: str) -> None:  # type: ignore[override]
         """Write a table, and note what its columns are."""
-        pyarrow = _import_pyarrow()
+        pyarrow = import_pyarrow()
         fields_of(table, self.title, mixed=self.mixed)  # which refuses what can't be held
         notes = {}
         for name in table.names:
@@ -194,10 +191,8 @@ class Feather(_Columnar):
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         from pyarrow import feather
 
-        name = getattr(data, "name", None)
-        if isinstance(name, str | Path) and os.path.getsize(name):
-            data = pyarrow.memory_map(os.fspath(name))
-        table = feather.read_table(data)
+        # not as a memory map: where another process cuts the file short, the system would end this one
+        table = feather.read_table(data, memory_map=False)
         return table.select(_choose_columns(table.schema, wanted)), table.schema
 
     @contextlib.contextmanager
@@ -236,7 +231,7 @@ def _skip_rows(batches: Iterable[Any], skip: int) -> Iterator[Any]:
 
 def read_arrow_table(table: Any, wanted: WantedColumns) -> ReadColumns:
     """Return the wanted columns of an Arrow table from anywhere."""
-    return _type_columns(_import_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
+    return _type_columns(import_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
 
 
 def _type_columns(
@@ -249,15 +244,6 @@ def _type_columns(
         if source is not None:
             sources[name] = source
     return ReadColumns(cells, sources)
-
-
-def _import_pyarrow() -> Any:
-    """Return pyarrow, or say how to get it."""
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise FormatError(NEEDS[1]) from None
-    return pyarrow
 
 
 def _choose_columns(schema: Any, wanted: WantedColumns) -> list[str]:
@@ -358,7 +344,7 @@ class ArrowSource(FileSource):
 
     def __init__(self, form: _Columnar, path: Path, shown: str) -> None:
         super().__init__(path, shown)
-        self.form, self.pyarrow = form, _import_pyarrow()
+        self.form, self.pyarrow = form, import_pyarrow()
         with self._open() as file:
             self.schema = file.schema_arrow if isinstance(form, Parquet) else file.schema
         self.names = WantedColumns().names(list(self.schema.names))
@@ -372,19 +358,14 @@ class ArrowSource(FileSource):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Any]:
-        try:
-            with self.form.open_batches(self.path) as file:
-                yield file
-        except (self.pyarrow.ArrowException, OSError) as error:
-            if isinstance(error, TableError) or (isinstance(error, OSError) and error.errno):
-                raise
-            raise FormatError(f"not a whole {self.form.title} file: {error}") from error
+        with report_damage(self.form.title), self.form.open_batches(self.path) as file:
+            yield file
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""
         start, count, held = first * rows, 0, list[Any]()
         with self._open() as file:
-            for batch in self.form.batches(file, start, rows):
+            for batch in map(validate, self.form.batches(file, start, rows)):
                 begin = 0
                 while begin < batch.num_rows:
                     part = batch.slice(begin, rows - count)
@@ -407,7 +388,7 @@ class ArrowBlock(TableBlock):
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
-        cells, wanted, pyarrow = {}, WantedColumns(dict(kinds)), _import_pyarrow()
+        cells, wanted, pyarrow = {}, WantedColumns(dict(kinds)), import_pyarrow()
         with shift_lines_in_errors(-1, self.start, "row"):
             for name in names:
                 column = self.table.column(name)
@@ -417,11 +398,21 @@ class ArrowBlock(TableBlock):
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as Python values."""
-        columns = {name: self.table.column(name).to_pylist() for name in names}
+        columns = {name: _list_values(name, self.table.column(name)) for name in names}
         return {
             name: [None if value is None or value != value else value for value in values]
             for name, values in columns.items()
         }
+
+
+def _list_values(name: str, column: Any) -> list[Any]:
+    try:
+        listed: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as error:  # Python's dates end with the year 9999
+        raise TableError(
+            f"column {name!r}: a value that has no text: {error}; cast it, or leave the column out"
+        ) from None
+    return listed
 
 
 def _kind_of_type(types: Any, held: Any) -> str:
@@ -451,10 +442,7 @@ def _limits_of_type(held: Any) -> tuple[float, float] | None:
     match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
     if match is None:
         return None
-    bits = int(match[2]) - (not match[1])
-    # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
-    high = float(2**bits - 1) if bits < 63 else math.inf
-    return (0.0 if match[1] else -high - 1, high)
+    return integer_limits(int(match[2]), signed=not match[1])
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -467,7 +455,7 @@ class ArrowWriter(FileWriter):
         self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar | None = None
     ) -> None:
         super().__init__(fields, counter)
-        self.form, self.pyarrow = form, _import_pyarrow()
+        self.form, self.pyarrow = form, import_pyarrow()
         self.origin = origin if isinstance(origin, ArrowSource) else None
         self.splices = self.origin is not None
         self._states = {field.name: field.states for field in fields if field.states is not None}
@@ -501,7 +489,7 @@ class ArrowWriter(FileWriter):
                 schema = schema.set(number, field.with_type(text if field.name in typed else field.type.value_type))
         return schema
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as an Arrow file."""
         pyarrow, arrays = self.pyarrow, []
         for field in self.schema:
@@ -580,7 +568,7 @@ def read_batches(parts: Iterable[bytes]) -> Iterator[Any]:
     for part in parts:
         with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
             for number in range(opened.num_record_batches):
-                yield opened.get_batch(number)
+                yield validate(opened.get_batch(number))
 
 
 def _group_parts(pyarrow: Any, parts: Iterable[bytes]) -> Iterator[Any]:
@@ -588,7 +576,7 @@ def _group_parts(pyarrow: Any, parts: Iterable[bytes]) -> Iterator[Any]:
     held: list[Any] = []
     for part in parts:
         with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
-            held.append(opened.read_all())
+            held.append(validate(opened.read_all()))
         if sum(t.num_rows for t in held) >= _GROUP or sum(t.nbytes for t in held) >= _GROUP_BYTES:
             yield pyarrow.concat_tables(held)
             held = []

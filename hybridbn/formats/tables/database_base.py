@@ -34,7 +34,7 @@ from hybridbn.formats.tables.text_blocks import (
 )
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells
+from hybridbn.tables.cells import Cells, UnsupportedType
 from hybridbn.variables import shorten
 
 __all__ = [
@@ -271,7 +271,7 @@ def _refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:
     """Refuse a column that holds binary data; `first` is the number of its first row."""
     blob = next((row for row, value in enumerate(column) if isinstance(value, bytes | memoryview)), None)
     if blob is not None:
-        raise TableError(f"column {name!r}, row {first + blob}: binary data; cast it to text in a query first")
+        raise UnsupportedType(f"column {name!r}, row {first + blob}: binary data; cast it to text in a query first")
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class RowWriter(DatabaseWriter):
         super().__init__(fields, counter)
         self.form, self.url = form, url
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as lines of JSON."""
         return encode_rows(zip(*columns.values(), strict=True), list(columns))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -519,7 +519,7 @@ class DelimitedWriter(TextWriter):
         rest = header.removeprefix(mark).lstrip(b"\r\n")
         return mark + f"{self._cell(self.counter)}{self.delimiter}".encode() + rest
 
-    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
         texts = [format_texts(values, self._cell, self.missing) for values in columns.values()]
         return map(self.delimiter.join, zip(*texts, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import mmap
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.formats.files import check_encoding
 
 __all__ = ["DelimitedRecord", "Scanner", "encode_columns", "read_text_bytes"]
 
@@ -35,21 +35,12 @@ class DelimitedRecord(NamedTuple):
 
 
 def read_text_bytes(file: Path | IO[bytes], encoding: str) -> Any:
-    """Return a file's bytes in UTF-8 (mapped where the file is so itself), refusing what is no text."""
-    data: Any
-    if isinstance(file, Path):
-        with open(file, "rb") as opened:
-            size = opened.seek(0, 2)
-            data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    else:
-        data = file.read()
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError:
-        raise TableError(f"there is no encoding {encoding!r}") from None
-    if name not in ("utf-8", "utf-8-sig", "ascii"):
+    """Return a file's bytes in UTF-8, refusing what is no text."""
+    # not as a memory map: where another process cuts the file short, the system would end this one
+    data: Any = file.read_bytes() if isinstance(file, Path) else file.read()
+    if codecs.lookup(check_encoding(encoding)).name not in ("utf-8", "utf-8-sig", "ascii"):
         try:
-            data = bytes(data).decode(encoding).encode("utf-8")
+            data = data.decode(encoding).encode("utf-8")
         except UnicodeError as error:
             raise TableError(f"the file is not in {encoding}: {error}") from None
     for mark, likely in _MARKS.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -125,7 +125,8 @@ class JsonSource(TextSource):
     """A file of JSON lines; columns turn up as it is read."""
 
     def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, make_line_splitter(), JsonBlock)
+        # a CR within a line is white space of JSON
+        super().__init__(path, shown, make_line_splitter(returns=False), JsonBlock)
 
 
 class JsonBlock(TextBlock):
@@ -166,7 +167,7 @@ class JsonWriter(TextWriter):
         super().__init__(fields, counter)
         self.splices = splices
 
-    def lines(self, columns: dict[str, list[Any]]) -> Iterator[str]:
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
         keys = (_quote(name).replace("%", "%%") for name in columns)
         line = "{" + ", ".join(f"{key}: %s" for key in keys) + "}"

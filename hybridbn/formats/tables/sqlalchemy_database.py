@@ -8,13 +8,13 @@ key; NULL is a missing cell. It is written in one transaction: all of it arrives
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
@@ -27,13 +27,13 @@ from hybridbn.formats.tables.database_base import (
     absent_table_error,
     convert_for_database,
 )
+from hybridbn.formats.tables.statements import refuse_statements
 from hybridbn.formats.tables.typed_columns import WantedColumns
+from hybridbn.tables.cells import integer_limits
 
-__all__ = ["DatabaseAddress", "SqlAlchemy", "address_of", "hide_password", "refuse_statements"]
+__all__ = ["DatabaseAddress", "SqlAlchemy", "address_of"]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
-_SECRET = re.compile(r"(://[^/@:\s]*:)\S*@|([?&](?:password|passwd|pwd)=)[^&\s]*")
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*[\s\S]*?\*/")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
 
@@ -54,7 +54,7 @@ class SqlAlchemy(RowDatabase):
         """
         address = address_of(url)
         if address.what == "query":
-            refuse_statements(address.name)
+            refuse_statements(address.name, address.dialect)
         with _connect(address, reading=True) as (sqlalchemy, connection):
             streaming = {"stream_results": True, "max_row_buffer": BATCH}
             if address.what == "query":
@@ -135,18 +135,10 @@ class DatabaseAddress(NamedTuple):
     schema: str | None
     shown: str
 
-
-def hide_password(url: str) -> str:
-    """Return an address without its password.
-
-    Examples
-    --------
-    >>> hide_password("postgresql://me:secret@host/base?table=t")
-    'postgresql://me:***@host/base?table=t'
-    """
-    question = _PLACE.search(url)
-    end = len(url) if question is None else question.start()
-    return _SECRET.sub(lambda match: f"{match[1]}***@" if match[1] else f"{match[2]}***", url[:end]) + url[end:]
+    @property
+    def dialect(self) -> str:
+        """The kind of database, such as "postgresql"."""
+        return re.split(r"[+:]", self.url.removeprefix("adbc+"), maxsplit=1)[0].lower()
 
 
 def address_of(url: str) -> DatabaseAddress:
@@ -160,7 +152,7 @@ def address_of(url: str) -> DatabaseAddress:
     match = _PLACE.search(url)
     if match is None or not url[match.end() :]:
         raise FormatError(
-            f"{hide_password(url)!r} is no address of a table; write dialect://user@host/base?table=name (and"
+            f"{mask_secrets(url, [url])!r} is no address of a table; write dialect://user@host/base?table=name (and"
             " &schema=... before it), or ?query=SELECT ..."
         )
     base, rest = url[: match.start()], unquote(url[match.end() :])
@@ -169,7 +161,7 @@ def address_of(url: str) -> DatabaseAddress:
     if schema is not None:
         base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
     what: Literal["table", "query"] = "table" if match[2] == "table" else "query"
-    return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, hide_password(url))
+    return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, mask_secrets(url, [url]))
 
 
 def _import_sqlalchemy(address: DatabaseAddress) -> Any:
@@ -193,7 +185,7 @@ def _connect(
     """
     sqlalchemy = _import_sqlalchemy(address)
     try:
-        engine = sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
+        engine = _make_engine(sqlalchemy, address)
         if engine.dialect.name == "sqlite":
             _begin_explicitly(sqlalchemy, engine)
             if reading and engine.url.database and not engine.url.database.startswith("file:"):
@@ -211,15 +203,23 @@ def _connect(
             f"{address.shown!r}: only files, sqlite:///file.db?table=t and databases that SQLAlchemy knows can be read;"
             " download it first"
         ) from None
-    except sqlalchemy.exc.ArgumentError as error:
-        raise FormatError(f"{address.shown!r} is no address of a database: {hide_password(str(error))}") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip()
-        raise refusal(f"{address.shown}: the database refuses: {hide_password(reason)[:600]}") from None
+        raise refusal(f"{address.shown}: the database refuses: {mask_secrets(reason, [address.url])[:600]}") from None
     except (OverflowError, UnicodeEncodeError) as error:
         raise refusal(f"{address.shown}: a value that the database can't hold: {error}") from None
     except ImportError as error:
         raise HybridBNError(f"{address.shown}: the database's driver is missing: {error}; install it") from error
+
+
+def _make_engine(sqlalchemy: Any, address: DatabaseAddress) -> Any:
+    try:
+        return sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
+    except sqlalchemy.exc.NoSuchModuleError:
+        raise
+    except (sqlalchemy.exc.ArgumentError, ValueError, TypeError) as error:  # a port may be no number
+        reason = mask_secrets(str(error), [address.url])
+        raise FormatError(f"{address.shown!r} is no address of a database: {reason}") from None
 
 
 def _reading_options(dialect: str) -> dict[str, Any]:
@@ -251,14 +251,6 @@ def _key_of(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> tuple
     """Return the columns of the primary key; a view has none."""
     key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
     return tuple(key.get("constrained_columns") or ())
-
-
-def refuse_statements(query: str) -> None:
-    """Refuse what is not one statement that only reads."""
-    plain = _QUOTED.sub(" ", query).strip().rstrip(";")
-    word = plain.split(None, 1)[0].strip("(").upper() if plain else ""
-    if ";" in plain or word not in ("SELECT", "WITH", "VALUES", "TABLE"):
-        raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
 
 
 def _column_types(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> dict[str, Any]:
@@ -429,10 +421,7 @@ def _ranges_of(sqlalchemy: Any, types: Mapping[str, Any], dialect: str) -> dict[
     for name, held in types.items():
         if isinstance(held, sqlalchemy.Integer) and dialect != "sqlite":  # where all integers have 64 bits
             size = 8 * _BYTES.get(held.__visit_name__.upper().replace("SMALL_INTEGER", "SMALLINT"), 8)
-            unsigned = bool(getattr(held, "unsigned", False))
-            # floats are too coarse for the greatest numbers of 64 bits, and nobody gets there
-            high = float(2 ** (size - (not unsigned)) - 1) if size < 64 else math.inf
-            ranges[name] = (0.0 if unsigned else -high - 1, high)
+            ranges[name] = integer_limits(size, signed=not getattr(held, "unsigned", False))
         elif isinstance(held, sqlalchemy.Numeric) and not isinstance(held, sqlalchemy.Float) and held.precision:
             scale = held.scale or 0
             high = (10**held.precision - 1) / 10**scale

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import refuse_special_file, resolve_links
 from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
@@ -184,7 +185,7 @@ def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
-    except (sqlite3.DatabaseError, OverflowError) as error:
+    except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
         if isinstance(error, OverflowError):
             raise TableError(f"SQLite holds integers below 2**63 only: {error}") from None
         raise FormatError(f"SQLite: {error}") from error
@@ -197,6 +198,7 @@ def _target_of(url: str) -> _SqliteAddress:
     address = _address_of(url)
     if address.what != "table":
         raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
+    refuse_special_file(resolve_links(address.file))
     return address
 
 

@@ -12,7 +12,7 @@ import json
 import re
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import check_encoding
 from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
+from hybridbn.tables.cells import UnsupportedType
 
 __all__ = [
     "Change",
@@ -112,8 +114,8 @@ def _count_line_ends(data: bytes) -> int:
     return data.count(b"\n") + (data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0)
 
 
-def make_line_splitter(comment: bytes = b"") -> Splitter:
-    r"""Return what finds lines that are neither blank nor comments.
+def make_line_splitter(comment: bytes = b"", *, returns: bool = True) -> Splitter:
+    r"""Return what finds lines that are neither blank nor comments; with `returns`, a CR alone ends a line, too.
 
     Examples
     --------
@@ -122,7 +124,7 @@ def make_line_splitter(comment: bytes = b"") -> Splitter:
     """
 
     def split(data: bytes, final: bool) -> tuple[Positions, Positions]:
-        starts, ends = _find_lines(data, final)
+        starts, ends = _find_lines(data, final, returns)
         keep = np.ones(len(starts), dtype=bool)
         first = np.frombuffer(data, dtype=np.uint8)[starts] if len(starts) else _NO_POSITIONS
         for index in np.flatnonzero((first <= 32) | (first == (comment or b"\n")[0])).tolist():
@@ -133,8 +135,8 @@ def make_line_splitter(comment: bytes = b"") -> Splitter:
     return split
 
 
-def _find_lines(data: bytes, final: bool) -> tuple[Positions, Positions]:
-    if b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
+def _find_lines(data: bytes, final: bool, returns: bool = True) -> tuple[Positions, Positions]:
+    if returns and b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
         # a return at the very end may be half of a line end
         stop = len(data) if final else len(data) - data.endswith(b"\r")
         ends = [match.end() for match in _LINE.finditer(data, 0, stop) if match.end() > match.start()]
@@ -310,7 +312,8 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     try:
         yield
     except TableError as error:
-        raise TableError(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
+        kind = UnsupportedType if isinstance(error, UnsupportedType) else TableError
+        raise kind(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -328,10 +331,10 @@ class TextWriter(FileWriter):
         return b""
 
     @abstractmethod
-    def lines(self, columns: dict[str, list[Any]]) -> Iterable[str]:
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterable[str]:
         """Give a line for each row."""
 
-    def render(self, columns: dict[str, list[Any]]) -> bytes:
+    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as text."""
         text = "\n".join(self.lines(columns))
         try:
@@ -341,10 +344,8 @@ class TextWriter(FileWriter):
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write header and parts, in the encoding of the file."""
-        try:
-            encoder = None if self.encoding == "utf-8" else codecs.getincrementalencoder(self.encoding)()
-        except LookupError:
-            raise TableError(f"there is no encoding {self.encoding!r}") from None
+        name = codecs.lookup(check_encoding(self.encoding)).name
+        encoder = None if name == "utf-8" else codecs.getincrementalencoder(name)()
         file.write(self._encode(self.header(), encoder))
         for part in parts:
             file.write(self._encode(part, encoder))
@@ -361,6 +362,7 @@ class TextWriter(FileWriter):
 
 
 _NUMBERS = {int, float}
+_NUMBERS_WITH_HOLES = {int, float, type(None)}
 _TEXTS = {str, type(None)}
 
 
@@ -374,13 +376,16 @@ def format_texts(
     >>> format_texts(["a", None, "b"], str.upper, "?"), format_texts([1.5, None, True], str.upper, "?")
     (['A', '?', 'B'], ['1.5', '?', 'TRUE'])
     """
+    if isinstance(next((value for value in values if value is not None), ""), str):
+        distinct = set(values)
+        if set(map(type, distinct)) <= _TEXTS:  # nothing else equals a text, so all values are texts
+            known = {value: missing if value is None else quote(value) for value in distinct}
+            return list(map(known.__getitem__, values))
     types = set(map(type, values))
-    if types <= _TEXTS:
-        # each text once only
-        known = {value: missing if value is None else quote(value) for value in set(values)}
-        return list(map(known.__getitem__, values))
     if types <= _NUMBERS:
         return list(map(repr, values))
+    if types <= _NUMBERS_WITH_HOLES:
+        return [missing if value is None else repr(value) for value in values]
     make = other or (lambda value: quote(plain_text(value)))
     return [missing if v is None else repr(v) if type(v) in _NUMBERS else make(v) for v in values]
 

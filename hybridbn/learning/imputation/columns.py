@@ -5,6 +5,7 @@ Imputed numbers get as many decimals as the observed numbers of their column hav
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import warnings
@@ -16,6 +17,7 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
+from hybridbn.tables.cells import UnsupportedType, integer_limits
 from hybridbn.tables.columns import Column, read_as_variable, read_column
 from hybridbn.tables.frames import Frame
 from hybridbn.variables import Discrete, Values, Variable, shorten
@@ -34,6 +36,7 @@ __all__ = [
     "leave_out",
     "looks_like_identifier",
     "read_by_own_types",
+    "read_modeled",
     "refuse_empty_bounds",
     "round_to_decimals",
 ]
@@ -370,17 +373,46 @@ def leave_out(frame: Frame, skip: str | Iterable[str] = ()) -> Frame:
     return frame.select(name for name in frame.columns if name not in skipped)
 
 
+def read_modeled(
+    frame: Frame, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()
+) -> tuple[Frame, Table]:
+    """Return a frame and its table without the columns of types that no variable has, and warn of these.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     read_modeled(open_frame({"x": [1.5, None], "when": np.array(["2020", "2021"], dtype="M8[Y]")}))[1].names
+    ('x',)
+    """
+    with contextlib.suppress(UnsupportedType):
+        return frame, Table(frame, discrete, continuous)
+    unsupported = [name for name, values in frame.columns.items() if not _is_supported(name, values)]
+    warnings.warn(
+        f"columns {shorten(unsupported)} are of types that can't be imputed, and are left alone, with whatever is "
+        "missing there; name them in skip to say so",
+        stacklevel=3,
+    )
+    frame = leave_out(frame, unsupported)
+    return frame, Table(frame, discrete, continuous)
+
+
+def _is_supported(name: str, values: Any) -> bool:
+    try:
+        read_column(name, values)
+    except UnsupportedType:
+        return False
+    return True
+
+
 def integer_ranges(frame: Frame) -> dict[str, tuple[float, float]]:
     """Return the range of the type of each column that has an integer type."""
     ranges = {}
     for name, values in frame.columns.items():
         dtype = str(getattr(values, "dtype", getattr(values, "type", "")))
-        match = re.fullmatch(r"(u?)int(8|16|32|64)", dtype.lower())
+        match = re.fullmatch(r"(u?)int(8|16|32|64|128)(\[pyarrow\])?", dtype.lower())
         if match:
-            bits = int(match[2]) - (not match[1])
-            # floats are too coarse for the ends of 64 bits, which data never reach
-            high = float(2**bits - 1) if bits < 63 else np.inf
-            ranges[name] = (0.0 if match[1] else -high - 1, high)
+            ranges[name] = integer_limits(int(match[2]), signed=not match[1])
     return ranges
 
 

@@ -14,7 +14,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, hash_rows
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.learning.imputation.columns import integer_ranges, leave_out
+from hybridbn.learning.imputation.columns import integer_ranges, leave_out, read_modeled
 from hybridbn.learning.imputation.data_augmentation import (
     DRAW_OPTIONS,
     FittedImputation,
@@ -157,7 +157,8 @@ def impute(
     discrete, continuous : str or iterable of str
         Columns to read differently than by their types, as in `Table`.
     skip : str or iterable of str
-        Columns to leave as they are; they are not even read.
+        Columns to leave as they are; they are not even read. Columns of types that no variable has, such as lists,
+        are left as they are, too, with a warning.
     include : str or iterable of str
         Columns to complete from their own values, although all of these differ, as those of identifiers do.
     bounds : mapping from column to (low, high), or "observed"
@@ -246,7 +247,7 @@ def impute(
         fitted = use_network(network, frame, settings)
         rows = read_rows(frame, fitted.model, unknown)
     else:
-        table = Table(frame, discrete, continuous)
+        frame, table = read_modeled(frame, discrete, continuous)
         fitted = fit_imputation(table, settings, integer_ranges(frame))
         rows = read_rows(frame, fitted.model, "error", declared=table)
     keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)

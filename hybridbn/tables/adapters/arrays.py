@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +25,9 @@ from hybridbn.tables.cells import (
 )
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
+from hybridbn.variables import is_missing
 
-__all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays"]
+__all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays", "insert_objects"]
 
 
 class ArrayColumns(ColumnAdapter):
@@ -91,6 +93,44 @@ class ArrayColumns(ColumnAdapter):
             cast = made.astype(old.dtype)
         lost = np.isfinite(made) & (~np.isfinite(cast) if old.dtype.kind == "f" else cast != made)
         return made if lost.any() else cast
+
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
+        if old.dtype == object:
+            return _narrow(insert_objects(old, rows, part))
+        if old.dtype != part.dtype:
+            return None
+        array = old.copy()
+        array[rows] = part
+        return array
+
+
+def insert_objects(old: NDArray[Any], rows: NDArray[np.intp], part: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of objects with other values in some rows, of the type of the first of those that stay.
+
+    Examples
+    --------
+    >>> insert_objects(np.array([2**60 + 1, None], dtype=object), np.array([1]), np.array([3.0]))
+    array([1152921504606846977, 3], dtype=object)
+    """
+    array = old.copy()
+    array[rows] = None
+    kind = type(next((value for value in array.tolist() if not is_missing(value)), None))
+    values = part.tolist()
+    if issubclass(kind, decimal.Decimal):
+        values = [decimal.Decimal(repr(value)) for value in values]
+    elif issubclass(kind, int | np.integer) and all(float(value).is_integer() for value in values):
+        values = [bool(value) if kind is bool else int(value) for value in values]
+    array[rows] = as_objects(values)
+    return array
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of objects as one of floats, integers or truth values, where it holds nothing else."""
+    kinds = set(map(type, array.tolist()))
+    if kinds in ({float}, {bool}):
+        return array.astype(kinds.pop())
+    integers = np.array(array.tolist()) if kinds == {int} else array
+    return integers if integers.dtype.kind in "iu" else array
 
 
 class Mappings(FrameAdapter):

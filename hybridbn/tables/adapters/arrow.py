@@ -108,7 +108,11 @@ class ArrowColumns(ColumnAdapter):
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
         import pyarrow
+        import pyarrow.compute as compute
 
+        if pyarrow.types.is_run_end_encoded(old.type):
+            dense = self.restore_type(made, pyarrow.array([], old.type.value_type), cells)
+            return compute.run_end_encode(dense, run_end_type=old.type.run_end_type)
         if old.type != made.type:
             with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
                 return made.cast(old.type)
@@ -120,6 +124,9 @@ class ArrowColumns(ColumnAdapter):
 
         if part.type != old.type or pyarrow.types.is_dictionary(old.type):
             return None
+        if pyarrow.types.is_run_end_encoded(old.type):
+            filled = self.insert(compute.run_end_decode(old), rows, compute.run_end_decode(part))
+            return None if filled is None else compute.run_end_encode(filled, run_end_type=old.type.run_end_type)
         mask = np.zeros(len(old), dtype=bool)
         mask[rows] = True
         whole = old.combine_chunks() if isinstance(old, pyarrow.ChunkedArray) else old

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.tables.adapters.arrays import insert_objects
 from hybridbn.tables.cells import Cells, Kind, as_plain, check_numbers, label_codes, make_type_error
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
@@ -104,6 +105,9 @@ class PandasColumns(ColumnAdapter):
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         import pandas
 
+        if old.dtype == object:
+            values = insert_objects(old.to_numpy(), rows, part.to_numpy(dtype=object))
+            return pandas.Series(values, dtype=object)
         if part.dtype != old.dtype or isinstance(old.dtype, pandas.SparseDtype):
             return None
         array = old.array.copy()
