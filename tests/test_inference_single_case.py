@@ -119,7 +119,7 @@ def test_other_states_take_the_program_of_the_first_case() -> None:
         evidence = {"v33": state, "v12": state}
         fast = network.posterior("v00", evidence)
         slow = network.posterior(
-            "v00", hb.Table({name: [value] for name, value in evidence.items()}, discrete=evidence)
+            "v00", hb.Table({name: [value] for name, value in evidence.items()}, discrete=list(evidence))
         )
         np.testing.assert_allclose(fast.probabilities, slow.probabilities[0], rtol=1e-12)
         np.testing.assert_allclose(fast.log_evidence, slow.log_evidence[0], rtol=1e-12)
