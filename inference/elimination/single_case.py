@@ -27,8 +27,6 @@ _WIDE = math.log(3e4)
 """Where the next table has more cells (log), all heuristics are asked for the order of what is left."""
 _CELLS_PER_TRIAL = 5e4
 """With fewer cells for each variable, a better order would save less time than it takes to find."""
-_MANY_CELLS = 8e6
-"""With more cells, a better order is worth the time in networks of any size."""
 _AT_ONCE = 4000
 """Tables are multiplied all at once where that takes at most this many multiplications, else two by two."""
 _FEW_INPUTS = 6
@@ -328,9 +326,7 @@ class CaseCompiler(Compiler):
         slots = set().union(*holding)
         scopes = [self.program.names[slot] for slot in slots]
         count = len({name for scope in scopes for name in scope})
-        order = find_order(
-            scopes, self.sizes, keep, min(max(1e5, _CELLS_PER_TRIAL * count), _MANY_CELLS), 100 * self.most_cells
-        )
+        order = find_order(scopes, self.sizes, keep, max(1e5, _CELLS_PER_TRIAL * count), 100 * self.most_cells)
         if order.largest > self.most_cells:
             raise TooManyCells(order.total)
         self._lasting = order.total < MOST_LASTING
