@@ -210,7 +210,8 @@ class Program:
         matrix = self._matrices.get(step.output)
         if matrix is None:
             evidence_free = slot in self.evidence_free
-            if product.turned is not None and not evidence_free and self.warm:
+            with_rows = any(self.rows[i] for i in step.inputs)
+            if product.turned is not None and not evidence_free and self.warm and with_rows:
                 return None
             if evidence_free:
                 # the table is stored only once, in the memory order that the product needs
