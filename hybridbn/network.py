@@ -398,13 +398,9 @@ class Network(DirectedGraph):
         >>> net.posterior("sick", pd.DataFrame({"fever": [36.5, None, 39.0]}))["yes"].round(3)
         array([0.001, 0.1  , 1.   ])
         """
-        from hybridbn.inference.posteriors.joint import joint_posterior
         from hybridbn.inference.queries import posterior
 
-        chosen = resolve_options("posterior", options, keywords)
-        if isinstance(target, str):
-            return posterior(self, target, evidence, chosen)
-        return joint_posterior(self, target, evidence, chosen)
+        return posterior(self, target, evidence, resolve_options("posterior", options, keywords))
 
     def posteriors(
         self,

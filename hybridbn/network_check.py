@@ -4,7 +4,6 @@ remedies.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -236,5 +235,7 @@ def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> l
     names = [node for node in nodes if isinstance(node, str)]
     if not isinstance(name, str) or len(names) > most:
         return []
+    import difflib
+
     same = [node for node in names if node.casefold() == name.casefold()]
     return same or difflib.get_close_matches(name, names, n=3)

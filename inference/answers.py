@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
-from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
+from hybridbn.inference.engines import EngineRequest, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
@@ -49,11 +49,6 @@ AnyNetwork: TypeAlias = Network | Snapshot
 
 KEPT_BYTES = 1 << 28
 """Densities of one target that take more bytes are not kept; their rows are solved again when they are needed."""
-ROUNDING = 1e-12
-"""The smallest error that is reported: the effect of rounding on sums and products of many numbers."""
-MOST_ROUNDING = 1e-11
-"""The largest error that is attributed to rounding, where the log probability of the evidence is far from zero."""
-EPSILON = float(np.finfo(float).eps)
 
 
 class Collector(Protocol):
@@ -117,9 +112,8 @@ class Answer:
     @property
     def error(self) -> Values:
         """The estimated error of each row, at least the effect of rounding."""
-        # logarithms lose as many digits as they have before the decimal point; impossible rows get the largest error
-        rounding = ROUNDING + EPSILON * (4 * np.abs(self.log_norms) + len(self.problem.factors))
-        errors = np.maximum(self.errors, np.minimum(rounding, MOST_ROUNDING))
+        rounding = estimate_rounding(self.log_norms, len(self.problem.factors))
+        errors: Values = np.maximum(self.errors, rounding)
         return errors if self.distinct_rows is None else errors[self.distinct_rows]
 
 

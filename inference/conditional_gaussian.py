@@ -16,8 +16,6 @@ from functools import cached_property
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import truncnorm
 
 from hybridbn.inference.answers import TableCollector, impossible_evidence, solve
 from hybridbn.inference.evidence import Evidence, Finding
@@ -81,6 +79,8 @@ class ConditionalGaussian:
         levels : dict from name to ndarray (rows,)
             Uniform numbers.
         """
+        from scipy.special import ndtri
+
         rows, values = evidence.rows, self._values(evidence)
         known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
         configuration = self._draw_configurations(known, values, levels, options)
@@ -106,6 +106,8 @@ class ConditionalGaussian:
         levels : callable
             From the number of a sweep to uniform numbers, as in `draw`.
         """
+        from scipy.stats import truncnorm
+
         hidden = np.isnan(self._values(evidence))
         low = np.array([bounds.get(name, (-np.inf, np.inf))[0] for name in self.numbers])
         high = np.array([bounds.get(name, (-np.inf, np.inf))[1] for name in self.numbers])

@@ -9,11 +9,10 @@ Equal rows of evidence are computed once.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,11 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.cell_evidence import CellEvidence, Interval, as_evidence
 from hybridbn.network import Network
 from hybridbn.potentials.base import freeze
-from hybridbn.tables import Table
-from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.tables import Table
+    from hybridbn.tables.frames import Frame
 
 __all__ = ["DistinctRows", "Evidence", "EvidenceReader", "Finding", "Interval", "find_distinct_rows"]
 
@@ -249,7 +250,7 @@ class EvidenceReader:
         self._read: dict[str, Finding | None] = {}
         self._targets = frozenset(targets)
         self._table: Table | None = None
-        self._frame = Frame("pandas", {}, 1)
+        self._frame: Frame | None = None
         self.single = evidence is None or isinstance(evidence, Mapping)
         self.rows = 1
         self._case: Evidence | None = None
@@ -257,6 +258,9 @@ class EvidenceReader:
             self._case = _read_case(network, evidence or {}, self._targets)
             self._read.update(self._case.findings)
         else:
+            from hybridbn.tables import Table
+            from hybridbn.tables.frames import open_frame
+
             frame = open_frame(evidence)
             self._frame = frame.without_columns()
             self._table = Table(frame, variables=network.variables)
@@ -273,7 +277,10 @@ class EvidenceReader:
         each : int, optional
             How many rows there are for each row of the evidence; without it one, and the index is that of the evidence.
         """
-        frame = self._frame
+        from hybridbn.tables import Table
+        from hybridbn.tables.frames import Frame
+
+        frame = self._frame or Frame("pandas", {}, 1)
         rows, index = (self.rows, frame.index) if each is None else (self.rows * each, None)
         return Table.from_arrays(variables, arrays, Frame(frame.kind, {}, rows, index)).to_native()
 
@@ -305,6 +312,8 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collectio
     findings = {}
     for name, value in evidence.items():
         if name not in network:
+            import difflib
+
             near = difflib.get_close_matches(str(name), [str(node) for node in network], n=3)
             hint = f"; did you mean {shorten(near)}?" if near else ""
             raise NetworkError(f"the evidence names {name!r}, which is no node of the network{hint}")

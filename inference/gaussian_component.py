@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from hybridbn.inference.axes import Axis
 from hybridbn.inference.elimination.executor import exponentiate
@@ -135,6 +134,8 @@ class GaussianComponent:
         order : sequence of str
             In which the closed variables are drawn.
         """
+        from scipy.special import ndtri
+
         closed = tuple(sorted(self.closed, key=order.index, reverse=True))
         component = replace(self, closed=closed, rows=True, static=False)
         noise = ndtri(np.clip(np.array([uniforms[name] for name in closed]), SMALLEST_UNIFORM, 1 - SMALLEST_UNIFORM)).T

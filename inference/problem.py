@@ -9,19 +9,17 @@ elimination.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import count
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-from hybridbn.errors import NetworkError
+from hybridbn.inference import cache as caches
 from hybridbn.inference.axes import CellAxis, StateAxis
+from hybridbn.inference.cache import ENTRY_BYTES
 from hybridbn.inference.elimination.executor import (
     Executor,
     FactorSource,
@@ -33,23 +31,20 @@ from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawi
 from hybridbn.inference.elimination.program import Factor, Program, choose_order, compile_program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.relevance import Status, ancestors, find_requisite
+from hybridbn.inference.relevance import ancestors, find_requisite, status_of
+from hybridbn.inference.snapshot import Snapshot
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Discrete, Variable
+from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
     from hybridbn.inference.quadrature.shared_grids import SharedGrid
 
-__all__ = ["CACHE", "Problem", "ProblemCache", "Question", "Snapshot", "problem_of", "status_of"]
+__all__ = ["Problem", "Question", "Snapshot", "problem_of", "status_of"]
 
 NODE_SIZE = 384
 """The size that a Gauss-Legendre axis is assumed to have when the elimination order is chosen."""
 
-_FILL_AFTER_CLEANUP = 0.9
-"""A full cache is emptied to this part of its capacity, so that not every new problem makes it full again."""
-_SOURCE_BYTES = 1000
-"""The approximate memory of a factor source and its factor, without tables."""
 _MOST_GROUPS = 32
 """A problem keeps compiled at most this many groups of rows that are observed in the same variables."""
 
@@ -113,7 +108,7 @@ class Problem:
         """Return about how many bytes are held, without the potentials' own tables."""
         known = sum(len(risk.known) * (200 + 40 * len(names)) for names, risk in list(self.risks.items()))
         kept = 0 if self._kept is None else self._kept.estimate_bytes()
-        return _SOURCE_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
+        return ENTRY_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -214,174 +209,24 @@ class Question:
     drawn: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The potentials of a network at one time; later questions use them even if the network has changed since."""
-
-    by_name: Mapping[str, Potential]
-
-    @classmethod
-    def of(cls, network: Network | Snapshot) -> Snapshot:
-        """Take the potentials of a network, which must have one for every node, and that of the node."""
-        if isinstance(network, Snapshot):
-            return network
-        try:
-            by_name = {name: node["potential"] for name, node in network._node.items()}
-            stale = any(potential.child.name != name for name, potential in by_name.items())
-        except (KeyError, AttributeError):
-            network.check()
-            raise
-        if stale:
-            network.check()
-        return cls(by_name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.by_name
-
-    def potential(self, name: str) -> Potential:
-        """Return the potential of a node."""
-        return self.by_name[name]
-
-    def variable(self, name: str) -> Variable:
-        """Return the variable of a node."""
-        return self.by_name[name].child
-
-    @cached_property
-    def pred(self) -> Mapping[str, tuple[str, ...]]:
-        """The parents of each node."""
-        return {name: potential.scope[:-1] for name, potential in self.by_name.items()}
-
-    @cached_property
-    def succ(self) -> Mapping[str, list[str]]:
-        """The children of each node."""
-        children: dict[str, list[str]] = {name: [] for name in self.by_name}
-        for name, above in self.pred.items():
-            for parent in above:
-                children[parent].append(name)
-        return children
-
-
-class ProblemCache:
-    """The compiled problems that were used last, as many as fit in `most_bytes`.
-
-    A problem that grows too large loses its tables first and stays in the cache without them: choosing the elimination
-    order takes longest, and the tables can be computed again.
-    """
-
-    def __init__(self, most_bytes: float = 256 * 2**20) -> None:
-        self.most_bytes = most_bytes
-        self.total = 0
-        """About how many bytes all problems hold together."""
-        self._entries: dict[Any, _CacheEntry] = {}
-        self._clock = count()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: Any) -> Problem | None:
-        """Return the problem with a key."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        entry.used = next(self._clock)
-        return entry.problem
-
-    def put(self, key: Any, problem: Problem, potentials: tuple[Potential, ...]) -> Problem:
-        """Return the problem stored under a key: this one, unless another thread stored one before."""
-        problem.on_growth = partial(self.measure, key)
-        with self._lock:
-            # the entry refers to the potentials, so that no other object can get their identities, which are part of
-            # the key
-            kept = self._entries.setdefault(key, _CacheEntry(key, problem, potentials, next(self._clock)))
-        self.measure(key)
-        return kept.problem
-
-    def measure(self, key: Any) -> None:
-        """Measure a problem whose tables have grown, and make room for it."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return
-            self._measure(entry)
-            if entry.held > self.most_bytes:
-                self._release(entry)
-            if self.total > self.most_bytes:
-                self._make_room()
-
-    def _make_room(self) -> None:
-        """Drop the tables, then the problems, that were used least recently, and some more than needed."""
-        oldest = sorted(self._entries.values(), key=lambda entry: entry.used)
-        for drop in (self._release, self._remove):
-            for entry in oldest:
-                if self.total <= _FILL_AFTER_CLEANUP * self.most_bytes:
-                    return
-                drop(entry)
-
-    def clear(self) -> None:
-        """Forget all problems."""
-        with self._lock:
-            self._entries.clear()
-            self.total = 0
-
-    def _remove(self, entry: _CacheEntry) -> None:
-        del self._entries[entry.key]
-        self.total -= entry.held
-
-    def _release(self, entry: _CacheEntry) -> None:
-        entry.problem.release()
-        self._measure(entry)
-
-    def _measure(self, entry: _CacheEntry) -> None:
-        held = entry.problem.estimate_bytes() + _SOURCE_BYTES + 8 * len(entry.potentials)
-        self.total += held - entry.held
-        entry.held = held
-
-
-@dataclass
-class _CacheEntry:
-    key: Any
-    problem: Problem
-    potentials: tuple[Potential, ...]
-    used: int
-    held: int = 0
-
-
-CACHE = ProblemCache()
-
-
 def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
     """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
-    potentials = Snapshot.of(network).by_name
+    snapshot = Snapshot.of(network)
     pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
-    key = (tuple(map(id, potentials.values())), question, pattern, evidence.single)
-    problem = CACHE.get(key)
+    key = (snapshot.key, question, pattern, evidence.single)
+    problem: Problem | None = caches.CACHE.get(key)
     if problem is None:
-        problem = CACHE.put(key, _compile(potentials, question, evidence), tuple(potentials.values()))
+        problem = caches.CACHE.put(key, _compile(snapshot, question, evidence), tuple(snapshot.by_name.values()))
     return problem
-
-
-def status_of(finding: Finding | None) -> Status:
-    """Return whether a finding counts as "hidden", "hard" or "soft" for relevance."""
-    return "hidden" if finding is None or finding.empty else "hard" if finding.hard else "soft"
 
 
 def _sizes(axes: Mapping[str, StateAxis | CellAxis], nodes: Iterable[str]) -> dict[str, int]:
     return {**{name: axis.size for name, axis in axes.items()}, **dict.fromkeys(nodes, NODE_SIZE)}
 
 
-def _compile(potentials: Mapping[str, Potential], question: Question, evidence: Evidence) -> Problem:
+def _compile(snapshot: Snapshot, question: Question, evidence: Evidence) -> Problem:
     targets = question.targets
-    parents = {name: potential.scope[:-1] for name, potential in potentials.items()}
-    children: dict[str, list[str]] = {name: [] for name in potentials}
-    for name, above in parents.items():
-        for parent in above:
-            if parent not in children:
-                raise NetworkError(f"{parent!r}, a parent of {name!r}, is no node of the network")
-            children[parent].append(name)
+    potentials, parents, children = snapshot.by_name, snapshot.pred, snapshot.succ
     findings = evidence.findings
     hard = frozenset(name for name, finding in findings.items() if finding.hard)
     if question.only:
@@ -390,7 +235,7 @@ def _compile(potentials: Mapping[str, Potential], question: Question, evidence: 
         needed = ancestors(parents, [*findings, *targets])
     else:
         needed = find_requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
-    used = {name: potentials[name] for name in potentials if name in needed}
+    used = {name: potentials[name] for name in sorted(needed, key=snapshot.numbers.__getitem__)}
     axis_choice = _AxisChoice(used, children, question, findings, hard)
     return _assemble(axis_choice, not evidence.single or bool(axis_choice.nodes))
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.answers import AnyNetwork, collect_nothing, empty_posterior, posterior_of, solve
+from hybridbn.inference.engines import Engine
+from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.problem import Problem, Question, Snapshot, status_of
-from hybridbn.inference.relevance import Status, ancestors, find_requisite
+from hybridbn.inference.relevance import Status, ancestors, find_requisite, status_of
+from hybridbn.inference.snapshot import Snapshot
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.inference.answers import AnyNetwork
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+    from hybridbn.inference.problem import Problem
 
 __all__ = [
     "check_targets",
@@ -33,17 +38,15 @@ __all__ = [
 ]
 
 
-MOST_KNOWN = 4096
-"""Single cases of which it is remembered whether they contradict themselves."""
-CASES_PER_MEASUREMENT = 256
-"""After so many of them the cache measures them."""
-
-
 def posterior(
-    network: Network, target: str, evidence: Any = None, options: Options | None = None
-) -> DiscretePosterior | ContinuousPosterior:
-    """Return the posterior of one variable."""
-    return posteriors(network, evidence, [target], options)[target]
+    network: Network, target: str | Sequence[str], evidence: Any = None, options: Options | None = None
+) -> Any:
+    """Return the posterior of one variable, or the joint posterior of several."""
+    if isinstance(target, str):
+        return posteriors(network, evidence, [target], options)[target]
+    from hybridbn.inference.posteriors.joint import joint_posterior
+
+    return joint_posterior(network, target, evidence, options or Options())
 
 
 def posteriors(
@@ -61,6 +64,13 @@ def posteriors(
     else:
         wanted = check_targets(network, targets)
         reader = EvidenceReader(network, evidence, wanted)
+    if reader.single and wanted:
+        posteriors_of_case = _answer_case(snapshot, reader, wanted, options)
+        if posteriors_of_case is not None:
+            return posteriors_of_case
+    from hybridbn.inference.answers import empty_posterior, posterior_of, solve
+    from hybridbn.inference.problem import Question
+
     if not reader.rows:
         return {name: empty_posterior(network.variable(name)) for name in wanted}
     if not wanted:
@@ -71,6 +81,29 @@ def posteriors(
     return {
         name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
         for number, name in enumerate(wanted)
+    }
+
+
+def _answer_case(
+    snapshot: Snapshot, reader: EvidenceReader, wanted: Sequence[str], options: Options
+) -> dict[str, DiscretePosterior | ContinuousPosterior] | None:
+    """Return the posteriors of a single case if tables are all that they need."""
+    answer = Engine.registered[0].answer(snapshot, reader.evidence(), wanted, options.max_bytes)
+    if answer is None:
+        return None
+    if answer.impossible:
+        if options.impossible != "nan":
+            from hybridbn.inference.answers import impossible_evidence
+
+            raise impossible_evidence([0], True, nan=True)
+        answer.tables = [np.full_like(table, np.nan) for table in answer.tables]
+    by_name: Any = snapshot.by_name
+    error = np.array([answer.error])
+    return {
+        name: DiscretePosterior(
+            by_name[name].child, table[:, None], True, error, _LogEvidence(snapshot, reader, options, name)
+        )
+        for name, table in zip(wanted, answer.tables, strict=True)
     }
 
 
@@ -101,6 +134,9 @@ def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, targe
 
     A target is named where potentials above it may not have mass one, so that they count.
     """
+    from hybridbn.inference.answers import collect_nothing, solve
+    from hybridbn.inference.problem import Question
+
     if not read.rows:
         return np.empty(0)
     targets = () if target is None else (target,)
@@ -165,6 +201,9 @@ def _find_impossible(
     network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options
 ) -> NDArray[np.bool_]:
     """Tell the rows in which the product of some tables is zero everywhere."""
+    from hybridbn.inference.answers import collect_nothing, solve
+    from hybridbn.inference.problem import Question
+
     if len(only) == 1:
         scope = network.potential(next(iter(only))).scope
         evidence = evidence.evidence(scope)

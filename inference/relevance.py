@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["Status", "ancestors", "find_requisite"]
+if TYPE_CHECKING:
+    from hybridbn.inference.evidence import Finding
+
+__all__ = ["Status", "ancestors", "find_requisite", "status_of"]
 
 Status = Literal["hidden", "soft", "hard"]
 
@@ -38,18 +41,29 @@ def find_requisite(
     """
     top: set[str] = set()
     bottom: set[str] = set()
-    waiting = [(name, True) for name in targets]
-    while waiting:
-        name, from_child = waiting.pop()
-        known = status(name)
-        observed = known == "hard"
-        if from_child and observed:
-            continue
-        upward = from_child or known != "hidden"
+    from_children, from_parents = list(targets), list[str]()
+    while from_children or from_parents:
+        if from_children:
+            name = from_children.pop()
+            if name in bottom and name in top:
+                continue
+            known = status(name)
+            if known == "hard":
+                continue
+            upward = True
+        else:
+            name = from_parents.pop()
+            known = status(name)
+            upward = known != "hidden"
         if upward and name not in top:
             top.add(name)
-            waiting.extend((parent, True) for parent in parents[name])
-        if not observed and name not in bottom:
+            from_children.extend(parents[name])
+        if known != "hard" and name not in bottom:
             bottom.add(name)
-            waiting.extend((child, False) for child in children[name])
+            from_parents.extend(children[name])
     return top
+
+
+def status_of(finding: Finding | None) -> Status:
+    """Return whether a finding counts as "hidden", "hard" or "soft" for relevance."""
+    return "hidden" if finding is None or finding.empty else "hard" if finding.hard else "soft"

@@ -17,13 +17,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hybridbn.variables import Values
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = [
     "MixtureFit",
@@ -151,6 +153,8 @@ def compute_statistics(
     array([[ 1.,  0.,  1., -1.,  1.],
            [ 0.,  0.,  1.,  1.,  1.]])
     """
+    from scipy import sparse
+
     rows = len(weights)
     narrow, wide, centers, scales = [np.empty((rows, 0))], [sparse.csr_array((rows, 0))], [], []
     sizes = [3 if count is None else count for count in states]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference import problem as plans
+from hybridbn.inference import cache as plans
 
 S = hb.Discrete("s", states=("yes", "no"))
 X, Y = hb.Continuous("x"), hb.Continuous("y")

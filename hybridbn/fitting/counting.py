@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hybridbn.errors import TableError, TooWide
 from hybridbn.variables import Codes, Values, Variable
@@ -458,6 +457,8 @@ def sum_by_group(groups: Codes, size: int, values: Values, weights: Values) -> V
     array([[0.5],
            [1.5]])
     """
+    from scipy import sparse
+
     if size == 1:
         return np.asarray(values @ weights)[None]
     rows = len(weights)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from hybridbn.potentials.kernel.lattice import sum_on_lattice
 from hybridbn.variables import Codes, Values
@@ -265,6 +264,8 @@ def sum_logs_of_nearest(
     """Yield rows and the logarithms of the sums of the others' kernels there, over so many nearest points as it
     takes.
     """
+    from scipy.spatial import cKDTree
+
     if not len(rows):
         return
     largest = np.array([h[-1] for h in widths])

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import minimize
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
@@ -185,6 +184,8 @@ class SoftmaxFitter(Fitter):
         """Return the parameters (states, 1 + parents) for rows with weights of states, pulled toward those at the
         start.
         """
+        from scipy.optimize import minimize
+
         problem = _Problem(design, targets, start, self.ridge)
         if start.size <= _NEWTON:
             return _minimize_by_newton(problem)

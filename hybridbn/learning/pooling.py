@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
 
 from hybridbn.errors import TableError
 from hybridbn.potentials.base import freeze
@@ -58,6 +57,8 @@ class Pooled:
         >>> round(low, 3), round(high, 3)
         (0.698, 1.502)
         """
+        from scipy.stats import t as student
+
         if not 0 < level < 1:
             raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
         half = student.ppf(0.5 + level / 2, self.df) * np.sqrt(self.variance)

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, ndtr, ndtri
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, Regression, freeze, spread
@@ -134,6 +133,8 @@ class LinearGaussian(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> Values:
         """Return the quantiles; infinite at 0 and 1."""
+        from scipy.special import ndtri
+
         codes = tuple(given[parent.name] for parent in self._discrete)
         mean = linear_predictor(
             self.intercept, self.coefficients, codes, [given[parent.name] for parent in self._continuous]
@@ -179,6 +180,8 @@ class LinearGaussian(Potential):
 
         For a parent that is where the likelihood is above `tail` times its peak.
         """
+        from scipy.special import ndtri
+
         variable = self.variable(name)
         if isinstance(variable, Discrete):
             return super().support(name, tail, within)
@@ -348,6 +351,8 @@ def log_normal_interval(low: Values, high: Values) -> Values:
     >>> log_normal_interval(np.array([-np.inf, 40.0, 0.0]), np.array([np.inf, 41.0, 1e-20]))
     array([  -0.        , -804.60844201,  -46.97064039])
     """
+    from scipy.special import ndtr
+
     low, high = np.broadcast_arrays(low, high)
     result = np.full(low.shape, -np.inf)
     # mirrored so that the middle is not negative; written so that -inf and inf may meet
@@ -379,6 +384,8 @@ def _log_narrow(low: Values, width: Values) -> Values:
 
 
 def _log_tail(low: Values, high: Values) -> Values:
+    from scipy.special import erfcx
+
     root = math.sqrt(0.5)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         rest = np.exp(-0.5 * (high - low) * (high + low)) * erfcx(high * root)

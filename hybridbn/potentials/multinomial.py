@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, all_states, check_parents, freeze, spread
-from hybridbn.potentials.numeric import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["Multinomial", "Side", "as_number_array", "as_parameter_array", "cell_name", "split"]
@@ -112,6 +111,8 @@ class Multinomial(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""
+        from hybridbn.potentials.numeric import search  # Gauss-Legendre nodes are not needed for the rest
+
         cumulative = np.cumsum(self.table, axis=-1)
         states = len(self.child)
         rows = np.zeros(len(uniforms), dtype=np.intp)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
-from hybridbn.inference.elimination.program import Program
+from hybridbn.inference.elimination.program import SUSPICIOUS, Program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
@@ -228,8 +228,6 @@ class LikelihoodSource:
 
 LINEAR_SPAN = 600.0
 """Rows whose factors span more than e^600 are multiplied in logarithms, because doubles would underflow."""
-SUSPICIOUS = 1e-250
-"""A smaller total may have lost terms to underflow in an intermediate product."""
 
 
 class NormalizedTables(NamedTuple):

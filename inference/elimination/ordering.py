@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import random
 
 __all__ = ["Clique", "EliminationOrder", "assign_factors", "find_drawing_order", "find_order", "make_junction_tree"]
 
@@ -32,7 +34,7 @@ class EliminationOrder(NamedTuple):
     clique: tuple[str, ...]
 
 
-Score = Callable[[int, list[int], list[float]], float]
+Score = Callable[[int, list[int], list[float], list[float]], float]
 
 
 def _iterate_bits(mask: int) -> Iterable[int]:
@@ -42,7 +44,12 @@ def _iterate_bits(mask: int) -> Iterable[int]:
         mask ^= low
 
 
-def _score_fill(vertex: int, around: list[int], logs: list[float]) -> float:
+def _score_weight(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
+    """Return the log size of the table that eliminating the vertex would create."""
+    return weights[vertex]
+
+
+def _score_fill(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
     """Return twice the number of edges that eliminating the vertex would add."""
     clique = around[vertex]
     size = clique.bit_count()
@@ -50,12 +57,7 @@ def _score_fill(vertex: int, around: list[int], logs: list[float]) -> float:
     return size * (size - 1) - inside
 
 
-def _score_weight(vertex: int, around: list[int], logs: list[float]) -> float:
-    """Return the log size of the table that eliminating the vertex would create."""
-    return logs[vertex] + sum(logs[other] for other in _iterate_bits(around[vertex]))
-
-
-def _score_weighted_fill(vertex: int, around: list[int], logs: list[float]) -> float:
+def _score_weighted_fill(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
     """Return the sum of the products of the end points' log sizes over the edges that eliminating the vertex would
     add.
     """
@@ -68,7 +70,11 @@ def _score_weighted_fill(vertex: int, around: list[int], logs: list[float]) -> f
 
 
 def find_order(
-    scopes: Iterable[Sequence[str]], sizes: Mapping[str, int], keep: Iterable[str], enough: float = 1e5
+    scopes: Iterable[Sequence[str]],
+    sizes: Mapping[str, int],
+    keep: Iterable[str],
+    enough: float = 1e5,
+    hopeless: float = HOPELESS,
 ) -> EliminationOrder:
     """Return a good order in which to sum out all variables of the scopes but those to keep.
 
@@ -78,6 +84,7 @@ def find_order(
     sizes : number of nodes of each variable
     keep : variables that stay (the targets); their clique is counted as the last one
     enough : other heuristics are not tried when the total cost is below this
+    hopeless : nor when it is above this, as no order will help
 
     Examples
     --------
@@ -87,12 +94,17 @@ def find_order(
     scopes = [tuple(scope) for scope in scopes]
     names, logs, neighbors = _connect([*scopes, tuple(keep)], sizes)
     kept = [names.index(name) for name in keep]
+    hopeless = min(hopeless, HOPELESS)
     best = _eliminate_greedily(_score_weight, list(neighbors), logs, names, kept)
     for score in (_score_fill, _score_weighted_fill):
         # neither cheap enough already, nor so expensive that no order will help
-        if enough < best.total < HOPELESS:
+        if enough < best.total < hopeless:
             best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=_cost)
-    trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1)))) if best.total < HOPELESS else 0
+    trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1)))) if best.total < hopeless else 0
+    if not trials:
+        return best
+    import random
+
     generator = random.Random(0)
     last_improvement = 0
     for number in range(trials):
@@ -160,8 +172,8 @@ def _cost(order: EliminationOrder) -> float:
 def _add_noise(score: Score, generator: random.Random) -> Score:
     """Return the score with random noise, which breaks ties and leads to orders that the greedy choice misses."""
 
-    def score_with_noise(vertex: int, around: list[int], logs: list[float]) -> float:
-        return score(vertex, around, logs) * (1 + NOISE * generator.random())
+    def score_with_noise(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
+        return score(vertex, around, logs, weights) * (1 + NOISE * generator.random())
 
     return score_with_noise
 
@@ -173,7 +185,9 @@ def _eliminate_greedily(
     changed to the neighbors that are left.
     """
     alive = ((1 << len(names)) - 1) & ~sum(1 << k for k in kept)
-    current = {vertex: score(vertex, around, logs) for vertex in _iterate_bits(alive)}
+    # the log size of each vertex with its neighbors, kept up to date rather than computed again
+    weights = [log + sum(logs[other] for other in _iterate_bits(around[v])) for v, log in enumerate(logs)]
+    current = {vertex: score(vertex, around, logs, weights) for vertex in _iterate_bits(alive)}
     heap = [(value, vertex) for vertex, value in current.items()]
     heapq.heapify(heap)
     order: list[str] = []
@@ -185,7 +199,7 @@ def _eliminate_greedily(
         if not alive >> vertex & 1 or value != current[vertex]:
             continue
         clique = around[vertex]
-        cells = math.exp(min(logs[vertex] + sum(logs[other] for other in _iterate_bits(clique)), 700.0))
+        cells = math.exp(min(weights[vertex], 700.0))
         total += cells
         if cells > largest:
             largest, widest = cells, (names[vertex], *(names[other] for other in _iterate_bits(clique)))
@@ -194,11 +208,15 @@ def _eliminate_greedily(
         touched = clique
         for other in _iterate_bits(clique):
             before = around[other]
-            around[other] = (before | clique) & ~(1 << other) & ~(1 << vertex)
-            if local and around[other] & ~before:
-                touched |= around[other]
+            around[other] = after = (before | clique) & ~(1 << other) & ~(1 << vertex)
+            added = after & ~before
+            weights[other] -= logs[vertex]
+            if added:
+                weights[other] += sum(logs[end] for end in _iterate_bits(added))
+                if local:
+                    touched |= after
         for other in _iterate_bits(touched & alive):
-            fresh = score(other, around, logs)
+            fresh = score(other, around, logs, weights)
             if fresh != current[other]:
                 current[other] = fresh
                 heapq.heappush(heap, (fresh, other))

@@ -13,6 +13,7 @@ of matrices, which BLAS does many times faster, with rows of evidence or without
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -29,13 +30,28 @@ from hybridbn.inference.elimination.ordering import (
 )
 from hybridbn.variables import Values
 
-__all__ = ["ENOUGH", "Factor", "MatrixProduct", "Program", "choose_order", "compile_program", "plan_matrix_product"]
+__all__ = [
+    "ENOUGH",
+    "LETTERS",
+    "SUSPICIOUS",
+    "Compiler",
+    "Factor",
+    "MatrixProduct",
+    "Program",
+    "ProgramStep",
+    "choose_order",
+    "compile_program",
+    "plan_matrix_product",
+]
 
 _ROWS = "Z"
 """The subscript of the rows in einsum."""
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
+"""The subscripts of names in einsum."""
 _BLAS_CELLS = 20_000
 """Larger products without rows are left to BLAS, where einsum can."""
+SUSPICIOUS = 1e-250
+"""A smaller total may have lost terms to underflow in an intermediate product."""
 _STEP_BYTES = 2000
 """The approximate memory of a compiled step without tables."""
 _MOST_EVIDENCE_FREE = 2**22
@@ -52,7 +68,9 @@ class Factor(NamedTuple):
     static: bool = False
 
 
-class _ProgramStep(NamedTuple):
+class ProgramStep(NamedTuple):
+    """A product or quotient of tables, summed over the names that the result lacks."""
+
     inputs: tuple[int, ...]
     output: int
     subscripts: str
@@ -77,7 +95,7 @@ class Program:
     factors: tuple[Factor, ...]
     scopes: tuple[tuple[str, ...], ...]
     order: EliminationOrder
-    steps: list[_ProgramStep] = field(default_factory=list)
+    steps: list[ProgramStep] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
     rows: list[bool] = field(default_factory=list)
@@ -105,7 +123,7 @@ class Program:
         for step in self.steps:
             if step.output in known:
                 continue
-            slots[step.output] = self._apply(step, slots)
+            slots[step.output] = self.apply(step, slots)
             for slot in step.done_with:
                 slots[slot] = None
         if self._has_grown:
@@ -152,7 +170,7 @@ class Program:
             slots[slot] = arrays[slot]
         for step in self.steps:
             if step.output in static:
-                slots[step.output] = self._apply(step, slots)
+                slots[step.output] = self.apply(step, slots)
                 for slot in step.done_with:
                     if slot not in read:
                         slots[slot] = None
@@ -160,7 +178,14 @@ class Program:
         self._known = frozenset(step.output for step in self.steps if step.output in static)
         self._has_grown = True
 
-    def _apply(self, step: _ProgramStep, slots: Sequence[Values | None]) -> Values:
+    def keep_evidence_free(self, static: Sequence[bool], tables: Sequence[Values | None]) -> None:
+        """Store what does not depend on the evidence, and was computed already, for later runs."""
+        read = {slot for step in self.steps if not static[step.output] for slot in step.inputs}.union(self.outputs)
+        self.evidence_free = {slot: table for slot in read if static[slot] and (table := tables[slot]) is not None}
+        self._known = frozenset([step.output for step in self.steps if static[step.output]])
+
+    def apply(self, step: ProgramStep, slots: Sequence[Values | None]) -> Values:
+        """Return the result of a step."""
         if step.divide:
             top, bottom = _align_inputs(step, slots)[0]
             return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
@@ -172,7 +197,7 @@ class Program:
         product: Values = np.einsum(step.subscripts, *operands, optimize=step.blas)  # type: ignore[arg-type]
         return product
 
-    def _multiply(self, step: _ProgramStep, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
+    def _multiply(self, step: ProgramStep, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
         """Return a product of matrices; None where that is not possible or not faster."""
         slot = step.inputs[product.left]
         left, right = slots[slot], slots[step.inputs[1 - product.left]]
@@ -185,7 +210,8 @@ class Program:
         matrix = self._matrices.get(step.output)
         if matrix is None:
             evidence_free = slot in self.evidence_free
-            if product.turned is not None and not evidence_free and self.warm:
+            with_rows = any(self.rows[i] for i in step.inputs)
+            if product.turned is not None and not evidence_free and self.warm and with_rows:
                 return None
             if evidence_free:
                 # the table is stored only once, in the memory order that the product needs
@@ -197,7 +223,7 @@ class Program:
         return product.multiply(matrix, product.others(left), right)
 
 
-def _align_inputs(step: _ProgramStep, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
+def _align_inputs(step: ProgramStep, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
     """Return a step's inputs reshaped to broadcast, the dimensions of the result first, and the number of these."""
     parts, out = step.subscripts.split("->")
     letters = [*dict.fromkeys(out + parts.replace(",", ""))]
@@ -211,13 +237,15 @@ def _align_inputs(step: _ProgramStep, slots: Sequence[Values | None]) -> tuple[l
     return operands, len(out)
 
 
-def _apply_in_logs(step: _ProgramStep, slots: Sequence[Values | None], combine: str) -> Values:
+def _apply_in_logs(step: ProgramStep, slots: Sequence[Values | None], combine: str) -> Values:
     operands, kept = _align_inputs(step, slots)
     if step.divide:
         top, bottom = operands
         with np.errstate(invalid="ignore"):
             return np.where(np.isneginf(bottom), -np.inf, top - bottom)
-    total = operands[0] if len(operands) == 1 else operands[0] + operands[1]
+    total = operands[0]
+    for operand in operands[1:]:
+        total = total + operand
     over = tuple(range(kept, total.ndim))
     if not over:
         return np.asarray(total)
@@ -266,7 +294,7 @@ def compile_program(
         order = choose_order(factors, scopes, sizes)
     if not factors:
         return Program((), tuple(scopes), order)
-    compiler = _Compiler(Program(tuple(factors), tuple(scopes), order), sizes)
+    compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes)
     cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
     assign_factors(cliques, [factor.names for factor in factors], scopes)
     compiler.collect(cliques)
@@ -277,7 +305,7 @@ def compile_program(
     return compiler.finish()
 
 
-class _Compiler:
+class Compiler:
     """Appends the steps of a program."""
 
     def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
@@ -294,7 +322,7 @@ class _Compiler:
         program = self.program
         with_rows = any(program.rows[i] for i in inputs)
         union = dict.fromkeys(name for i in inputs for name in program.names[i])
-        letter = dict(zip(union, _LETTERS, strict=False))
+        letter = dict(zip(union, LETTERS, strict=False))
         parts = ["".join(letter[n] for n in program.names[i]) + _ROWS * program.rows[i] for i in inputs]
         subscripts = f"{','.join(parts)}->{''.join(letter[n] for n in out)}{_ROWS * with_rows}"
         product = None
@@ -303,7 +331,7 @@ class _Compiler:
             product = plan_matrix_product(names, [program.rows[i] for i in inputs], out, [self.cells(n) for n in names])
         blas = len(inputs) == 2 and not with_rows and product is None and self.cells(union) > _BLAS_CELLS
         slot = len(program.names)
-        program.steps.append(_ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
+        program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
         program.names.append(out)
         program.rows.append(with_rows)
         self.static.append(all(self.static[i] for i in inputs))
@@ -319,12 +347,14 @@ class _Compiler:
             inputs = self._multiply_best_pairs(list(inputs), out)
         rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
         current = rank[0]
+        kept = set(out)
+        uses = Counter(name for slot in rank[1:] for name in names[slot])
         for position, other in enumerate(rank[1:], start=2):
             union = dict.fromkeys(names[current] + names[other])
             if position == len(rank):
                 return self.emit((current, other), tuple(n for n in out if n in union))
-            needed = set(out).union(*(names[i] for i in rank[position:]))
-            current = self.emit((current, other), tuple(n for n in union if n in needed))
+            uses.subtract(names[other])
+            current = self.emit((current, other), tuple(n for n in union if n in kept or uses[n]))
         final = tuple(n for n in out if n in names[current])
         return current if names[current] == final else self.emit((current,), final)
 

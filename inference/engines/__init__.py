@@ -12,20 +12,23 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import Axis
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.problem import Problem, Question, Snapshot
+from hybridbn.inference.snapshot import Snapshot
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Values, shorten
 
-__all__ = ["Engine", "EngineRequest", "Plan", "Solution", "choose_plan", "too_wide"]
+if TYPE_CHECKING:
+    from hybridbn.inference.axes import Axis
+    from hybridbn.inference.problem import Problem, Question
+
+__all__ = ["CaseAnswer", "Engine", "EngineRequest", "Plan", "Solution", "choose_plan", "estimate_rounding", "too_wide"]
 
 
 @dataclass(slots=True)
@@ -66,6 +69,35 @@ class Solution:
     tables: list[Values]
     log_norm: Values
     error: Values
+
+
+ROUNDING = 1e-12
+"""The smallest error that is reported: the effect of rounding on sums and products of many numbers."""
+MOST_ROUNDING = 1e-11
+"""The largest error that is attributed to rounding, where the log probability of the evidence is far from zero."""
+EPSILON = float(np.finfo(float).eps)
+
+
+def estimate_rounding(log_norm: Any, factors: int) -> Any:
+    """Return the effect of rounding on answers, from the log probability of the evidence and the number of factors."""
+    # logarithms lose as many digits as they have before the decimal point; impossible rows get the largest error
+    return np.minimum(ROUNDING + EPSILON * (4 * abs(log_norm) + factors), MOST_ROUNDING)
+
+
+@dataclass
+class CaseAnswer:
+    """The posteriors of a single case.
+
+    Attributes
+    ----------
+    tables : for each target its probabilities (states,)
+    error : estimated error of probabilities
+    impossible : whether the evidence has probability zero
+    """
+
+    tables: list[Values]
+    error: float
+    impossible: bool
 
 
 class Plan(ABC):
@@ -114,6 +146,15 @@ class Engine(ABC):
     @abstractmethod
     def plan(self, request: EngineRequest) -> Plan | None:
         """Return the plan for a request, or None where the method does not apply."""
+
+    def answer(
+        self, snapshot: Snapshot, evidence: Evidence, targets: Sequence[str], max_bytes: float
+    ) -> CaseAnswer | None:
+        """Return the posteriors of a single case at once, or None where the question has to be compiled.
+
+        Only the engine that is asked first may answer without a plan.
+        """
+        return None
 
 
 @cache

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr, ndtri
 
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.variables import Continuous, Values
@@ -93,6 +92,8 @@ class GaussianPosterior(ContinuousPosterior):
         return np.asarray(np.einsum("kr,mkr->mr", self._weights, np.exp(-0.5 * z * z) / (spread * np.sqrt(2 * np.pi))))
 
     def _log_pdf(self, x: Values) -> Values:
+        from scipy.special import logsumexp
+
         z, spread = self._standardize(x)
         logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
         return np.asarray(logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
@@ -102,6 +103,8 @@ class GaussianPosterior(ContinuousPosterior):
         return 4 * len(self._weights)
 
     def _cdf(self, x: Values) -> Values:
+        from scipy.special import ndtr
+
         return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardize(x)[0])))
 
     def _entropy(self, _: Values) -> Values:
@@ -120,6 +123,8 @@ class GaussianPosterior(ContinuousPosterior):
 
     def _brackets(self, levels: Values) -> tuple[Values, Values]:
         # a quantile of a mixture lies between the quantiles of its parts
+        from scipy.special import ndtri
+
         with np.errstate(invalid="ignore"):
             parts = self._means + ndtri(levels)[:, None] * np.sqrt(self._variances)
         used = self._weights > 0
@@ -132,6 +137,8 @@ class GaussianPosterior(ContinuousPosterior):
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
+        from scipy.special import ndtri
+
         upper = np.cumsum(self._weights, axis=0)
         result = np.empty(uniforms.shape)
         columns = np.arange(uniforms.shape[1])

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpbsv
 
 from hybridbn.variables import Codes, Values
 
@@ -303,6 +302,8 @@ def _normalize_and_score(
 
 def _solve_bands(system: Values, right: Values) -> Values:
     """Solve the rows' banded systems as one, after scaling its diagonal to one."""
+    from scipy.linalg.lapack import dpbsv
+
     _, rows, size = system.shape
     unit = 1.0 / np.sqrt(system[0])
     for k in range(min(4, size)):

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from hybridbn.fitting.mte.splines import (
     Knots,
@@ -216,6 +215,8 @@ def place_knots(values: Values, weights: Values, size: float) -> Values:
 
 def normal_scores(weights: Values) -> Values:
     """Return the normal quantiles of the middles of the values' steps of the distribution function."""
+    from scipy.special import ndtri
+
     return np.asarray(ndtri((np.cumsum(weights) - 0.5 * weights) / weights.sum()))
 
 

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
@@ -268,6 +267,8 @@ class GainRatio:
 
     def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the greatest ratio of each node."""
+        from scipy.special import xlogy
+
         counts = np.stack([node.statistics for node in nodes])
         branches = tests.weigh_branches(counts)
         masses = branches.sum(axis=1)

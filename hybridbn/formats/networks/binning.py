@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials import numeric
@@ -158,6 +157,8 @@ def _draw_sample(network: Network, order: Sequence[str]) -> dict[str, NDArray[An
     """Draw from the network by evenly spread uniforms (a Sobol' sequence with a random shift); the same rows every
     time.
     """
+    from scipy.stats import qmc
+
     rng = np.random.default_rng(0)
     sobol = qmc.Sobol(min(len(order), qmc.Sobol.MAXDIM), scramble=False).random_base2(_SAMPLE.bit_length() - 1)
     sample: dict[str, NDArray[Any]] = {}

@@ -23,7 +23,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
 from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
@@ -385,6 +384,8 @@ def _find_shares(predictions: Values, target: Values, weights: Values) -> Values
 
     Where the forest adds next to nothing, the line, which is shrunk already, gets weight one.
     """
+    from scipy.optimize import nnls
+
     roots = np.sqrt(weights)
     shares, residual_of_both = nnls(roots[:, None] * predictions, roots * target)
     residual_of_line = float(np.linalg.norm(roots * (target - predictions[:, 0])))

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
-from scipy.special import logsumexp
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
 from hybridbn.potentials.kernel.lattice import sum_on_lattice
@@ -118,6 +116,8 @@ def _estimate_costs(group: KernelMixture, parents: Sequence[Values], child: NDAr
 
 def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional, by one sum of kernels per target."""
+    from scipy.special import logsumexp
+
     rows, grid, nodes = _shape(parents, child)
     parent_values = [values.reshape(-1) for values in parents]
     combinations = np.stack(parent_values, axis=1) if parent_values else np.empty((1, 0))
@@ -196,6 +196,8 @@ def log_factors_without_self(group: KernelMixture) -> Values:
     >>> log_factors_without_self(one)
     array([0., 0.])
     """
+    from scipy.special import logsumexp
+
     if group.first:
         own = group.log_weights - group.log_inside
         numerator = _log_sums_at(group.points, group.widths[0], own, group.points)
@@ -214,6 +216,8 @@ def log_factors_without_self(group: KernelMixture) -> Values:
 
 def _log_sums_at(points: Values, widths: Values, log_weights: Values, targets: Values) -> Values:
     """Return the logarithm of the sum of all kernels at each target, or of all weights if there are no variables."""
+    from scipy.special import logsumexp
+
     if not points.shape[1]:
         return np.full(len(targets), float(logsumexp(log_weights)))
 
@@ -336,6 +340,8 @@ def log_kernel_sums(
     >>> log_kernel_sums(points, np.ones(1), weights, targets, exponents, np.zeros(2)).round(4)
     array([ 4.74100000e-01, -4.99900005e+07])
     """
+    from scipy.special import logsumexp
+
     result = np.full(len(targets), np.nan)
     low, high = points.min(axis=0), points.max(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -380,6 +386,9 @@ def sum_nearest(
 
     `scaled` are the points and `wanted` the targets in units of the bandwidths.
     """
+    from scipy.spatial import cKDTree
+    from scipy.special import logsumexp
+
     # unbalanced, because many equal points make a balanced tree slow
     tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
     total_weight = float(logsumexp(log_weights))

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, log_normal_interval
 from hybridbn.potentials.numeric import solve
@@ -303,6 +302,8 @@ def lay_breaks(points: Values, h: float, between: bool) -> Values:
 
 def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
     """Invert the cdf of mixtures, weights (kernels, rows), in the logarithm of the nearer tail."""
+    from scipy.special import ndtr, ndtri
+
     points, h = group.points[:, :1], float(group.widths[0, 0])
     low, high = group.domain
     lower = uniforms <= 0.5
@@ -355,6 +356,8 @@ def component_quantile(group: KernelMixture, chosen: Codes, uniforms: Values) ->
     """Return quantiles of single kernels; points lie inside the domain, so their cdfs there are not in the far
     tails.
     """
+    from scipy.special import ndtr, ndtri
+
     points, h = group.points[chosen, 0], group.widths[chosen, 0]
     low, high = (ndtr((end - points) / h) for end in group.domain)
     return np.asarray(np.clip(points + h * ndtri(low + uniforms * (high - low)), *group.domain))

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.potentials.base import Axes, Interval, Potential, freeze
@@ -296,6 +295,8 @@ class Kernel(Potential):
         """Return the range of the child's kernels, or a parent's whole domain, because its likelihood never
         vanishes.
         """
+        from scipy.special import ndtri
+
         variable = self.variable(name)
         if name != self.child.name or not isinstance(variable, Continuous) or tail <= 0:
             return super().support(name, tail, within)

@@ -6,8 +6,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy.optimize import brentq, minimize
-from scipy.special import gammainc
 
 from hybridbn.variables import Values
 
@@ -41,6 +39,8 @@ def integrate_powers(rate: Values, width: Values, order: int) -> Values:
     -------
     ndarray (order + 1, ...)
     """
+    from scipy.special import gammainc
+
     rate, width = np.broadcast_arrays(rate, width)
     result = np.empty((order + 1, *rate.shape))
     result[0] = integrate_decay(rate, width)
@@ -141,6 +141,8 @@ def _stationary_points(coefficients: Values, rates: Values, low: float, high: fl
 
 def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[float]:
     """Return the zeros of ``sum signs exp(logs + rates t)`` in (0, width), rates increasing."""
+    from scipy.optimize import brentq
+
     if len(signs) < 2:
         return []
 
@@ -164,6 +166,8 @@ def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> lis
 
 def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Values, high: Values) -> Values:
     """Return points of a grid over the box, and the ends of local searches from the lowest of them."""
+    from scipy.optimize import minimize
+
     dimensions = len(low)
     per_axis = {1: 513, 2: 65, 3: 17, 4: 9}.get(dimensions, 5 if dimensions < 8 else 2)
     # cosine spacing: exponential sums change fastest near the faces

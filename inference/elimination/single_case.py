@@ -1,0 +1,417 @@
+"""Elimination in tables of a single case: the tables are multiplied while the steps are compiled.
+
+A question about one case is often asked once. Then choosing an order, compiling a program and running it would each
+take longer than the arithmetic, so all three are done in one pass; the program that it leaves answers the same question
+about other cases.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
+from hybridbn.inference.elimination.program import LETTERS, Compiler, Factor, Program, ProgramStep
+from hybridbn.variables import Values
+
+__all__ = ["CaseCompiler", "TooManyCells", "is_possible"]
+
+_SMALL = math.log(300)
+"""Tables with fewer cells (log) are multiplied by einsum faster than they can be ordered."""
+_WIDE = math.log(3e4)
+"""Where the next table has more cells (log), all heuristics are asked for the order of what is left."""
+_CELLS_PER_TRIAL = 5e4
+"""With fewer cells for each variable, a better order would save less time than it takes to find."""
+_AT_ONCE = 4000
+"""Tables are multiplied all at once where that takes at most this many multiplications, else two by two."""
+_FEW_INPUTS = 6
+"""With at most so many tables in a bucket, the products of all but one of them are cheaper than divisions."""
+_MOST_BELIEF = 1e6
+"""The product of all tables of a larger bucket is not made."""
+MOST_LASTING = 2e7
+"""What comes of eliminations of more cells takes too much memory to be kept for other cases."""
+_MOST_OPERANDS = 12
+"""Einsum multiplies at most this many tables at once."""
+
+
+class TooManyCells(Exception):
+    """A table would have too many cells; `total` is about how many all tables would have."""
+
+    def __init__(self, total: float = math.inf) -> None:
+        super().__init__(total)
+        self.total = total
+
+
+class _Bucket(NamedTuple):
+    """An elimination: the tables that were multiplied, the names summed out, and the result."""
+
+    inputs: tuple[int, ...]
+    summed: tuple[str, ...]
+    output: int
+    cells: float
+
+
+class CaseCompiler(Compiler):
+    """Appends the steps of a program and computes their results.
+
+    Parameters
+    ----------
+    factors : the names of the tables, and which of them do not depend on the evidence
+    tables : their values
+    sizes : the number of states of each name
+    most_cells : a larger table raises `TooManyCells` before it is made
+    order : the names to eliminate first, in order; the others are chosen by the size of the table that they leave
+    """
+
+    def __init__(
+        self,
+        factors: Sequence[Factor],
+        tables: Sequence[Values],
+        sizes: Mapping[str, int],
+        most_cells: float = math.inf,
+        order: Sequence[str] = (),
+    ) -> None:
+        super().__init__(Program(tuple(factors), (), EliminationOrder((), 0.0, 0.0, ())), sizes)
+        self.most_cells = most_cells
+        self.tables: list[Any] = list(tables)
+        self.order = order
+        self._one_way = True
+        self._lasting = True
+        self._first_inner = 0
+        self.eliminated: list[str] = []
+        self.cost = 0.0
+        self.widest = 0.0
+        self.buckets: list[_Bucket] = []
+
+    def compile(self, scopes: Sequence[tuple[str, ...]]) -> tuple[Program, list[Values]]:
+        """Return the program for the tables over some scopes, and these tables."""
+        keep = scopes[0] if len(scopes) == 1 else ()
+        self._one_way = len(scopes) == 1
+        count = len(self.tables)
+        names = self.program.names
+        union = {name for scope in names for name in scope}
+        joint = self.cells(union)
+        if count <= _MOST_OPERANDS and joint * count <= _AT_ONCE:
+            rest, self.widest = list(range(count)), joint
+            self.buckets.append(_Bucket(tuple(rest), tuple(union), -1, joint))
+            if joint > self.most_cells:
+                raise TooManyCells
+        else:
+            rest = self._eliminate(keep)
+        program = self.program
+        program.scopes = tuple(scopes)
+        if len(scopes) == 1:
+            program.outputs.append(self.multiply(rest, keep))
+        else:
+            self._distribute(scopes)
+        program.order = EliminationOrder(tuple(self.eliminated), self.cost, self.widest, ())
+        results = [self.tables[slot] for slot in program.outputs]
+        if not self._one_way:
+            self.finish()
+        program.keep_evidence_free(self.static, self.tables)
+        return program, results
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the program is worth its memory."""
+        return self._one_way or self._lasting
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
+        """Add a step, and compute its result."""
+        slot = super().emit(inputs, out, divide)
+        steps = self.program.steps
+        steps[-1] = steps[-1]._replace(done_with=inputs)
+        self.tables.append(self.program.apply(steps[-1], self.tables))
+        self._drop_inputs(inputs, slot)
+        return slot
+
+    def _drop_inputs(self, inputs: tuple[int, ...], output: int) -> None:
+        """Release tables that neither this run nor a later one will read again."""
+        static = self.static
+        for slot in inputs:
+            # messages between buckets are read again on the way back
+            if (self._one_way or slot >= self._first_inner) and (static[output] or not static[slot]):
+                self.tables[slot] = None
+
+    def multiply(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
+        """Multiply tables and sum out the names that `out` lacks: small ones all at once."""
+        names = self.program.names
+        union = dict.fromkeys([name for slot in inputs for name in names[slot]])
+        count = len(inputs)
+        if count > _MOST_OPERANDS:
+            half = count // 2
+            kept = tuple([name for name in union if any(name in names[slot] for slot in inputs[half:]) or name in out])
+            # halves keep the names of the other half, so that nothing is summed out too early
+            first = self.multiply(inputs[:half], tuple([n for n in kept if any(n in names[s] for s in inputs[:half])]))
+            return self.multiply([first, *inputs[half:]], out)
+        if count > 1 and self.cells(union) * count > _AT_ONCE and not (count == 2 and self.cells(union) < _AT_ONCE):
+            return self.product(inputs, out)
+        wanted = tuple([name for name in out if name in union])
+        if count == 1 and names[inputs[0]] == wanted:
+            return inputs[0]
+        return self._emit_at_once(tuple(inputs), wanted, union)
+
+    def _emit_at_once(self, inputs: tuple[int, ...], out: tuple[str, ...], union: Iterable[str]) -> int:
+        """Add a step of few multiplications, which einsum does without any preparation."""
+        program, static = self.program, self.static
+        names = program.names
+        letter = dict(zip(union, LETTERS, strict=False))
+        parts = ["".join([letter[name] for name in names[slot]]) for slot in inputs]
+        subscripts = f"{','.join(parts)}->{''.join([letter[name] for name in out])}"
+        slot = len(names)
+        program.steps.append(ProgramStep(inputs, slot, subscripts, False, False, None, inputs))
+        names.append(out)
+        program.rows.append(False)
+        static.append(all(static[i] for i in inputs))
+        self.tables.append(np.einsum(subscripts, *[self.tables[i] for i in inputs]))
+        self._drop_inputs(inputs, slot)
+        return slot
+
+    # -- from the leaves to the root ----------------------------------------------------------------------------------
+
+    def _eliminate(self, keep: tuple[str, ...]) -> list[int]:
+        """Sum out all names but those to keep; return the slots of the tables that are left."""
+        slot_names = self.program.names
+        position: dict[str, int] = {}
+        for scope in slot_names:
+            for name in scope:
+                position.setdefault(name, len(position))
+        for name in keep:
+            position.setdefault(name, len(position))
+        names = list(position)
+        logs = [math.log(self.sizes[name]) for name in names]
+        count = len(names)
+        around = [1 << vertex for vertex in range(count)]
+        holding: list[set[int]] = [set() for _ in range(count)]
+        live: set[int] = set()
+        for slot, scope in enumerate(slot_names):
+            live.add(slot)
+            if not scope:
+                continue
+            members = [position[name] for name in scope]
+            mask = 0
+            for vertex in members:
+                mask |= 1 << vertex
+            for vertex in members:
+                around[vertex] |= mask
+                holding[vertex].add(slot)
+        kept = 0
+        for name in keep:
+            kept |= 1 << position[name]
+        if len(keep) > 1:
+            for name in keep:
+                around[position[name]] |= kept
+        scores = [0.0] * count
+        for vertex in range(count):
+            score, rest = 0.0, around[vertex]
+            while rest:
+                low = rest & -rest
+                score += logs[low.bit_length() - 1]
+                rest ^= low
+            scores[vertex] = score
+        alive = ((1 << count) - 1) & ~kept
+        given = [position[name] for name in reversed(self.order) if name in position]
+        chosen = bool(given)
+        heap = [] if chosen else [(scores[v], v) for v in range(count) if alive >> v & 1]
+        heapq.heapify(heap)
+        while alive:
+            if given:
+                vertex = given.pop()
+                if not alive >> vertex & 1:
+                    continue
+            else:
+                score, vertex = heapq.heappop(heap)
+                if not alive >> vertex & 1 or score != scores[vertex]:
+                    continue
+                if score > _WIDE and not chosen:
+                    chosen = True
+                    given = [position[name] for name in reversed(self._order_rest(holding, keep))]
+                    continue
+            clique, slots = around[vertex], holding[vertex]
+            if not chosen:
+                clique, slots, score = self._enlarge(vertex, clique, slots, score, around, holding, logs, alive)
+                scores[vertex] = score
+            summed = 1 << vertex
+            inner, outer = [names[vertex]], []
+            rest = clique ^ summed
+            while rest:
+                low = rest & -rest
+                rest ^= low
+                other = low.bit_length() - 1
+                if low & alive and holding[other] <= slots:
+                    summed |= low
+                    inner.append(names[other])
+                else:
+                    outer.append(other)
+            alive &= ~summed
+            cells = math.exp(min(scores[vertex], 700.0))
+            if cells > self.most_cells:
+                raise TooManyCells
+            self.cost += cells
+            self.widest = max(self.widest, cells)
+            self.eliminated += inner
+            inputs = tuple(sorted(slots))
+            self._first_inner = len(slot_names)
+            output = self.multiply(inputs, tuple([names[other] for other in outer]))
+            self.buckets.append(_Bucket(inputs, tuple(inner), output, cells))
+            live -= slots
+            live.add(output)
+            for name in inner:
+                holding[position[name]] = set()
+            gone = sum([logs[position[name]] for name in inner])
+            for other in outer:
+                before = around[other]
+                around[other] = after = (before | clique) & ~summed
+                # every name summed out was a neighbor, if not in a table, of each of the others
+                score, added = scores[other], after & ~before
+                while added:
+                    low = added & -added
+                    score += logs[low.bit_length() - 1]
+                    added ^= low
+                removed = before & summed
+                if removed == summed:
+                    score -= gone
+                else:
+                    while removed:
+                        low = removed & -removed
+                        score -= logs[low.bit_length() - 1]
+                        removed ^= low
+                scores[other] = score
+                held = holding[other]
+                held -= slots
+                held.add(output)
+                if not chosen and alive >> other & 1:
+                    heapq.heappush(heap, (score, other))
+        return sorted(live)
+
+    def _enlarge(
+        self,
+        vertex: int,
+        clique: int,
+        slots: set[int],
+        score: float,
+        around: Sequence[int],
+        holding: Sequence[set[int]],
+        logs: Sequence[float],
+        alive: int,
+    ) -> tuple[int, set[int], float]:
+        """Add the tables of neighbors to those of a vertex as long as einsum multiplies all of them in one go."""
+        rest = clique & alive & ~(1 << vertex)
+        while rest and score < _SMALL and len(slots) < _MOST_OPERANDS:
+            low = rest & -rest
+            rest ^= low
+            other = low.bit_length() - 1
+            larger, added = score, around[other] & ~clique
+            while added and larger < _SMALL:
+                bit = added & -added
+                larger += logs[bit.bit_length() - 1]
+                added ^= bit
+            if larger < _SMALL:
+                more = slots | holding[other]
+                if len(more) <= _MOST_OPERANDS:
+                    slots, score = more, larger
+                    rest |= around[other] & ~clique & alive
+                    clique |= around[other]
+        return clique, slots, score
+
+    def _order_rest(self, holding: Sequence[set[int]], keep: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the order in which to eliminate what is left, by the best of all heuristics."""
+        slots = set().union(*holding)
+        scopes = [self.program.names[slot] for slot in slots]
+        count = len({name for scope in scopes for name in scope})
+        order = find_order(scopes, self.sizes, keep, max(1e5, _CELLS_PER_TRIAL * count), 100 * self.most_cells)
+        if order.largest > self.most_cells:
+            raise TooManyCells(order.total)
+        self._lasting = order.total < MOST_LASTING
+        return order.names
+
+    # -- from the root to the leaves ----------------------------------------------------------------------------------
+
+    def _distribute(self, scopes: Sequence[tuple[str, ...]]) -> None:
+        """Send messages back through the buckets, and compute the table over each name that is asked for."""
+        names = self.program.names
+        wanted = {name for scope in scopes for name in scope}
+        producer = {bucket.output: number for number, bucket in enumerate(self.buckets)}
+        upper: dict[int, int] = {}
+        outputs: dict[str, int] = {}
+        for number in range(len(self.buckets) - 1, -1, -1):
+            bucket = self.buckets[number]
+            inputs = [*bucket.inputs, *([upper[number]] if number in upper else [])]
+            targets = [name for name in bucket.summed if name in wanted]
+            below = [slot for slot in bucket.inputs if slot in producer]
+            belief = -1
+            pays = len(inputs) > 2 and len(targets) + len(below) > 2 and bucket.cells < _AT_ONCE
+            if pays or (len(inputs) > _FEW_INPUTS and bucket.cells <= _MOST_BELIEF):
+                self._first_inner = len(names)
+                clique = tuple(dict.fromkeys([name for slot in inputs for name in names[slot]]))
+                belief = self.multiply(inputs, clique)
+            for name in targets:
+                self._first_inner = len(names)
+                outputs[name] = self.multiply(inputs if belief < 0 else [belief], (name,))
+            for slot in below:
+                self._first_inner = len(names)
+                if belief >= 0 and len(inputs) > _FEW_INPUTS:
+                    both = self.multiply([belief], names[slot])
+                    upper[producer[slot]] = self.emit((both, slot), names[slot], divide=True)
+                else:
+                    others = [other for other in inputs if other != slot]
+                    if others:
+                        upper[producer[slot]] = self.multiply(others, names[slot])
+            if not self._lasting:
+                # a message may be one of the tables itself
+                for slot in set(inputs).difference(upper.values(), outputs.values()):
+                    self.tables[slot] = None
+        self.program.outputs.extend([outputs[scope[0]] for scope in scopes])
+
+
+def is_possible(
+    factors: Sequence[Factor], tables: Sequence[NDArray[np.bool_]], sizes: Mapping[str, int], most_cells: float
+) -> bool:
+    """Tell whether some states are possible in all tables together.
+
+    Examples
+    --------
+    >>> equal, sizes = np.eye(2, dtype=bool), {"a": 2, "b": 2}
+    >>> is_possible([Factor(("a", "b")), Factor(("b", "a"))], [equal, ~equal], sizes, 100)
+    False
+    """
+    left = dict(enumerate(tables))
+    names = [list(factor.names) for factor in factors]
+    uses: dict[str, set[int]] = {}
+    for number, scope in enumerate(names):
+        for name in scope:
+            uses.setdefault(name, set()).add(number)
+    # a name of one table only is summed out there; where everything is possible then, the table tells nothing any more
+    waiting = [name for name, numbers in uses.items() if len(numbers) == 1]
+    while waiting:
+        name = waiting.pop()
+        if len(uses.get(name, ())) != 1:
+            continue
+        (number,) = uses.pop(name)
+        scope = names[number]
+        table = np.asarray(left[number].any(axis=scope.index(name)))
+        scope.remove(name)
+        count = np.count_nonzero(table)
+        if not count:
+            return False
+        left[number] = table
+        if count == table.size:
+            del left[number]
+            for other in scope:
+                uses[other].discard(number)
+                if len(uses[other]) == 1:
+                    waiting.append(other)
+        else:
+            waiting.extend([other for other in scope if len(uses[other]) == 1])
+    if not left:
+        return True
+    rest = [Factor(tuple(names[number])) for number in left]
+    _, (possible,) = CaseCompiler(rest, list(left.values()), sizes, most_cells).compile([()])  # type: ignore[arg-type]
+    return bool(possible)

@@ -1,0 +1,338 @@
+"""The engine of single cases in networks of tables, which compiles and computes in one pass.
+
+The tables that a question needs are sliced at the observed states and eliminated at once; see
+`hybridbn.inference.elimination.single_case`. What the first case leaves behind answers the same question about other
+cases in less time. Questions that need anything but tables, or tables too large, are left to the engines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridbn.inference import cache as caches
+from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
+from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
+from hybridbn.inference.elimination.single_case import CaseCompiler, TooManyCells, is_possible
+from hybridbn.inference.engines import CaseAnswer, Engine, EngineRequest, Plan, estimate_rounding
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.relevance import Status, ancestors, find_requisite
+from hybridbn.inference.snapshot import Snapshot
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Discrete, Values
+
+__all__ = ["CasePlan", "SingleCase"]
+
+MOST_KNOWN = 4096
+"""Single cases of which it is remembered whether they contradict themselves."""
+CASES_PER_MEASUREMENT = 256
+"""After so many of them the cache measures them."""
+_ALL: Any = slice(None)
+_CELL_BYTES = 16
+"""The inputs of the largest table may be of the same size as the table."""
+MOST_CELLS_OF_ALL = 1e6
+"""With larger tables, the engines share work between targets better."""
+_SHARED_CELLS = 2e7
+"""After more work for one target, a second question about the same case is answered for all targets."""
+_FACTOR_BYTES = 500
+"""The approximate memory of a factor, without its table."""
+
+
+class SingleCase(Engine):
+    """Elimination in tables of one case: discrete targets, and tables for all that they depend on."""
+
+    rank = 5
+
+    def plan(self, request: EngineRequest) -> Plan | None:
+        """Return None: a question that is compiled already is left to the other engines."""
+        return None
+
+    def answer(
+        self, snapshot: Snapshot, evidence: Evidence, targets: Sequence[str], max_bytes: float
+    ) -> CaseAnswer | None:
+        """Return the posteriors of some variables in a single case; None where other engines have to answer."""
+        findings = evidence.findings
+        codes: dict[str, int] = {}
+        soft: list[str] = []
+        for name, finding in findings.items():
+            if not isinstance(finding.variable, Discrete):
+                return None
+            if finding.likelihood is None:
+                codes[name] = int(finding.values[0])
+            else:
+                soft.append(name)
+        key = (snapshot.key, tuple(targets), tuple(codes), tuple(soft))
+        plan: CasePlan | None = caches.CACHE.get(key)
+        if plan is None:
+            plan = caches.CACHE.put(key, CasePlan(snapshot, findings, tuple(targets)), ())
+        if not plan.fits:
+            return None
+        most_cells = max_bytes / _CELL_BYTES
+        shared_key = (snapshot.key, *codes.items()) if plan.program is None or plan.cost > _SHARED_CELLS else None
+        if shared_key is not None and (shared := caches.CACHE.get(shared_key)) is not None:
+            answer: CaseAnswer | None = shared.answer(codes, evidence, targets, most_cells)
+            if answer is not None:
+                return answer
+        try:
+            answer = plan.solve(
+                codes, findings, most_cells if len(targets) == 1 else min(most_cells, MOST_CELLS_OF_ALL)
+            )
+        except TooManyCells as error:
+            return plan.solve_apart(codes, findings, most_cells, error.total)
+        if plan.cost > _SHARED_CELLS and not soft and len(targets) == 1:
+            caches.CACHE.put((snapshot.key, *codes.items()), SharedCase(snapshot, plan.widest), ())
+        return answer
+
+
+class SharedCase:
+    """A case that is so expensive that all posteriors are computed together as soon as a second one is wanted."""
+
+    def __init__(self, snapshot: Snapshot, widest: float) -> None:
+        self.snapshot, self.widest = snapshot, widest
+        self.on_growth: Callable[[], None] | None = None
+        self._tables: dict[str, Values] | None = None
+        self._error, self._impossible = 0.0, False
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes are held."""
+        return sum(200 + table.nbytes for table in (self._tables or {}).values())
+
+    def release(self) -> None:
+        """Drop the posteriors."""
+        self._tables = None
+
+    def answer(
+        self, codes: Mapping[str, int], evidence: Evidence, targets: Sequence[str], most_cells: float
+    ) -> CaseAnswer | None:
+        """Return the posteriors of the targets; None where that would take tables much larger than those of one."""
+        tables = self._tables
+        if tables is None:
+            names = tuple([name for name in self.snapshot if name not in codes])
+            plan = CasePlan(self.snapshot, evidence.findings, names)
+            try:
+                answer = plan.solve(codes, evidence.findings, min(most_cells, 2 * self.widest)) if plan.fits else None
+            except TooManyCells:
+                answer = None
+            tables = {}
+            if answer is not None:
+                tables.update(zip(names, answer.tables, strict=True))
+                self._error, self._impossible = answer.error, answer.impossible
+            self._tables = tables
+            if self.on_growth is not None:
+                self.on_growth()
+        if any(name not in tables for name in targets):
+            return None
+        return CaseAnswer([tables[name] for name in targets], self._error, self._impossible)
+
+
+class CasePlan:
+    """What a question about a case with certain observed variables needs.
+
+    Attributes
+    ----------
+    fits : whether all potentials that the question needs are tables
+    refused : a number of cells that a table has to exceed
+    """
+
+    def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
+        self.snapshot, self.targets = snapshot, targets
+        self.on_growth: Callable[[], None] | None = None
+        self.order: tuple[str, ...] = ()
+        self.program: Program | None = None
+        self.refused = self.cost = self.widest = 0.0
+        self.apart: tuple[CasePlan, ...] | None = None
+        self.known: dict[tuple[int, ...], bool] = {}
+        kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
+        needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
+        potentials, scopes = snapshot.by_name, snapshot.scopes
+        hard = {name for name, kind in kinds.items() if kind == "hard"}
+        self.soft = [name for name, kind in kinds.items() if kind == "soft"]
+        self.factors: list[Factor] = []
+        self.static: list[Values] = []
+        self.sliced: list[tuple[Values, tuple[str, ...]]] = []
+        self.scalars: list[tuple[Values, tuple[str, ...]]] = []
+        self.soft_needed = [name for name in self.soft if name in needed]
+        self.risks: list[tuple[Values, tuple[str, ...]]] = []
+        self.fits = True
+        dynamic = []
+        for name in needed:
+            potential = potentials[name]
+            if not isinstance(potential, Multinomial):
+                self.fits = False
+                return
+            scope = scopes[name]
+            if hard.isdisjoint(scope):
+                self.static.append(potential.table)
+                self.factors.append(Factor(scope, False, True))
+                continue
+            hidden = tuple([n for n in scope if n not in hard])
+            if hidden:
+                self.sliced.append((potential.table, scope))
+                dynamic.append(Factor(hidden))
+            else:
+                self.scalars.append((potential.table, scope))
+        self.factors += [*dynamic, *[Factor((name,)) for name in self.soft_needed]]
+        if kinds:
+            risky = [name for name in ancestors(snapshot.pred, kinds) - needed if potentials[name].has_zeros]
+            risky.sort(key=snapshot.depths.__getitem__, reverse=True)
+            for name in risky:
+                potential = potentials[name]
+                if not isinstance(potential, Multinomial):
+                    self.fits = False
+                    return
+                self.risks.append((potential.table, scopes[name]))
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes are held, without the potentials' own tables."""
+        count = len(self.factors) + len(self.scalars) + len(self.risks)
+        known = len(self.known) * (200 + 40 * len(self.soft + list(self.targets)))
+        held = 0 if self.program is None else self.program.estimate_bytes()
+        return _FACTOR_BYTES * (2 + count) + known + held + sum(plan.estimate_bytes() for plan in self.apart or ())
+
+    def release(self) -> None:
+        """Drop the program and its tables; the order of elimination stays."""
+        self.program = None
+        for plan in self.apart or ():
+            plan.release()
+
+    def solve(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> CaseAnswer:
+        """Return the normalized table of each target."""
+        tables = [table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced]
+        tables += [_weigh(findings[name]) for name in self.soft_needed]
+        if most_cells <= self.refused:
+            raise TooManyCells
+        program = self.program
+        if program is None:
+            try:
+                program, results = self._compile(tables, most_cells)
+            except TooManyCells:
+                self.refused = most_cells
+                raise
+        elif program.order.largest > most_cells:
+            raise TooManyCells
+        else:
+            results = program.run(dict(enumerate(tables, start=len(self.static))))
+        log_norm = 0.0
+        for table, scope in self.scalars:
+            value = table[tuple([codes[name] for name in scope])]
+            log_norm += math.log(value) if value > 0 else -math.inf
+        totals = [float(np.add.reduce(result)) for result in results]
+        if min(totals) < SUSPICIOUS:
+            results, log_norm = self._solve_in_logs(program, tables, log_norm)
+        else:
+            log_norm += math.log(totals[0])
+            results = [result * (1 / total) for result, total in zip(results, totals, strict=True)]
+        impossible = log_norm == -math.inf or self._is_contradiction(codes, findings, most_cells)
+        error = estimate_rounding(log_norm, len(program.factors) + len(self.scalars))
+        return CaseAnswer(results, error, impossible)
+
+    def _compile(self, tables: Sequence[Values], most_cells: float) -> tuple[Program, list[Values]]:
+        """Multiply the tables of a case, and keep the program."""
+        compiler = CaseCompiler(self.factors, [*self.static, *tables], self.snapshot.sizes, most_cells, self.order)
+        program, results = compiler.compile([(name,) for name in self.targets])
+        self.order, program.on_growth = program.order.names, self.on_growth
+        self.cost, self.widest = program.order.total, program.order.largest
+        self.program = program if compiler.lasting else None
+        if self.on_growth is not None:
+            self.on_growth()
+        return program, results
+
+    def solve_apart(
+        self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float, together: float
+    ) -> CaseAnswer | None:
+        """Return the posteriors of all targets, each by itself; None where that takes more work than `together`."""
+        if len(self.targets) == 1:
+            return None
+        if self.apart is None:
+            self.apart = ()
+            plans = []
+            for name in self.targets:
+                plans.append(CasePlan(self.snapshot, findings, (name,)))
+                order = plans[-1].choose_order()
+                together -= order.total
+                if together < 0 or order.largest > most_cells:
+                    return None
+            self.apart = tuple(plans)
+        if not self.apart:
+            return None
+        try:
+            answers = [plan.solve(codes, findings, most_cells) for plan in self.apart]
+        except TooManyCells:
+            return None
+        if self.on_growth is not None:
+            self.on_growth()
+        error = max(answer.error for answer in answers)
+        return CaseAnswer([answer.tables[0] for answer in answers], error, any(a.impossible for a in answers))
+
+    def choose_order(self) -> EliminationOrder:
+        """Return an order that is quickly found, for its cost."""
+        scopes = [factor.names for factor in self.factors]
+        return find_order(scopes, self.snapshot.sizes, self.targets, hopeless=0)
+
+    def _solve_in_logs(self, program: Program, tables: Sequence[Values], log_norm: float) -> tuple[list[Values], float]:
+        """Return the normalized tables where products may underflow."""
+        with np.errstate(divide="ignore"):
+            logs = {number: np.log(table) for number, table in enumerate([*self.static, *tables])}
+        results = []
+        for number, result in enumerate(program.run_log(logs)):
+            top = float(result.max())
+            weights = np.exp(result - (top if math.isfinite(top) else 0.0))
+            total = weights.sum()
+            if not number:
+                log_norm += top + (math.log(total) if total else 0.0)
+            results.append(weights / total if total else np.full_like(weights, np.nan))
+        return results, log_norm
+
+    # -- contradictions -----------------------------------------------------------------------------------------------
+
+    def _is_contradiction(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
+        """Tell whether the evidence is impossible for reasons that do not matter for the targets."""
+        if not self.risks:
+            return False
+        key = None if self.soft else tuple(codes.values())
+        if key is not None and key in self.known:
+            return self.known[key]
+        result = self._contradicts(codes, findings, most_cells)
+        if key is not None and len(self.known) < MOST_KNOWN:
+            self.known[key] = result
+            if len(self.known) % CASES_PER_MEASUREMENT == 0 and self.on_growth is not None:
+                self.on_growth()
+        return result
+
+    def _contradicts(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
+        factors: list[Factor] = []
+        tables: list[Any] = []
+        mentioned: set[str] = set()
+        for name in self.soft:
+            possible = _weigh(findings[name]) > 0
+            if not possible.all():
+                factors.append(Factor((name,)))
+                tables.append(possible)
+                mentioned.add(name)
+        # children come before their parents: a hidden one that no other table mentions has a possible state anyway
+        for table, scope in self.risks:
+            child = scope[-1]
+            if child not in codes and child not in mentioned:
+                continue
+            part = table[tuple([codes.get(name, _ALL) for name in scope])]
+            positive = np.count_nonzero(part)
+            if not positive:
+                return True
+            if positive < part.size:
+                hidden = tuple([name for name in scope if name not in codes])
+                factors.append(Factor(hidden))
+                tables.append(part > 0)
+                mentioned.update(hidden)
+        if not factors:
+            return False
+        try:
+            return not is_possible(factors, tables, self.snapshot.sizes, most_cells)
+        except TooManyCells:
+            return False  # contradictions that only several tables show together are overlooked
+
+
+def _weigh(finding: Finding) -> Values:
+    return finding.weights(np.arange(len(finding.variable)))[:, 0]  # type: ignore[arg-type]

@@ -1,0 +1,208 @@
+"""Single cases in networks of tables: answers against enumeration, and what queries share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from effort import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hybridbn as hb
+from hybridbn.inference import cache as caches
+from hybridbn.inference.cache import ProblemCache
+from hybridbn.inference.elimination import single_case as core
+from hybridbn.inference.elimination.program import Factor
+from hybridbn.inference.elimination.single_case import CaseCompiler, is_possible
+from hybridbn.inference.engines import single_case
+from hybridbn.inference.engines.single_case import SharedCase, SingleCase
+
+SETTINGS = settings(max_examples=examples(60), derandomize=True, deadline=None)
+
+
+@pytest.fixture(autouse=True, scope="module", params=["at once", "bucket by bucket", "two by two"])
+def ways_to_multiply(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Multiply as small tables usually are, then as larger ones are, then as the largest."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "at once":
+            patch.setattr(core, "_SMALL", 0.0)
+            patch.setattr(core, "_AT_ONCE", 0 if request.param == "two by two" else 8)
+        if request.param == "two by two":
+            patch.setattr(core, "_WIDE", 0.0)
+            patch.setattr(core, "MOST_LASTING", 0)
+            patch.setattr(single_case, "_SHARED_CELLS", 0.0)
+        yield
+
+
+@st.composite
+def cases(draw: Any) -> tuple[hb.Network, dict[str, Any]]:
+    """A random network of tables with zeros, and evidence of all kinds, often impossible."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    count = draw(st.integers(1, 7))
+    variables = [hb.Discrete(f"v{i}", states=range(rng.integers(1, 4))) for i in range(count)]
+    potentials = []
+    for i, variable in enumerate(variables):
+        parents = [variables[int(p)] for p in rng.permutation(i)[: rng.integers(0, 4)]]
+        shape = [len(parent) for parent in parents]
+        table = rng.random([*shape, len(variable)]) * (rng.random([*shape, len(variable)]) < 0.7)
+        table[..., rng.integers(len(variable))] += 0.1
+        potentials.append(hb.Multinomial(variable, parents, table=table, normalize=True))
+    evidence: dict[str, Any] = {}
+    for variable in variables[: draw(st.integers(0, count))]:
+        kind = rng.integers(4)
+        if kind < 2:
+            evidence[variable.name] = int(rng.integers(len(variable)))
+        elif kind == 2:
+            evidence[variable.name] = {state: float(w) for state, w in enumerate(rng.random(len(variable)))}
+    return hb.Network([potentials[i] for i in rng.permutation(count)]), evidence
+
+
+def enumerate_joint(network: hb.Network, evidence: dict[str, Any]) -> dict[str, Any] | None:
+    """Return all marginals by enumeration; None where the evidence is impossible."""
+    names = list(network)
+    sums = {name: np.zeros(len(network.variable(name))) for name in names}
+    for states in itertools.product(*(range(len(network.variable(name))) for name in names)):
+        case = dict(zip(names, states, strict=True))
+        weight = 1.0
+        for name in names:
+            potential = network.potential(name)
+            weight *= potential.table[tuple(case[n] for n in potential.scope)]
+            told = evidence.get(name)
+            weight *= 1.0 if told is None else told[case[name]] if isinstance(told, dict) else told == case[name]
+        for name in names:
+            sums[name][case[name]] += weight
+    total = sums[names[0]].sum()
+    return {name: table / total for name, table in sums.items()} if total > 0 else None
+
+
+@SETTINGS
+@given(cases())
+def test_posteriors_equal_enumeration(case: tuple[hb.Network, dict[str, Any]]) -> None:
+    network, evidence = case
+    expected = enumerate_joint(network, evidence)
+    hidden = [name for name in network if not isinstance(evidence.get(name), int)]
+    alone = [name for name in hidden if name not in evidence]
+    for _ in range(2):  # compiled, then run
+        if expected is None:
+            for name in alone:
+                with pytest.raises(hb.ImpossibleEvidence):
+                    network.posterior(name, evidence)
+                assert np.isnan(network.posterior(name, evidence, impossible="nan").probabilities).all()
+            continue
+        for name in alone:
+            answer = network.posterior(name, evidence)
+            np.testing.assert_allclose(answer.probabilities, expected[name], rtol=1e-12, atol=1e-300)
+            assert answer.error < 1e-11
+        together = network.posteriors(evidence)
+        assert list(together) == hidden
+        for name in hidden:
+            np.testing.assert_allclose(together[name].probabilities, expected[name], rtol=1e-12, atol=1e-300)
+
+
+def grid(side: int, states: int = 2) -> hb.Network:
+    rng = np.random.default_rng(0)
+    nodes = {(i, j): hb.Discrete(f"v{i}{j}", states=range(states)) for i in range(side) for j in range(side)}
+    potentials = []
+    for (i, j), node in nodes.items():
+        parents = [nodes[place] for place in ((i - 1, j), (i, j - 1)) if place in nodes]
+        potentials.append(hb.Multinomial(node, parents, table=rng.dirichlet(np.ones(states), [states] * len(parents))))
+    return hb.Network(potentials)
+
+
+def test_other_states_take_the_program_of_the_first_case() -> None:
+    network = grid(4, 3)
+    for state in (0, 1, 2, 0):
+        evidence = {"v33": state, "v12": state}
+        fast = network.posterior("v00", evidence)
+        slow = network.posterior(
+            "v00", hb.Table({name: [value] for name, value in evidence.items()}, discrete=list(evidence))
+        )
+        np.testing.assert_allclose(fast.probabilities, slow.probabilities[0], rtol=1e-12)
+        np.testing.assert_allclose(fast.log_evidence, slow.log_evidence[0], rtol=1e-12)
+
+
+def test_products_too_small_for_doubles_are_logarithms() -> None:
+    c = hb.Discrete("c", states=(0, 1))
+    leaves = [hb.Discrete(f"x{i}", states=(0, 1)) for i in range(300)]
+    tables = [hb.Multinomial(leaf, (c,), table=[[1 - 1e-3, 1e-3], [1 - 2e-3, 2e-3]]) for leaf in leaves]
+    network = hb.Network([hb.Multinomial(c, table=[1 - 1e-90, 1e-90]), *tables])
+    exact = 1e-90 * 2.0**300
+    for evidence in (dict.fromkeys([leaf.name for leaf in leaves], 1),) * 2:
+        assert network.posterior("c", evidence).probability(1) == pytest.approx(exact / (1 - 1e-90 + exact), rel=1e-9)
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> ProblemCache:
+    fresh = ProblemCache(2e6)
+    monkeypatch.setattr(caches, "CACHE", fresh)
+    return fresh
+
+
+def test_expensive_cases_share_one_pass(cache: ProblemCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second question about the same case answers all of them."""
+    monkeypatch.setattr(single_case, "_SHARED_CELLS", 10.0)
+    network = grid(4, 2)
+    compiled: list[int] = []
+    compile_case = CaseCompiler.compile
+    monkeypatch.setattr(
+        CaseCompiler, "compile", lambda self, scopes: compiled.append(len(scopes)) or compile_case(self, scopes)
+    )
+    answers = {name: network.posterior(name, {"v33": 1}).probabilities for name in network if name != "v33"}
+    assert compiled == [1, 15]
+    assert sum(isinstance(entry.problem, SharedCase) for entry in cache._entries.values()) == 1
+    for name, table in network.posteriors(hb.Table({"v33": [1]}, discrete=["v33"])).items():
+        np.testing.assert_allclose(answers[name], table.probabilities[0], rtol=1e-12)
+
+
+def test_targets_that_are_cheap_apart_are_answered_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many children of all roots: together they connect every root, one by one they connect few."""
+    rng = np.random.default_rng(0)
+    roots = [hb.Discrete(f"r{i}", states=range(3)) for i in range(12)]
+    network = hb.Network([hb.Multinomial(root, table=rng.dirichlet(np.ones(3))) for root in roots])
+    for a, b in itertools.combinations(roots, 2):
+        child = hb.Discrete(f"{a.name}{b.name}", states=(0, 1))
+        network.add(hb.Multinomial(child, (a, b), table=rng.dirichlet([1, 1], (3, 3))))
+    monkeypatch.setattr(single_case, "MOST_CELLS_OF_ALL", 1e4)
+    for _ in range(2):
+        answers = network.posteriors()
+        for name, answer in answers.items():
+            np.testing.assert_allclose(answer.probabilities, network.posterior(name).probabilities, rtol=1e-12)
+
+
+def test_snapshots_are_shared_until_the_network_changes(cache: ProblemCache) -> None:
+    network = grid(2)
+    first = single_case.Snapshot.of(network)
+    assert single_case.Snapshot.of(network) is first
+    network.add(hb.Multinomial(hb.Discrete("v00", states=(0, 1)), table=[0.5, 0.5]))
+    assert single_case.Snapshot.of(network) is not first
+    assert network.posterior("v00").probability(0) == 0.5
+
+
+@SETTINGS
+@given(st.integers(0, 2**20))
+def test_possible_states_equal_enumeration(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = {name: int(rng.integers(1, 4)) for name in "abcdef"}
+    factors = [Factor(tuple(rng.permutation(list("abcdef"))[: rng.integers(1, 4)].tolist())) for _ in range(6)]
+    tables = [rng.random([sizes[n] for n in factor.names]) < 0.5 for factor in factors]
+    cases_of_all = (dict(zip(sizes, case, strict=True)) for case in itertools.product(*map(range, sizes.values())))
+    expected = any(
+        all(table[tuple(case[n] for n in factor.names)] for factor, table in zip(factors, tables, strict=True))
+        for case in cases_of_all
+    )
+    assert is_possible(factors, tables, sizes, 1e6) == expected
+
+
+def test_the_engine_leaves_numbers_to_others() -> None:
+    x, c = hb.Continuous("x"), hb.Discrete("c", states=(0, 1))
+    network = hb.Network(
+        [hb.Multinomial(c, table=[0.5, 0.5]), hb.LinearGaussian(x, (c,), intercept=[0, 1], variance=[1, 1])]
+    )
+    assert network.posterior("c", {"x": 0.5}).probability(0) == pytest.approx(0.5)
+    assert network.posterior("c").probability(0) == 0.5
+    assert isinstance(network.posterior("x", {"c": 0}).mean(), float)
+    assert SingleCase().plan(None) is None  # type: ignore[arg-type]
