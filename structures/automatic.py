@@ -46,6 +46,8 @@ FINALISTS = 2
 """Successive halving keeps at least this many candidates."""
 LEAST_ROWS_TO_HALVE = 60
 """Once this many rows have been predicted, the worse half of the candidates is dropped after each fold."""
+FIRST_ROWS = 100
+"""Candidates first predict this many rows of the first fold, so that slow ones that are clearly worse cost little."""
 TREES = 20
 """Number of trees of the largest default candidate for a number."""
 
@@ -92,8 +94,9 @@ def automatic(
     number the first candidate is chosen that is within one standard error of the difference from the best.
 
     At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is
-    skipped. A candidate that is worse than the best by more than two standard errors after some folds is not tried on
-    the others, nor is the worse half once sixty rows have been predicted (racing with successive halving).
+    skipped. A candidate that is worse than the best by more than two standard errors after a hundred rows or some folds
+    is not tried on the others, nor is the worse half once sixty rows have been predicted (racing with successive
+    halving). When one candidate is left, the comparison ends.
 
     Examples
     --------
@@ -159,49 +162,71 @@ class _Race:
         """
         losses = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
         running = dict(zip(losses, candidates, strict=True))
+        seen = np.zeros(len(self.rows), dtype=bool)
         for part in range(self.parts.max() + 1):
-            test = self.parts == part
-            for name in list(running):
-                try:
-                    losses[name][test] = self._evaluate_losses(*running[name], part)
-                except (HybridBNError, MemoryError) as error:
-                    self.failures.append(error)
-                    del running[name], losses[name]
-            for name in self._find_dropouts({name: losses[name] for name in running}, self.parts <= part):
-                del running[name]
+            networks: dict[str, Network] = {}
+            for test, halve in self._list_batches(part):
+                seen[test] = True
+                for name in list(running):
+                    try:
+                        network = networks.get(name) or self._learn(*running[name], part)
+                        networks[name] = network
+                        losses[name][test] = self._evaluate_losses(network, test)
+                    except (HybridBNError, MemoryError) as error:
+                        self.failures.append(error)
+                        del running[name], losses[name]
+                for name in self._find_dropouts({name: losses[name] for name in running}, seen, halve):
+                    del running[name]
+            if len(running) < 2:
+                # more folds would not change the choice
+                break
         if not running:
             return {}
-        everywhere = np.ones(len(self.rows), dtype=bool)
-        means = {name: self._mean(losses[name], everywhere) for name in running}
+        means = {name: self._mean(losses[name], seen) for name in running}
         best = min(means, key=means.__getitem__)
-        self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], everywhere, NEAR)]
+        self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], seen, NEAR)]
         for name, own in losses.items():
             if name not in running:
                 means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
         return {name: means[name] for name in losses}
 
-    def _evaluate_losses(self, build: Build, family: Any, part: int) -> Values:
-        """Return the losses on the rows of one fold, with a network learned from the other folds."""
-        test = self.rows[self.parts == part]
+    def _list_batches(self, part: int) -> list[tuple[NDArray[np.intp], bool]]:
+        """Return the rows of a fold in the batches after which candidates are dropped, and whether the worse half
+        is.
+        """
+        test = np.flatnonzero(self.parts == part)
+        if part or len(test) < 2 * FIRST_ROWS:
+            return [(test, True)]
+        return [(test[:FIRST_ROWS], False), (test[FIRST_ROWS:], True)]
+
+    def _learn(self, build: Build, family: Any, part: int) -> Network:
+        """Return the network learned from all folds but one."""
         training = self.data.table.take(self.rows[self.parts != part])
         columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
-            network = build.learn(training.select(columns), self.target, family)
-            table = self.data.table.take(test)
+            return build.learn(training.select(columns), self.target, family)
+
+    def _evaluate_losses(self, network: Network, test: NDArray[np.intp]) -> Values:
+        """Return the losses on some of the rows."""
+        rows = self.rows[test]
+        table = self.data.table.take(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             evidence = table.select([name for name in table.names if name in network])
             posterior = network.posterior(self.target, evidence, options=_OPTIONS)
-            losses = self.loss(posterior, self.data.codes(self.target)[test])
+            losses = self.loss(posterior, self.data.codes(self.target)[rows])
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
 
-    def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_]) -> list[str]:
+    def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_], halve: bool) -> list[str]:
         """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""
         if not losses:
             return []
         means = {name: self._mean(own, rows) for name, own in losses.items()}
         ranked = sorted(means, key=means.__getitem__)
-        count = max(FINALISTS, -(-len(ranked) // 2)) if np.count_nonzero(rows) >= LEAST_ROWS_TO_HALVE else len(ranked)
+        halve = halve and np.count_nonzero(rows) >= LEAST_ROWS_TO_HALVE
+        count = max(FINALISTS, -(-len(ranked) // 2)) if halve else len(ranked)
         return [
             name
             for rank, name in enumerate(ranked)

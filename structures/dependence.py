@@ -1,7 +1,7 @@
 """(Conditional) mutual information of columns, in nats, for every kind of pair, and the maximum spanning tree over it.
 
 Of two discrete columns it is exact, from counts of all pairs in one pass. Where a column is continuous it is the
-average over the rows of the log ratio of two fitted densities, one with and one without the other column. Both are the
+average over the rows of the log ratio of two densities, one with and one without the other column. Both are the
 increase in log-likelihood per row that an arc brings, so values of different kinds of pairs can be compared, and the
 maximum spanning tree is the tree of greatest likelihood (Chow and Liu 1968).
 """
@@ -21,6 +21,7 @@ from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import fitter_of
 from hybridbn.fitting.gaussian import moments_suffice
+from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Codes, Continuous, Discrete, Values
@@ -68,7 +69,8 @@ class Dependence:
     A value is learned from the rows in which all its columns are observed, and divided by the weight of all rows,
     because a column that is often missing is of little use as a parent.
 
-    For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a,
+    For mixtures of truncated exponentials the log ratio is that of the cells of the parents (`CellGains`), so that no
+    density is fitted. For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a,
     c)`; for a mixed pair it comes from the density of the continuous column. An instance-based density (a kernel
     density) is too high at its own points, so mixtures of truncated exponentials take its place here. Two discrete
     columns given a continuous target are counted within cells of the target that hold equally many rows.
@@ -87,6 +89,7 @@ class Dependence:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self._fits: dict[tuple[str, ...], Potential] = {}
+        self._gains = CellGains(data.table)
         self._total = float(len(data.table) if data.weights is None else data.weights.sum())
         self._holes: dict[str, NDArray[np.bool_] | None] = {}
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
@@ -185,6 +188,11 @@ class Dependence:
         data = self.data if rows is None else self.data.select((child, *given, parent)).take(rows)
         if not (varies(data, child) and varies(data, parent)):
             return 0.0
+        fitter = self._choose_fitter(child, (*given, parent))
+        if cells_suffice(fitter):
+            own, *others = map(data.variable, (child, *given, parent))
+            gains = [self._gains.measure(fitter, own, used, (own, *others)) for used in (others, others[:-1])]
+            return max(gains[0].likelihood - gains[1].likelihood, 0.0) / self._total
         with_parent = self._fit(self.data, child, (*given, parent), keep=True)
         same_rows = rows is None or np.array_equal(
             rows, np.flatnonzero(self._find_observed((child, *given), len(self.data.table)))

@@ -1,12 +1,14 @@
 """BIC of single families, cached: the terms of the score of a structure.
 
-Families of discrete columns are scored from counts, those of normal columns from moments; any other family is fitted,
-and its density evaluated at the rows. All families that differ from a given one by a single parent are scored together.
+Families of discrete columns are scored from counts and those of normal columns from moments. The score of a mixture of
+truncated exponentials is estimated from the cells of its parents. Any other family is fitted, and its density evaluated
+at the rows. All families that differ from a given one by a single parent are scored together.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
+from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -72,6 +75,7 @@ class FamilyScores:
         self.total = float(self.weights.sum())
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
+        self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
         self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
         self._holes = {name: bool(count) for name, count in data.table.missing.items()}
         self._whole = not any(self._holes.values())
@@ -245,22 +249,82 @@ class FamilyScores:
             if name != child and name not in parents:
                 result[self.column_index[name]] = scores[position]
 
+    # -- densities in cells -------------------------------------------------------------------------------------------
+
+    def _is_estimated(self, child: str, parents: Sequence[str]) -> bool:
+        """Return whether a family is scored without fitting its density."""
+        return bool(parents) and cells_suffice(self.data.fitter(child, parents))
+
+    @cached_property
+    def _gains(self) -> CellGains:
+        return CellGains(self.data.table)
+
     # -- anything else ------------------------------------------------------------------------------------------------
 
     def _score_by_fitting(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))
         fitter = self.data.fitter(child, given)
         variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
-        try:
-            if moments_suffice(fitter):
+        if given and cells_suffice(fitter):
+            gain = self._gains.measure(fitter, variable, variables)
+            likelihood = gain.likelihood * self.total / gain.weight if gain.weight > 0 else -math.inf
+            return self(child, ()) + likelihood - self._penalty(gain.parameters)
+        if moments_suffice(fitter):
+            try:
                 statistics = fitter.statistics(self.data.table, variable, variables)
                 regressions = fitter.potential(statistics)
-                likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())
-                return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
-            potential = fitter.fit(self.data.table, variable, variables)
-        except HybridBNError:
-            return -math.inf
-        return self._score_density(potential)
+            except HybridBNError:
+                return -math.inf
+            likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())
+            return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
+        return self._fit(child, given)[0]
+
+    def _fit(self, child: str, given: tuple[str, ...]) -> tuple[float, Potential | None]:
+        """Return the score of a fitted density, and the density, None where it can't be fitted."""
+        if (child, *given) not in self._fits:
+            try:
+                potential = self.data.fit(child, given)
+                self._fits[child, *given] = self._score_density(potential), potential
+            except HybridBNError:
+                self._fits[child, *given] = -math.inf, None
+        return self._fits[child, *given]
+
+    def drop_useless_parents(
+        self, parents: Mapping[str, Sequence[str]], is_required: Callable[[str, str], bool]
+    ) -> dict[str, tuple[str, ...]]:
+        """Fit the densities whose scores are estimates, and leave out parents without which the score is greater.
+
+        From then on the scores of these families, with and without a parent, are those of the fitted densities.
+
+        Parameters
+        ----------
+        parents : mapping from child to its parents
+        is_required : callable
+            Tells whether a parent must stay, given (child, parent).
+        """
+        kept = {child: tuple(given) for child, given in parents.items()}
+        for child, given in kept.items():
+            while self._is_estimated(child, given):
+                shorter = [tuple(n for n in given if n != name) for name in given if not is_required(child, name)]
+                scores = [self._score_fitted(child, rest) for rest in (given, *shorter)]
+                best = int(np.argmax(scores))
+                if not best:
+                    break
+                given = shorter[best - 1]
+            kept[child] = given
+        self._change_scores.clear()
+        return kept
+
+    def _score_fitted(self, child: str, given: tuple[str, ...]) -> float:
+        """Return the score of a family, and remember it, with the density fitted if it was an estimate before."""
+        if self._is_estimated(child, given):
+            self._scores[child, frozenset(given)] = self._fit(child, given)[0]
+        return self(child, given)
+
+    @property
+    def potentials(self) -> dict[tuple[str, ...], Potential]:
+        """The densities that were fitted, by child and parents in their order."""
+        return {family: potential for family, (_, potential) in self._fits.items() if potential is not None}
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""

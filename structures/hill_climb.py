@@ -179,6 +179,7 @@ def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], op
         arcs[column_index[b], column_index[a]] |= limits.allowed[column_index[b], column_index[a]]
     if not is_acyclic(graph_of(arcs)):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
+    rng = np.random.default_rng(options.seed)
     best = climb(
         names,
         scores,
@@ -187,14 +188,39 @@ def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], op
         tabu=options.tabu,
         turns=options.turns,
         restarts=options.restarts,
-        rng=np.random.default_rng(options.seed),
+        rng=rng,
     )
-    matrix = arcs_of(best)
+    best = _check_estimates(names, scores, limits, best, rng)
+    column_of = {name: i for i, name in enumerate(names)}
     parents = {
-        name: tuple(given for j, given in enumerate(data.attributes) if matrix[column_index[i], column_index[j]])
-        for i, name in enumerate(data.attributes)
+        name: tuple(given for given in data.attributes if best[column_of[name]] >> column_of[given] & 1)
+        for name in data.attributes
     }
-    return fit_network(data, parents)
+    return fit_network(data, parents, potentials=scores.potentials)
+
+
+def _check_estimates(
+    names: list[str], scores: FamilyScores, limits: Limits, graph: Graph, rng: np.random.Generator
+) -> Graph:
+    """Return the best of the graphs that are left when densities with estimated scores are fitted, and the search goes
+    on from there.
+    """
+    column_of = {name: i for i, name in enumerate(names)}
+    checked: dict[Graph, float] = {}
+    for _ in range(MOST_CHECKS):
+        parents = {
+            name: sorted(map(names.__getitem__, _list_nodes(nodes)), key=scores.column_index.__getitem__)
+            for name, nodes in zip(names, graph, strict=True)
+        }
+        kept = scores.drop_useless_parents(
+            parents, lambda child, parent: bool(limits.required[column_of[child], column_of[parent]])
+        )
+        graph = tuple(sum(1 << column_of[parent] for parent in kept[name]) for name in names)
+        if graph in checked:
+            break
+        checked[graph] = sum(max(scores(name, kept[name]), IMPOSSIBLE) for name in names)
+        graph = climb(names, scores, limits, graph, tabu=0, turns=0, restarts=0, rng=rng)
+    return max(checked, key=checked.__getitem__)
 
 
 TOLERANCE = 1e-6
@@ -202,6 +228,8 @@ DIGITS = 6
 """Gains are rounded to this many digits, so that equal gains stay equal in whatever order their terms were added."""
 DROPPED = 0.3
 """A restart drops this share of the arcs."""
+MOST_CHECKS = 2
+"""So many times the densities are fitted whose scores are estimates."""
 IMPOSSIBLE = -1e300
 """The score of a family that can't be fitted: lower than any other, but finite, so that differences are numbers."""
 MOST_NEUTRAL_ROUNDS = 3

@@ -45,7 +45,7 @@ __all__ = [
     "start_from_histograms",
 ]
 
-_CACHED, _CACHED_VALUES = 64, 4096
+_CACHED, _CACHED_VALUES = 64, 32768
 _FAR = 100.0  # times as far from the median as the rest
 _INDEX, _DOUBT, _MANY = 0.6, 0.8, 40  # of heavy tails: least index, what is asked of few values, and least number
 _INSURANCE, _REACH = 0.01, 5.0  # of an observation, and how many times as far out as the outermost

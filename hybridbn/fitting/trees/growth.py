@@ -56,6 +56,8 @@ class Split(Generic[S]):
         The weight of the rows that go to each; rows whose cell is missing are divided like these.
     gain : float
         What it is worth, where the best node is split first.
+    parameters : float
+        The price of which is taken off the gain.
     statistics : tuple
         Those of the branches, where the criterion knows them already.
     """
@@ -64,6 +66,7 @@ class Split(Generic[S]):
     branches: Codes
     masses: Values
     gain: float = 0.0
+    parameters: float = 0.0
     statistics: tuple[S, ...] = ()
 
     def divide(self, codes: Codes, sample: Sample) -> list[Sample]:

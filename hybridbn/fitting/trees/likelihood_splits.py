@@ -10,8 +10,9 @@ many parents there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,24 @@ from numpy.typing import NDArray
 from hybridbn.fitting.trees.growth import BestFirst, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Cell", "SplitModel", "choose_cuts", "grow_cells", "make_class_models", "make_value_models"]
+__all__ = [
+    "Cell",
+    "SplitModel",
+    "SplitModels",
+    "bin_scores",
+    "choose_cuts",
+    "grow_cells",
+    "make_binned_models",
+    "make_class_models",
+    "make_value_models",
+    "measure_cell_gains",
+]
 
 _MOST_CELLS = 256
 _MOST_GRID = 200_000
 _BINS = 6
+_STEPS, _REACH = 2, 3.0  # fine bins for each bin of a histogram, and how far out they go
+_FINE_BINS = round(2 * _REACH * _STEPS * _BINS / 3)
 _PRIOR = 2.0  # observations of the spread above, in the variance of a part
 
 
@@ -49,47 +63,103 @@ class SplitModel(NamedTuple):
 
     Attributes
     ----------
-    features : codes of a histogram (rows,), or numbers (rows, k)
-    bins : number of codes, 0 for numbers
-    freedom : parameters of the model
-    gain : log-likelihood of sums of (weight, features), given those of the whole
+    part : slice
+        Its columns of the sums: the weight, and what else it needs.
+    freedom : float
+        Parameters of the model.
+    gain : callable
+        Log-likelihood of sums, given those of the whole.
     """
 
-    features: NDArray[Any]
-    bins: int
+    part: slice
     freedom: float
     gain: Callable[[Values, Values], Values]
 
-    def sums(self, cells: Codes, count: int, rows: Codes, weights: Values) -> Values:
-        """Return the weights and features added up in each of the parent's cells (count, 1 + k)."""
-        features = self.features[rows]
-        if self.bins:
-            table = np.bincount(cells * self.bins + features, weights, count * self.bins).reshape(count, self.bins)
-            return np.column_stack([table.sum(axis=1), table])
-        columns = [np.bincount(cells, weights, count)]
-        columns += [np.bincount(cells, weights * feature, count) for feature in features.T]
-        return np.stack(columns, axis=1)
+
+class SplitModels(NamedTuple):
+    """The models of a child.
+
+    Attributes
+    ----------
+    models : tuple of SplitModel
+    sums : callable
+        Returns what the models need, added up in each cell of a parent (cells, columns), from the cells of some rows,
+        the number of cells, which rows these are, and their weights.
+    """
+
+    models: tuple[SplitModel, ...]
+    sums: Callable[[Codes, int, Codes, Values], Values]
 
 
-def make_value_models(scores: Values) -> list[SplitModel]:
+def make_value_models(scores: Values) -> SplitModels:
     """Return the judges of a continuous child with these normal scores."""
-    bins = np.clip(((scores + 1.5) * (_BINS / 3.0)).astype(np.intp), 0, _BINS - 1)
-    return [
-        SplitModel(np.column_stack([scores, scores**2]), 0, 2.0, _score_normal),
-        SplitModel(bins, _BINS, _BINS - 1.0, _score_histogram),
-    ]
+    features, bins = (scores, scores**2), _cut_scores(scores)
+
+    def add(cells: Codes, count: int, rows: Codes, weights: Values) -> Values:
+        columns = [np.bincount(cells, weights, count)]
+        columns += [np.bincount(cells, weights * feature[rows], count) for feature in features]
+        table = np.bincount(cells * _BINS + bins[rows], weights, count * _BINS).reshape(count, _BINS)
+        return np.column_stack([*columns, table.sum(axis=1), table])
+
+    return SplitModels(_VALUE_MODELS, add)
 
 
-def make_class_models(codes: Codes, states: int) -> list[SplitModel]:
+def make_binned_models(codes: Codes, means: Values) -> SplitModels:
+    """Return the judges of a continuous child whose normal scores are cut into bins.
+
+    Parameters
+    ----------
+    codes : ndarray (rows,)
+    means : ndarray (bins, columns)
+        What a row of each bin adds to the sums; see `bin_scores`.
+    """
+    bins = len(means)
+
+    def add(cells: Codes, count: int, rows: Codes, weights: Values) -> Values:
+        table = np.bincount(cells * bins + codes[rows], weights, count * bins).reshape(count, bins)
+        return np.asarray(table @ means)
+
+    return SplitModels(_VALUE_MODELS, add)
+
+
+def bin_scores(scores: Values, weights: Values) -> tuple[Codes, Values]:
+    """Cut normal scores into bins; return the bin of each row, and what its rows add to the sums in the mean.
+
+    Examples
+    --------
+    >>> codes, means = bin_scores(np.array([-0.6, -0.7, 0.1]), np.ones(3))
+    >>> codes, means[codes[:1], :3].round(3)
+    (array([ 9,  9, 12]), array([[ 1.   , -0.65 ,  0.425]]))
+    """
+    codes = np.clip(((scores + _REACH) * (_STEPS * _BINS / 3.0)).astype(np.intp), 0, _FINE_BINS - 1)
+    held = np.maximum(np.bincount(codes, weights, _FINE_BINS), 1e-300)
+    moments = [np.bincount(codes, weights * power, _FINE_BINS) / held for power in (scores, scores**2)]
+    # the bins of the histogram consist of these
+    coarse = _cut_scores((np.arange(_FINE_BINS) + 0.5) * (3.0 / _BINS / _STEPS) - _REACH)
+    ones = np.ones(_FINE_BINS)
+    return codes, np.column_stack([ones, *moments, ones, coarse[:, None] == np.arange(_BINS)])
+
+
+def _cut_scores(scores: Values) -> Codes:
+    """Return the bins of the histogram."""
+    return np.clip(((scores + 1.5) * (_BINS / 3.0)).astype(np.intp), 0, _BINS - 1)
+
+
+def make_class_models(codes: Codes, states: int) -> SplitModels:
     """Return the judge of a discrete child."""
-    return [SplitModel(codes, states, states - 1.0, _score_histogram)]
+
+    def add(cells: Codes, count: int, rows: Codes, weights: Values) -> Values:
+        table = np.bincount(cells * states + codes[rows], weights, count * states).reshape(count, states)
+        return np.column_stack([table.sum(axis=1), table])
+
+    return SplitModels((SplitModel(slice(0, 1 + states), states - 1.0, _score_histogram),), add)
 
 
 def _score_normal(part: Values, whole: Values) -> Values:
     """Return the log-likelihood of normal models whose variances are drawn a little to that of the whole."""
     weight = np.maximum(part[..., 0], 1e-300)
     deviations = np.maximum(part[..., 2] - part[..., 1] ** 2 / weight, 0.0)
-    variance = max(float(whole[2] / whole[0] - (whole[1] / whole[0]) ** 2), 1e-6)
+    variance = np.maximum(whole[..., 2] / whole[..., 0] - (whole[..., 1] / whole[..., 0]) ** 2, 1e-6)
     pooled = (deviations + _PRIOR * variance) / (weight + _PRIOR)
     return np.asarray(-0.5 * (weight * np.log(pooled) + deviations / pooled))
 
@@ -98,6 +168,12 @@ def _score_histogram(part: Values, whole: Values) -> Values:
     counts = part[..., 1:]
     total = np.maximum(part[..., :1], 1e-300)
     return np.asarray((counts * np.log(np.maximum(counts, 1e-300) / total)).sum(axis=-1))
+
+
+_VALUE_MODELS = (
+    SplitModel(slice(0, 3), 2.0, _score_normal),
+    SplitModel(slice(3, 4 + _BINS), _BINS - 1.0, _score_histogram),
+)
 
 
 def choose_cuts(values: Values, weights: Values, most: int) -> Values:
@@ -121,7 +197,7 @@ def grow_cells(
     columns: Sequence[Codes],
     sizes: Sequence[int],
     ordered: Sequence[bool],
-    models: Sequence[SplitModel],
+    models: SplitModels,
     weights: Values,
     least: float,
 ) -> tuple[list[Cell], Codes]:
@@ -147,6 +223,29 @@ def grow_cells(
         for node in nodes
     ]
     return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
+
+
+def measure_cell_gains(
+    columns: Sequence[Codes],
+    sizes: Sequence[int],
+    ordered: Sequence[bool],
+    models: SplitModels,
+    weights: Values,
+    least: float,
+) -> tuple[float, float]:
+    """Return by how much the splits of the tree of cells raise the log-likelihood, and the parameters that they cost.
+
+    Parameters
+    ----------
+    columns, sizes, ordered, models, weights, least : as in `grow_cells`
+    """
+    criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least)
+    nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
+    splits = [node.split for node in nodes if node.split is not None]
+    likelihood = sum(split.gain + criterion.price * split.parameters for split in splits)
+    # the density of a cell has as many parameters as the richer model of it
+    parameters = len(splits) * (1.0 + max(model.freedom for model in models.models))
+    return float(likelihood), parameters
 
 
 def _mask_cells(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
@@ -184,7 +283,7 @@ class LikelihoodGain:
     columns: Sequence[Codes]
     sizes: Sequence[int]
     ordered: Sequence[bool]
-    models: Sequence[SplitModel]
+    models: SplitModels
     weights: Values
     least: float
 
@@ -194,36 +293,61 @@ class LikelihoodGain:
 
     def best(self, nodes: Sequence[TreeNode[None]]) -> list[Split[None] | None]:
         """Return the best split of each node."""
-        price = 0.5 * math.log(max(float(self.weights.sum()), math.e))
-        return [self._best(node, price) for node in nodes]
+        return [self._best(node) for node in nodes]
 
-    def _best(self, node: TreeNode[None], price: float) -> Split[None] | None:
+    @cached_property
+    def price(self) -> float:
+        """What a parameter costs by BIC."""
+        return 0.5 * math.log(max(float(self.weights.sum()), math.e))
+
+    def _best(self, node: TreeNode[None]) -> Split[None] | None:
         rows, here = node.sample
         if here.sum() < 2.0 * self.least:
             return None
-        best: tuple[float, int, Codes, Values] | None = None
-        for parent, (column, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
-            codes = column[rows]
-            order: Codes | None = None
-            for model in self.models:
-                sums = model.sums(codes, size, rows, here)
-                if order is None:
-                    order = np.arange(size) if self.ordered[parent] else _order_by_response(sums)
-                upto = np.cumsum(sums[order], axis=0)
-                whole, left = upto[-1], upto[:-1]
-                right = whole - left
-                able = (left[:, 0] >= self.least) & (right[:, 0] >= self.least)
-                if not able.any():
-                    break
-                gains = model.gain(left, whole) + model.gain(np.maximum(right, 0.0), whole) - model.gain(whole, whole)
-                # one parameter more for the position of the cut
-                gains = np.where(able, gains, -np.inf) - price * (model.freedom + 1.0)
-                cut = int(np.argmax(gains))
-                if gains[cut] > (best[0] if best else 0.0):
-                    best = float(gains[cut]), parent, order[: cut + 1], np.array([left[cut, 0], right[cut, 0]])
+        sums = [
+            self.models.sums(column[rows], size, rows, here)
+            for column, size in zip(self.columns, self.sizes, strict=True)
+        ]
+        orders = [
+            np.arange(len(own)) if ordered else _order_by_response(own[:, self.models.models[0].part])
+            for own, ordered in zip(sums, self.ordered, strict=True)
+        ]
+        upto = [np.cumsum(own[order], axis=0) for own, order in zip(sums, orders, strict=True)]
+        left = np.concatenate([own[:-1] for own in upto])
+        right = np.concatenate([own[-1] - own[:-1] for own in upto])
+        able = (left[:, 0] >= self.least) & (right[:, 0] >= self.least)
+        if not able.any():
+            return None
+        # one parameter more for the position of the cut
+        parameters = [model.freedom + 1.0 for model in self.models.models]
+        gains = [
+            np.where(able, own, -np.inf) - self.price * count
+            for own, count in zip(self._gains(left, right, upto), parameters, strict=True)
+        ]
+        best: tuple[float, float, int, Codes, Values] | None = None
+        stop = 0
+        for parent, order in enumerate(orders):
+            start, stop = stop, stop + len(order) - 1
+            if start == stop:
+                continue
+            for own, count in zip(gains, parameters, strict=True):
+                cut = start + int(np.argmax(own[start:stop]))
+                if own[cut] > (best[0] if best else 0.0):
+                    masses = np.array([left[cut, 0], right[cut, 0]])
+                    best = float(own[cut]), count, parent, order[: cut - start + 1], masses
         return None if best is None else self._split(node, *best)
 
-    def _split(self, node: TreeNode[None], gain: float, parent: int, left: Codes, masses: Values) -> Split[None]:
+    def _gains(self, left: Values, right: Values, upto: Sequence[Values]) -> Iterator[Values]:
+        """Yield the log-likelihood that cuts gain by each model."""
+        right = np.maximum(right, 0.0)
+        wholes = np.repeat(np.array([own[-1] for own in upto]), [len(own) - 1 for own in upto], axis=0)
+        for part, _, gain in self.models.models:
+            whole = wholes[:, part]
+            yield gain(left[:, part], whole) + gain(right[:, part], whole) - gain(whole, whole)
+
+    def _split(
+        self, node: TreeNode[None], gain: float, parameters: float, parent: int, left: Codes, masses: Values
+    ) -> Split[None]:
         size = self.sizes[parent]
         branches = np.ones(size + 1, dtype=np.intp)
         branches[left] = 0
@@ -234,7 +358,7 @@ class LikelihoodGain:
             branches[:-1][unseen] = 2
             if unseen[node.boxes.get(parent, slice(None))].any():
                 masses = np.append(masses, 0.0)
-        return Split(parent, branches, masses, gain)
+        return Split(parent, branches, masses, gain, parameters)
 
 
 def _order_by_response(sums: Values) -> Codes:

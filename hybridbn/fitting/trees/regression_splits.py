@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
 from hybridbn.fitting.trees.growth import DepthFirst, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
 __all__ = ["Growth", "NodeRegression", "RegressionRows", "grow_regressions", "predict_by_depth"]
+
+_ROWS = 4096
+"""Rows whose products are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,9 @@ def grow_regressions(
     """
     used = np.flatnonzero(weights > 0)
     full = np.column_stack((np.ones(len(used)), rows.numbers[used], rows.target[used]))
-    columns = list(np.ascontiguousarray(rows.codes[used].T))
-    criterion = PenalizedSquares(full, columns, rows.sizes, rows.ridge, growth, rng)
+    codes = rows.codes[used]
+    columns = list(np.ascontiguousarray(codes.T))
+    criterion = PenalizedSquares(full, codes, rows.sizes, rows.ridge, growth, rng)
     return grow(columns, weights[used], criterion, DepthFirst())[0]
 
 
@@ -119,7 +125,7 @@ class PenalizedSquares:
     ----------
     full : ndarray (rows, regressors + 2)
         Ones, the regressors and the target.
-    columns : sequence of ndarray (rows,)
+    codes : ndarray (rows, tests)
     sizes : tuple of int
     ridge : ndarray (regressors,)
         Of the regression at the root.
@@ -129,7 +135,7 @@ class PenalizedSquares:
     """
 
     full: Values
-    columns: Sequence[Codes]
+    codes: Codes
     sizes: tuple[int, ...]
     ridge: Values
     growth: Growth
@@ -156,21 +162,29 @@ class PenalizedSquares:
         moments, own.moments = own.moments, np.empty(0)
         if node.level >= growth.depth or own.mass < 2 * growth.least:
             return None
-        tests = np.arange(len(self.columns))
+        tests = np.arange(len(self.sizes))
         if growth.share < 1:
             tests = self.rng.permutation(tests)[: max(1, int(np.ceil(growth.share * len(tests))))]
         rows, weights = node.sample
-        codes = {test: self.columns[test][rows] for test in tests.tolist()}
-        cuts, below = _list_cuts(self.full[rows], weights, codes, growth.least)
-        if not cuts:
+        below, starts = _sum_below_cuts(
+            self.full, self.codes, rows, weights, tests, [self.sizes[test] for test in tests]
+        )
+        mass = below[:, 0, 0]
+        # a cut at a code that does not occur is that at the next one that does
+        occurring = np.append(mass[1:] != mass[:-1], True)
+        occurring[starts[1:] - 1] = True
+        able = np.flatnonzero(occurring & (mass >= growth.least) & (mass <= weights.sum() - growth.least))
+        if not len(able):
             return None
+        below = below[able]
         sides = np.stack((below, moments - below))
         ridge = np.full(len(self.ridge), growth.ridge)
         coefficients, residual, objective = regress_towards(sides, own.coefficients, ridge, growth.level)
         best = int(np.argmin(objective.sum(axis=0)))
         if objective[:, best].sum() > own.residual * (1 - growth.gain):
             return None
-        test, cut = cuts[best]
+        position = int(np.searchsorted(starts, able[best], side="right")) - 1
+        test, cut = int(tests[position]), int(able[best] - starts[position]) + 1
         branches = (np.arange(self.sizes[test] + 1) >= cut).astype(np.intp)
         branches[-1] = -1
         masses = sides[:, best, 0, 0]
@@ -182,28 +196,36 @@ class PenalizedSquares:
         return Split(test, branches, masses, statistics=tuple(regressions))
 
 
-def _list_cuts(
-    full: Values, weights: Values, codes: Mapping[int, Codes], least: float
-) -> tuple[list[tuple[int, int]], Values]:
-    """Return tests and cuts that leave enough weight on both sides, and the moments of the rows below."""
-    cuts: list[tuple[int, int]] = []
-    below: list[Values] = []
-    total = weights.sum()
-    for test, own in codes.items():
-        order = np.argsort(own, kind="stable")
-        values, starts = np.unique(own[order], return_index=True)
-        if len(values) < 2:
-            continue
-        ends = np.append(starts[1:], len(own))
-        ordered = full[order]
-        scaled = ordered * weights[order, None]
-        moments = np.zeros((full.shape[1], full.shape[1]))
-        for value, start, end in zip(values[1:], starts, ends, strict=False):
-            moments = moments + scaled[start:end].T @ ordered[start:end]
-            if least <= moments[0, 0] <= total - least:
-                cuts.append((test, int(value)))
-                below.append(moments)
-    return cuts, np.array(below)
+def _sum_below_cuts(
+    full: Values, codes: Codes, rows: Codes, weights: Values, tests: Codes, sizes: Sequence[int]
+) -> tuple[Values, Codes]:
+    """Return the moments of the rows below every cut of every test, and where the cuts of each test begin.
+
+    Examples
+    --------
+    >>> full, codes = np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 5.0]]), np.array([[0], [2], [1]])
+    >>> below, starts = _sum_below_cuts(full, codes, np.arange(3), np.ones(3), np.array([0]), [3])
+    >>> below[:, 0].tolist(), starts
+    ([[1.0, 2.0], [2.0, 7.0]], array([0]))
+    """
+    columns, count = full.shape[1], len(tests)
+    edges = np.cumsum([0, *sizes])
+    first, second = np.triu_indices(columns)
+    sums = np.zeros((int(edges[-1]), len(first)))
+    for start in range(0, len(rows), _ROWS):
+        part = rows[start : start + _ROWS]
+        own = full[part]
+        products = own[:, first]
+        products *= own[:, second]
+        # each row is added to the sums of its code in every test
+        places = codes[part[:, None], tests] + edges[:-1]
+        shares = np.repeat(weights[start : start + _ROWS], count)
+        pointers = np.arange(0, places.size + 1, count)
+        sums += sparse.csc_array((shares, places.ravel(), pointers), shape=(len(sums), len(part))) @ products
+    upto = np.concatenate([np.cumsum(sums[low : high - 1], axis=0) for low, high in itertools.pairwise(edges)])
+    below = np.empty((len(upto), columns, columns))
+    below[:, first, second] = below[:, second, first] = upto
+    return below, (edges - np.arange(count + 1))[:-1]
 
 
 def predict_by_depth(root: TreeNode[NodeRegression], rows: RegressionRows, depth: int) -> tuple[Values, Values]:

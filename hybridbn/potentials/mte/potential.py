@@ -457,7 +457,7 @@ class MTE(Univariate, Potential):
 
     def free_parameters(self) -> int:
         """Return two numbers for each piece, which is a rough count."""
-        return 2 * len(self.pieces)
+        return 2 * len(self._terms.codes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the terms as plain lists and float arrays; exact."""
