@@ -33,6 +33,8 @@ Criterion = Literal["held_out", "bic"]
 
 FOLDS = 5
 STARTS = 5
+MOST_ROWS = 1500
+"""The number of components is chosen, and the starts of EM are compared, on at most so many rows."""
 PATIENCE = 2
 """The search stops when this many numbers of components in a row are no better than the best."""
 
@@ -86,7 +88,8 @@ def mixture(
     Notes
     -----
     Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
-    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM.
+    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. The
+    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then.
 
     Examples
     --------
@@ -184,9 +187,11 @@ def cluster_rows(
             f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave"
             " it out"
         )
+    sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
     if components is None:
-        components = _choose_components(statistics, criterion, most, starts, rng, int(folds))
-    fit = fit_mixture(statistics, int(components), starts, rng)
+        part = statistics if sample is None else statistics.take(sample)
+        components = _choose_components(part, criterion, most, starts, rng, int(folds))
+    fit = fit_mixture(statistics, int(components), starts, rng, sample)
     order = np.argsort(-fit.log_shares, kind="stable")
     fit = MixtureFit(fit.log_shares[order], fit.natural[:, order], fit.history, fit.log_likelihood)
     return FittedMixture(data, statistics, fit)

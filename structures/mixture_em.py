@@ -42,6 +42,8 @@ PRIOR_VARIANCE = 0.01
 """The prior variance relative to that of the column; it keeps components from shrinking to a point."""
 CONVERGED = 1e-7
 """EM stops when the objective grows by less than this share of its value."""
+ROUGHLY_CONVERGED = 1e-5
+"""This share is enough where fits are compared."""
 MOST_STEPS = 500
 """EM stops after this many steps in any case."""
 FIRST_STEPS = 15
@@ -214,8 +216,16 @@ def _standardize(column: Values, weights: Values) -> tuple[Values, float, float]
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
-def fit_mixture(data: MixtureStatistics, components: int, starts: int, rng: np.random.Generator) -> MixtureFit:
+def fit_mixture(
+    data: MixtureStatistics,
+    components: int,
+    starts: int,
+    rng: np.random.Generator,
+    sample: NDArray[np.intp] | None = None,
+) -> MixtureFit:
     """Fit a mixture by EM from several starts, the best of which is continued to the end.
+
+    The starts are compared on a sample of the rows, if one is given.
 
     Examples
     --------
@@ -224,7 +234,12 @@ def fit_mixture(data: MixtureStatistics, components: int, starts: int, rng: np.r
     >>> np.exp(np.sort(fit_mixture(data, 2, 3, rng).log_shares)).round(2)
     array([0.25, 0.75])
     """
-    return _fit_weightings(data, data.weights[None], components, starts, rng)[0]
+    if sample is None:
+        return _fit_weightings(data, data.weights[None], components, starts, rng)[0]
+    part = data.take(sample)
+    first = _fit_weightings(part, part.weights[None], components, starts, rng, ROUGHLY_CONVERGED)[0]
+    parameters = _MixtureParameters(first.log_shares[:, None], first.natural[:, :, None])
+    return _iterate(data, data.weights[None], parameters, MOST_STEPS, CONVERGED)[0]
 
 
 def score_held_out(
@@ -232,7 +247,7 @@ def score_held_out(
 ) -> Values:
     """Return the log-density of each row under the mixture fitted to the other folds (rows,)."""
     training = parts != np.arange(parts.max() + 1)[:, None]
-    fits = _fit_weightings(data, training * data.weights, components, starts, rng)
+    fits = _fit_weightings(data, training * data.weights, components, starts, rng, ROUGHLY_CONVERGED)
     result = np.zeros(len(data))
     for part, fit in enumerate(fits):
         test = np.flatnonzero(parts == part)
@@ -247,19 +262,25 @@ def compute_responsibilities(data: MixtureStatistics, fit: MixtureFit) -> tuple[
 
 
 def _fit_weightings(
-    data: MixtureStatistics, weights: Values, components: int, starts: int, rng: np.random.Generator
+    data: MixtureStatistics,
+    weights: Values,
+    components: int,
+    starts: int,
+    rng: np.random.Generator,
+    converged: float = CONVERGED,
 ) -> list[MixtureFit]:
     """Fit a mixture for each vector of weights of the rows (fits, rows)."""
     count, rows = weights.shape
     if components == 1:
-        return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1)
+        return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
     chances = rng.random((count * starts, components))
     step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
     first_fits: list[MixtureFit] = []
     for first in range(0, len(chances), step):
         part = slice(first, first + step)
         own = weights[np.arange(len(chances))[part] // starts]
-        first_fits += _iterate(data, own, _maximize(data, own, _assign_starts(data, own, chances[part])), FIRST_STEPS)
+        parameters = _maximize(data, own, _assign_starts(data, own, chances[part]))
+        first_fits += _iterate(data, own, parameters, FIRST_STEPS, converged)
     best = [max(first_fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(first_fits), starts)]
     final_fits: list[MixtureFit] = []
     for first in range(0, count, step):
@@ -267,7 +288,7 @@ def _fit_weightings(
         joined = _MixtureParameters(
             np.stack([fit.log_shares for fit in chosen], axis=1), np.stack([fit.natural for fit in chosen], axis=2)
         )
-        final_fits += _iterate(data, weights[first : first + step], joined, MOST_STEPS)
+        final_fits += _iterate(data, weights[first : first + step], joined, MOST_STEPS, converged)
     return [replace(last, history=fit.history + last.history[1:]) for fit, last in zip(best, final_fits, strict=True)]
 
 
@@ -281,7 +302,9 @@ class _MixtureParameters(NamedTuple):
         return _MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits])
 
 
-def _iterate(data: MixtureStatistics, weights: Values, parameters: _MixtureParameters, steps: int) -> list[MixtureFit]:
+def _iterate(
+    data: MixtureStatistics, weights: Values, parameters: _MixtureParameters, steps: int, converged: float
+) -> list[MixtureFit]:
     """Alternate expectation and maximization until each fit has converged or the steps are used up."""
     history: list[list[float]] = [[] for _ in weights]
     fits: dict[int, MixtureFit] = {}
@@ -291,7 +314,7 @@ def _iterate(data: MixtureStatistics, weights: Values, parameters: _MixtureParam
         responsibilities, logs = _expect(data, parameters)
         likelihood = np.einsum("fr,fr->f", weights, logs)
         objective = likelihood + _log_prior(data, parameters)
-        done = (objective - before <= CONVERGED * np.maximum(np.abs(objective), 1.0)) | (step == steps - 1)
+        done = (objective - before <= converged * np.maximum(np.abs(objective), 1.0)) | (step == steps - 1)
         for position, fit in enumerate(active.tolist()):
             history[fit].append(float(objective[position]))
             if done[position]:
