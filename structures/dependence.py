@@ -9,6 +9,7 @@ maximum spanning tree is the tree of greatest likelihood (Chow and Liu 1968).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -33,6 +34,8 @@ Pair: TypeAlias = tuple[str, str]
 
 _ROWS = 65536
 """Densities are evaluated at this many rows at a time, which bounds the memory."""
+_SPARSE, _LEAST_SPARSE = 4, 2**18
+"""Of tables with so many times more cells than rows, and so many at least, only the cells that occur are counted."""
 _DECIMALS = 12
 """Values are rounded to this many decimals, so that rounding errors don't decide between ties."""
 
@@ -151,10 +154,34 @@ class Dependence:
         counter = (
             self.counter if target is None or target in self.counter.sizes else self._count_by_target_cells(target)
         )
-        return {
-            (min(first, second), max(first, second)): self._scale_to_all_rows(table if given else table[None])
-            for (*_, first, second), table in counter.pairs(names, given).items()
-        }
+        cells = math.prod(counter.shape(given))
+        # a table with many more cells than rows is mostly empty
+        most = max(_SPARSE * len(self.data.table), _LEAST_SPARSE)
+        narrow = [name for name in names if cells * counter.sizes[name] ** 2 <= most]
+        information: dict[Pair, float] = {}
+        for counts in counter.pair_batches(narrow, given):
+            for (*_, first, second), table in counts.items():
+                information[min(first, second), max(first, second)] = self._scale_to_all_rows(
+                    table if given else table[None]
+                )
+        for first, second in itertools.combinations(names, 2):
+            pair = min(first, second), max(first, second)
+            if pair not in information:
+                shape = cells, counter.sizes[first], counter.sizes[second]
+                information[pair] = self._measure_occurring(*counter.occurring((*given, first, second)), shape)
+        return information
+
+    def _measure_occurring(self, keys: Codes, counts: Values, shape: tuple[int, int, int]) -> float:
+        """Return the mutual information of the configurations (condition, first, second) that occur."""
+        _, rows, columns = shape
+        total = float(counts.sum())
+        if not total > 0:
+            return 0.0
+        within, above = keys // (rows * columns), keys // columns
+        aside = within * columns + keys % columns
+        ratio = counts * np.bincount(within, counts)[within]
+        ratio /= np.bincount(above, counts)[above] * np.bincount(aside, counts)[aside]
+        return max(float(counts @ np.log(ratio)) / self._total, 0.0)
 
     def _count_by_target_cells(self, target: str) -> Counter:
         """Return a counter in which a continuous target is cut into cells that hold equally many rows."""

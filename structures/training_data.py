@@ -212,7 +212,7 @@ def fit_network(
                 known[child, *given]
                 if child not in missing
                 else (
-                    data.fitter(child, given).potential(statistics[child])
+                    data.fitter(child, given).potential(statistics.pop(child))
                     if child in statistics
                     else data.fit(child, given)
                 )

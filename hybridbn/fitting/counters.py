@@ -8,7 +8,7 @@ joint codes of its groups.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, singledispatch
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from hybridbn.fitting.counting import (
     count_occurring,
     encode_configurations,
     joint_counts,
-    pair_counts,
+    pair_count_batches,
     select_complete_rows,
     single_counts,
 )
@@ -38,6 +38,8 @@ _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
 _BLOCK = 32768
 """Rows of a block that is counted by group: its codes stay in the second-level cache."""
+_REMEMBERED_CELLS = 2**22
+"""Tables of all pairs are remembered if they have at most so many cells together (32 MiB)."""
 _CROSSED_CELLS = 4096
 """Most cells of a table of a group of columns that is kept for many requests: it stays in the fastest cache."""
 
@@ -124,16 +126,20 @@ class NumpyCounter(Counter):
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count groups of columns with each other, whose margins are the tables."""
+        return Counts({names: table for counts in self.pair_batches(names, given) for names, table in counts.items()})
+
+    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
+        """Count groups of columns with each other, some at a time."""
         codes, states = [self.columns[name] for name in names], [self.sizes[name] for name in names]
         shape = self.shape(given)
         condition = self._encode(given) if given else None
-        tables = pair_counts(codes, states, condition, math.prod(shape), self.weights)
-        return Counts(
-            {
-                (*given, names[i], names[j]): table if len(given) < 2 else table.reshape(*shape, *table.shape[1:])
-                for (i, j), table in tables.items()
-            }
-        )
+        for tables in pair_count_batches(codes, states, condition, math.prod(shape), self.weights):
+            yield Counts(
+                {
+                    (*given, names[i], names[j]): table if len(given) < 2 else table.reshape(*shape, *table.shape[1:])
+                    for (i, j), table in tables.items()
+                }
+            )
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Sort the rows by their configuration where the table would be far larger than they are many."""
@@ -307,6 +313,20 @@ class CachedCounter(Counter):
                 if rest and name not in self._incomplete and frozenset(rest) not in self._tables:
                     self._tables[frozenset(rest)] = rest, table.sum(axis=axis)
         return counts
+
+    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
+        """Count all pairs, and remember them if they are small together."""
+        sizes = [self.sizes[name] for name in names]
+        # the sum of the products of all pairs
+        cells = math.prod(self.shape(given)) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+        if cells > _REMEMBERED_CELLS:
+            yield from self.counter.pair_batches(names, given)
+        else:
+            yield self.pairs(names, given)
+
+    def occurring(self, names: Names) -> tuple[Codes, Values]:
+        """Count what occurs, which is not remembered."""
+        return self.counter.occurring(names)
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         """Return moments, which are not remembered."""

@@ -35,6 +35,7 @@ __all__ = [
     "count_occurring",
     "encode_configurations",
     "joint_counts",
+    "pair_count_batches",
     "pair_counts",
     "refuse_too_wide",
     "select_complete_rows",
@@ -211,6 +212,20 @@ class Counter(ABC):
         """Return the table of every two columns with the same others, which come first."""
         return self.count([(*given, *pair) for pair in itertools.combinations(names, 2)])
 
+    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
+        """Yield the tables of `pairs`, some at a time, so that there need not be room for all of them."""
+        batch: list[Names] = []
+        cells = 0
+        for pair in itertools.combinations(names, 2):
+            size = math.prod(self.shape((*given, *pair)))
+            if batch and cells + size > _BATCH_CELLS:
+                yield self.count(batch)
+                batch, cells = [], 0
+            batch.append((*given, *pair))
+            cells += size
+        if batch:
+            yield self.count(batch)
+
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Return which joint configurations occur, as ascending numbers in mixed radix, and the weight of each."""
         table = self.joint(names).ravel()
@@ -235,6 +250,10 @@ _SINGLE_CELLS = 2**15
 
 _SPARSE = 4
 """A table with so many times more cells than rows is counted by sorting the rows."""
+_BATCH_CELLS = 2**22
+"""Most cells of the tables of a batch of pairs (32 MiB), of which there is a pass over the rows each."""
+_FEW_CELLS = 2**12
+"""A grouped table of pairs may have so many cells, however few rows there are."""
 _MOST_CELLS = 2**28
 """Most cells of all tables together (2 GiB)."""
 
@@ -364,20 +383,67 @@ def pair_counts(
     >>> pair_counts(columns, (2, 2))[0, 1].tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
+    batches = pair_count_batches(codes, sizes, target_codes, target_size, weights, _MOST_CELLS)
+    return dict(sorted(item for batch in batches for item in batch.items()))
+
+
+def pair_count_batches(
+    codes: Sequence[_Column],
+    sizes: Sequence[int],
+    target_codes: _Column | None,
+    target_size: int,
+    weights: Values | None,
+    most_cells: int = _BATCH_CELLS,
+) -> Iterator[dict[tuple[int, int], Values]]:
+    """Yield the tables of `pair_counts`, some at a time, each batch from a pass over the rows.
+
+    Parameters
+    ----------
+    codes, sizes, target_codes, target_size, weights : as in `pair_counts`
+    most_cells : int
+        Of the grouped tables that are held at a time.
+
+    Examples
+    --------
+    >>> columns = [np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([1, 0, 1])]
+    >>> [sorted(batch) for batch in pair_count_batches(columns, (2, 2, 2), None, 1, None)]
+    [[(0, 1), (0, 2), (1, 2)]]
+    """
     counted = _ColumnGroups(codes, sizes, target_codes, target_size, weights)
-    most = math.isqrt(_PAIR_CELLS // counted.target.size)
+    # tables of more cells than rows are mostly empty
+    most = math.isqrt(min(_PAIR_CELLS, max(counted.rows, _FEW_CELLS)) // counted.target.size)
     groups = list(_group_columns([column.size for column in counted.columns], most, most_columns=3))
     blocks: list[tuple[tuple[int, ...], ...]] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
-    pairs: dict[tuple[int, int], Values] = {}
-    for block, table in zip(blocks, counted.tables(blocks), strict=True):
-        members = [column for group in block for column in group]
-        for first, second in itertools.combinations(range(len(members)), 2):
-            key = members[first], members[second]
-            if key not in pairs:
-                margin = table.sum(axis=tuple(1 + o for o in range(len(members)) if o not in (first, second)))
-                trimmed = _drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
-                pairs[key] = trimmed if target_codes is not None else trimmed[0]
-    return dict(sorted(pairs.items()))
+    known: set[tuple[int, int]] = set()
+    for batch in _batch_blocks(blocks, counted, most_cells):
+        pairs: dict[tuple[int, int], Values] = {}
+        for block, table in zip(batch, counted.tables(batch), strict=True):
+            members = [column for group in block for column in group]
+            for first, second in itertools.combinations(range(len(members)), 2):
+                key = members[first], members[second]
+                if key not in known:
+                    known.add(key)
+                    margin = table.sum(axis=tuple(1 + o for o in range(len(members)) if o not in (first, second)))
+                    trimmed = _drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
+                    pairs[key] = trimmed if target_codes is not None else trimmed[0]
+        yield pairs
+
+
+def _batch_blocks(
+    blocks: Sequence[tuple[tuple[int, ...], ...]], counted: _ColumnGroups, most_cells: int
+) -> Iterator[list[tuple[tuple[int, ...], ...]]]:
+    """Yield blocks of groups, so many at a time that their tables together have few cells."""
+    batch: list[tuple[tuple[int, ...], ...]] = []
+    cells = 0
+    for block in blocks:
+        size = counted.target.size * math.prod(counted.columns[i].size for group in block for i in group)
+        if batch and cells + size > most_cells:
+            yield batch
+            batch, cells = [], 0
+        batch.append(block)
+        cells += size
+    if batch:
+        yield batch
 
 
 def count_occurring(configuration: Codes, weights: Values | None, size: int) -> tuple[Codes, Values]:
