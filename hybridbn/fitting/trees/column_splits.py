@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 FOLDS = 5
+SPARSE, LEAST_SPARSE = 4, 2**14
+"""Tables of branches and states with so many times more cells than rows, or than so many rows, are sparse."""
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
 TIE = 1e-12
@@ -319,6 +321,9 @@ class Utility:
     ) -> float:
         """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong."""
         columns = [c for c in range(len(view.sizes)) if c != without and len(node.boxes.get(c, (0, 1))) > 1]
+        # of tables with many more cells than rows only what occurs is counted
+        wide = [c for c in columns if count * view.sizes[c] > SPARSE * max(len(folds), LEAST_SPARSE)]
+        columns = [c for c in columns if c not in wide]
         target = view.target[node.sample.rows]
         keys = (branches * FOLDS + folds) * view.classes + target
         shape = (count, FOLDS, view.classes)
@@ -342,7 +347,34 @@ class Utility:
                 logs += table[place, :, column]
             else:
                 logs[seen] += table[place[seen], :, column[seen]]
+        for column in wide:
+            self._add_logs_of_occurring(
+                logs, view.codes[column][node.sample.rows], view.sizes[column], keys, shape, node
+            )
         return float(node.sample.weights[logs.argmax(axis=1) != target].sum())
+
+    def _add_logs_of_occurring(
+        self, logs: Values, column: Codes, size: int, keys: Codes, shape: tuple[int, int, int], node: TreeNode[Values]
+    ) -> None:
+        """Add the log-probabilities of a column of many states, from counts of the states that occur in each branch.
+
+        Parameters
+        ----------
+        keys : ndarray (rows,)
+            Branch, fold and class of each row, as one number of this shape.
+        """
+        count, folds, classes = shape
+        seen = np.flatnonzero(column >= 0)
+        weights, keys, column = node.sample.weights[seen], keys[seen], column[seen]
+        cells, place = np.unique(keys // (folds * classes) * size + column, return_inverse=True)
+        table = np.bincount(place * (folds * classes) + keys % (folds * classes), weights, len(cells) * folds * classes)
+        counts = table.reshape(-1, folds, classes)
+        counts = counts.sum(axis=1, keepdims=True) - counts
+        within = np.bincount(keys, weights, math.prod(shape)).reshape(shape)
+        within = (within.sum(axis=1, keepdims=True) - within)[cells // size]
+        share = (counts.sum(axis=2, keepdims=True) + 1.0) / (within.sum(axis=2, keepdims=True) + size)
+        smooth = np.log((counts + self.prior * share) / (within + self.prior))
+        logs[seen] += smooth[place, keys // classes % folds]
 
 
 @dataclass(frozen=True)
