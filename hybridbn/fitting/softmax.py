@@ -25,6 +25,8 @@ __all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
 _NEWTON = 200
 """Most parameters for Newton's method, whose matrix has their square; more are left to a quasi-Newton method."""
 _MOST_STEPS = 200
+_BLOCK = 4096
+"""Rows whose products are held at a time, so that they stay in the cache."""
 _MOST_QUASI_STEPS = 10_000
 
 
@@ -217,14 +219,23 @@ class _Problem:
     ridge: float
 
     def probabilities(self, parameters: Values) -> tuple[Values, Values]:
-        """Return each row's log-probabilities and probabilities."""
-        logits = self.design @ parameters.T
-        logits -= logits.max(axis=1, keepdims=True)
-        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        return logits, np.exp(logits)
+        """Return each row's log-probabilities and probabilities (states, rows)."""
+        # reductions over the first axis are several times faster
+        logits = parameters @ self._rows
+        logits -= logits.max(axis=0)
+        shares = np.exp(logits)
+        total = shares.sum(axis=0)
+        shares /= total
+        logits -= np.log(total)
+        return logits, shares
 
     def objective(self, flat: Values) -> tuple[float, Values]:
-        """Return value and gradient.
+        """Return value and gradient."""
+        value, gradient, _ = self.evaluate(flat)
+        return value, gradient
+
+    def evaluate(self, flat: Values) -> tuple[float, Values, Values]:
+        """Return value, gradient and probabilities.
 
         The penalty of the sum of the intercepts picks one of the many equal solutions: adding a constant to all of
         them changes no probability.
@@ -233,35 +244,53 @@ class _Problem:
         logs, shares = self.probabilities(parameters)
         away = parameters[:, 1:] - self.start[:, 1:]
         drift = parameters[:, 0].sum()
-        value = -float((self.targets * logs).sum()) + 0.5 * self.ridge * (away**2).sum() + 0.5 * self.pin * drift**2
-        gradient = (self.weights * shares - self.targets).T @ self.design
+        value = -float((self._wanted * logs).sum()) + 0.5 * self.ridge * (away**2).sum() + 0.5 * self.pin * drift**2
+        gradient = (self.weights * shares - self._wanted) @ self.design
         gradient[:, 1:] += self.ridge * away
         gradient[:, 0] += self.pin * drift
-        return float(value), gradient.ravel()
+        return float(value), gradient.ravel(), shares
 
     @cached_property
     def weights(self) -> Values:
-        """The weight of each row, as a column."""
-        return np.asarray(self.targets.sum(axis=1, keepdims=True))
+        """The weight of each row."""
+        return np.asarray(self.targets.sum(axis=1))
+
+    @cached_property
+    def _rows(self) -> Values:
+        return np.ascontiguousarray(self.design.T)
+
+    @cached_property
+    def _wanted(self) -> Values:
+        return np.ascontiguousarray(self.targets.T)
 
     @cached_property
     def pin(self) -> float:
         """Weight of the penalty of the intercepts' sum, of the order of the other curvatures."""
         return float(self.weights.sum() / len(self.start) ** 2)
 
-    def curvature(self, flat: Values) -> Values:
-        """Return the matrix of second derivatives."""
-        _, shares = self.probabilities(flat.reshape(self.start.shape))
+    def curvature(self, flat: Values, shares: Values | None = None) -> Values:
+        """Return the matrix of second derivatives; the probabilities need not be computed again if they are given."""
         k, p = self.start.shape
-        weighted = shares * self.weights
+        if shares is None:
+            shares = self.probabilities(flat.reshape(self.start.shape))[1]
+        first, second = np.triu_indices(p)
+        states, others = np.triu_indices(k)
+        same = np.flatnonzero(states == others)
+        products = np.zeros((len(states), len(first)))
+        for begin in range(0, shares.shape[1], _BLOCK):
+            part = slice(begin, begin + _BLOCK)
+            own, rows = shares[:, part], self._rows[:, part]
+            weighted = own * self.weights[part]
+            factors = -weighted[states] * own[others]
+            factors[same] += weighted
+            products += factors @ (rows[first] * rows[second]).T
         matrix = np.empty((k, p, k, p))
-        for c in range(k):
-            for d in range(c + 1):
-                factor = weighted[:, c] * ((c == d) - shares[:, d])
-                matrix[c, :, d] = matrix[d, :, c] = (self.design * factor[:, None]).T @ self.design
-        states = np.arange(k)
+        for c, d, row in zip(states.tolist(), others.tolist(), products, strict=True):
+            matrix[c, first, d, second] = matrix[c, second, d, first] = row
+            matrix[d, first, c, second] = matrix[d, second, c, first] = row
+        diagonal = np.arange(k)
         for j in range(1, p):
-            matrix[states, j, states, j] += self.ridge
+            matrix[diagonal, j, diagonal, j] += self.ridge
         matrix[:, 0, :, 0] += self.pin
         return matrix.reshape(k * p, k * p)
 
@@ -269,10 +298,10 @@ class _Problem:
 def _minimize_by_newton(problem: _Problem) -> Values:
     """Minimize by damped Newton steps; the objective is strictly convex."""
     flat = problem.start.ravel().copy()
-    value, gradient = problem.objective(flat)
+    value, gradient, shares = problem.evaluate(flat)
     before = math.inf
     for _ in range(_MOST_STEPS):
-        step = -np.linalg.solve(problem.curvature(flat), gradient)
+        step = -np.linalg.solve(problem.curvature(flat, shares), gradient)
         promised = -float(gradient @ step)
         # the sums have as many terms as there is weight, and so much rounding even where they are small
         size = abs(value) + float(problem.weights.sum())
@@ -283,11 +312,11 @@ def _minimize_by_newton(problem: _Problem) -> Values:
         length = 1.0
         while True:
             tried = flat + length * step
-            new_value, new_gradient = problem.objective(tried)
+            new_value, new_gradient, new_shares = problem.evaluate(tried)
             if new_value <= value - 1e-4 * length * promised + 1e-15 * size or length < 1e-8:
                 break
             length /= 2
-        flat, value, gradient, before = tried, new_value, new_gradient, promised
+        flat, value, gradient, shares, before = tried, new_value, new_gradient, new_shares, promised
     _warn_unconverged()
     return flat.reshape(problem.start.shape)
 
