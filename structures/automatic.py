@@ -225,7 +225,7 @@ class _Race:
             return []
         means = {name: self._mean(own, rows) for name, own in losses.items()}
         ranked = sorted(means, key=means.__getitem__)
-        halve = halve and np.count_nonzero(rows) >= LEAST_ROWS_TO_HALVE
+        halve = halve and int(np.count_nonzero(rows)) >= LEAST_ROWS_TO_HALVE
         count = max(FINALISTS, -(-len(ranked) // 2)) if halve else len(ranked)
         return [
             name

@@ -73,10 +73,10 @@ class Dependence:
     because a column that is often missing is of little use as a parent.
 
     For mixtures of truncated exponentials the log ratio is that of the cells of the parents (`CellGains`), so that no
-    density is fitted. For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and :math:`f(b \mid a,
-    c)`; for a mixed pair it comes from the density of the continuous column. An instance-based density (a kernel
-    density) is too high at its own points, so mixtures of truncated exponentials take its place here. Two discrete
-    columns given a continuous target are counted within cells of the target that hold equally many rows.
+    density is fitted. For two continuous columns it is the average over both directions, :math:`f(a \mid b, c)` and
+    :math:`f(b \mid a, c)`; for a mixed pair it comes from the density of the continuous column. An instance-based
+    density (a kernel density) is too high at its own points, so mixtures of truncated exponentials take its place here.
+    Two discrete columns given a continuous target are counted within cells of the target that hold equally many rows.
 
     Examples
     --------

@@ -171,13 +171,14 @@ class _ColumnTest(NamedTuple):
 
 
 class _TunedForest(NamedTuple):
-    """Trees, how deep they are best, and what they say of rows that they have not seen."""
+    """Trees, how deep they are best, and how far off they are in rows that they have not seen."""
 
     ridge: float
     depth: int
     trees: list[TreeNode[NodeRegression]]
-    means: Values
+    residuals: Values
     variances: Values
+    rows: NDArray[np.intp]
 
 
 class _Forest:
@@ -202,20 +203,20 @@ class _Forest:
         tuned = self._tune(rows)
         if not tuned.depth:
             return build_regression_network(self.regressors)
-        noise = fit_residual_mixture(self.target - tuned.means, tuned.variances, self.samples == 0, self.weights)
+        noise = fit_residual_mixture(tuned.residuals, tuned.variances, tuned.rows, self.weights)
         trees = tuned.trees
         if not self.several:
             trees = [grow_regressions(rows, self.weights, self._choose_growth(tuned.ridge), self.rng)]
         return self._join_leaves(trees, tuned.depth, noise, name)
 
-    def _draw_samples(self, trees: int) -> Values:
-        """Return the weights of the rows that trees for tuning grow from, (models, rows)."""
+    def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
+        """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
         count = len(self.target)
         if not self.several:
             parts = assign_folds(self.target, min(FOLDS, count), self.rng)
-            return np.where(parts == np.arange(parts.max() + 1)[:, None], 0.0, self.weights)
-        drawn = self.rng.integers(count, size=(trees, count))
-        return np.stack([np.bincount(rows, minlength=count) for rows in drawn]) * self.weights
+            return np.asarray(parts != np.arange(parts.max() + 1)[:, None], dtype=np.uint8)
+        drawn = (self.rng.integers(count, size=count) for _ in range(trees))
+        return np.stack([np.bincount(rows, minlength=count).astype(np.uint8) for rows in drawn])
 
     def _choose_growth(self, ridge: float) -> Growth:
         return Growth(ridge, depth=self.depth, share=SHARE if self.several else 1.0)
@@ -226,8 +227,9 @@ class _Forest:
         sizes = tuple(test.size for test in self.tests)
         rows = RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
         gains = np.zeros(len(self.tests))
-        for weights in self.samples[:FOLDS]:
-            _add_gains(grow_regressions(rows, weights, self._choose_growth(RIDGES[0]), self.rng), gains)
+        for sample in self.samples[:FOLDS]:
+            tree = grow_regressions(rows, sample * self.weights, self._choose_growth(RIDGES[0]), self.rng)
+            _add_gains(tree, gains)
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
@@ -240,20 +242,32 @@ class _Forest:
 
     def _tune(self, rows: RegressionRows) -> _TunedForest:
         """Return the trees, and the depth at which to cut them, that predict held-out rows best."""
-        held_out = self.samples == 0
-        seen = held_out.any(axis=0)
-        best: _TunedForest | None = None
+        held_out = [np.flatnonzero(sample == 0) for sample in self.samples]
+        counts = np.bincount(np.concatenate(held_out), minlength=len(self.target))
+        seen = np.flatnonzero(counts)
+        best: tuple[float, int, list[TreeNode[NodeRegression]]] | None = None
         least = math.inf
         for ridge in RIDGES:
-            trees = [grow_regressions(rows, weights, self._choose_growth(ridge), self.rng) for weights in self.samples]
-            means, variances = np.stack([predict_by_depth(tree, rows, self.depth) for tree in trees], axis=1)
-            average = (means * held_out[:, None]).sum(axis=0)[:, seen] / held_out.sum(axis=0)[seen]
-            losses = (average - self.target[seen]) ** 2 @ self.weights[seen]
-            for depth, loss in enumerate(losses.tolist()):
+            growth = self._choose_growth(ridge)
+            trees = [grow_regressions(rows, sample * self.weights, growth, self.rng) for sample in self.samples]
+            sums = np.zeros((self.depth + 1, len(self.target)))
+            for tree, test in zip(trees, held_out, strict=True):
+                sums[:, test] += predict_by_depth(tree, rows, self.depth, test)[0]
+            for depth, own in enumerate(sums):
+                loss = float((own[seen] / counts[seen] - self.target[seen]) ** 2 @ self.weights[seen])
                 if best is None or loss < least * (1 - WORTHWHILE):
-                    least, best = loss, _TunedForest(ridge, depth, trees, means[:, depth], variances[:, depth])
+                    least, best = loss, (ridge, depth, trees)
         assert best is not None
-        return best
+        ridge, depth, trees = best
+        means, variances = np.concatenate(
+            [
+                np.stack(predict_by_depth(tree, rows, depth, test))[:, depth]
+                for tree, test in zip(trees, held_out, strict=True)
+            ],
+            axis=1,
+        )
+        entries = np.concatenate(held_out)
+        return _TunedForest(ridge, depth, trees, self.target[entries] - means, variances, entries)
 
     def _join_leaves(
         self, trees: Sequence[TreeNode[NodeRegression]], depth: int, noise: ResidualMixture, name: str

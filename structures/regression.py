@@ -8,7 +8,7 @@ residuals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -86,9 +86,9 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 
 def build_regression_network(regressors: Regressors) -> Network:
     """Build the network of the regression on all rows."""
-    residuals = regressors.whole.residuals[None]
+    residuals = regressors.whole.residuals
     noise = fit_residual_mixture(
-        residuals, np.ones_like(residuals) * np.mean(residuals**2), np.isfinite(residuals), regressors.weights
+        residuals, np.full(len(residuals), np.mean(residuals**2)), np.arange(len(residuals)), regressors.weights
     )
     return build_linear_network(regressors, regressors.root[None], np.array([np.mean(residuals**2)]), noise)
 
@@ -171,7 +171,8 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
-    read = read.take(np.flatnonzero(~np.isnan(read.codes(target)) & (read.table.weights > 0)))
+    used = ~np.isnan(read.codes(target)) & (read.table.weights > 0)
+    read = read if used.all() else read.take(np.flatnonzero(used))
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
     if len(read.table) < 3:
         raise TableError(
@@ -187,22 +188,32 @@ def learn_regressors(data: TrainingData) -> Regressors:
     target = data.codes(data.target)
     # a power of two, so that dividing by it rounds nothing
     unit = 2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max()))
-    blocks: list[Values] = []
+    weights = data.table.weights / data.table.weights.sum()
     groups: list[int] = []
     used: list[str] = []
     for name, block in filled.items():
-        centered = block - data.table.weights @ block / data.table.weights.sum()
-        spread = np.sqrt(data.table.weights @ centered**2 / data.table.weights.sum())
-        if not (spread > 1e-12 * np.abs(block).max(initial=0.0)).any():
-            continue
-        if not isinstance(data.variable(name), Discrete):
-            centered = centered / spread
-        groups += [len(used)] * block.shape[1]
-        blocks.append(centered)
-        used.append(name)
-    columns = np.concatenate([np.empty((len(target), 0)), *blocks], axis=1)
+        centers = weights @ block
+        spread = np.sqrt([weights @ (column - center) ** 2 for column, center in zip(block.T, centers, strict=True)])
+        if (spread > 1e-12 * max(block.max(initial=0.0), -block.min(initial=0.0))).any():
+            groups += [len(used)] * block.shape[1]
+            used.append(name)
+    columns = _join_columns(data, {name: filled[name] for name in used}, weights)
     whole = fit_sparse_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
+    del columns
     return _standardize_columns(data, potentials, filled, tuple(used), whole, float(unit))
+
+
+def _join_columns(data: TrainingData, filled: Mapping[str, Values], weights: Values) -> Values:
+    """Return centered columns side by side, numbers in units of their standard deviations."""
+    columns = np.empty((len(weights), sum(block.shape[1] for block in filled.values())))
+    start = 0
+    for name, block in filled.items():
+        part = columns[:, start : start + block.shape[1]]
+        start += block.shape[1]
+        np.subtract(block, weights @ block, out=part)
+        if not isinstance(data.variable(name), Discrete):
+            part /= np.sqrt(weights @ part**2)
+    return columns
 
 
 def _standardize_columns(
@@ -238,14 +249,16 @@ def _standardize_columns(
         penalties.append(penalty)
     matrix = np.stack(numbers, axis=1) if numbers else np.empty((len(weights), 0))
     centers = weights @ matrix
-    scales = np.sqrt(weights @ (matrix - centers) ** 2)
+    matrix -= centers
+    scales = np.sqrt([weights @ column**2 for column in matrix.T])
+    matrix /= scales
     return Regressors(
         data,
         potentials,
         tuple(names),
         unit,
         effects,
-        (matrix - centers) / scales,
+        matrix,
         centers,
         scales,
         np.array(slopes),
@@ -280,7 +293,7 @@ def _fill_column(network: Network, data: TrainingData, name: str, names: list[st
     if isinstance(variable, Discrete):
         filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
     else:
-        filled = np.array(cells, dtype=np.float64)[:, None]
+        filled = np.array(cells, dtype=np.float64)[:, None] if len(holes) else cells[:, None]
     if len(holes):
         posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
         filled[holes] = (
@@ -399,6 +412,8 @@ def find_unused_name(name: str, names: Iterable[str]) -> str:
     return name
 
 
+_ROWS = 16384
+"""Rows that a step of EM looks at together."""
 STEPS = 60
 """EM makes this many steps, after which the parameters of so simple a mixture hardly change."""
 SHARES = np.array([0.9, 0.1])
@@ -424,7 +439,7 @@ class ResidualMixture(NamedTuple):
 
 
 def fit_residual_mixture(
-    residuals: Values, variances: Values, held_out: NDArray[np.bool_], weights: Values
+    residuals: Values, variances: Values, rows: NDArray[np.intp], weights: Values
 ) -> ResidualMixture:
     r"""Fit a mixture of one or, if BIC prefers it, two components to the residuals of held-out rows.
 
@@ -432,48 +447,71 @@ def fit_residual_mixture(
 
     Parameters
     ----------
-    residuals, variances : ndarray (models, rows)
-    held_out : ndarray of bool (models, rows)
-        Whether the model was not learned from the row.
+    residuals, variances : ndarray (predictions,)
+        Of models that were not learned from the row; a row may have several predictions.
+    rows : ndarray (predictions,)
+        The row of each.
     weights : ndarray (rows,)
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> errors = rng.normal(size=2000) * np.where(rng.random(2000) < 0.2, 6.0, 1.0)
-    >>> mixture = fit_residual_mixture(errors[None], np.ones((1, 2000)), np.ones((1, 2000), dtype=bool), np.ones(2000))
+    >>> mixture = fit_residual_mixture(errors, np.ones(2000), np.arange(2000), np.ones(2000))
     >>> mixture.shares.round(1), np.sqrt(mixture.factors).round(0)
     (array([0.8, 0.2]), array([1., 6.]))
     """
-    rows = held_out.any(axis=0) & (weights > 0)
-    residuals, variances, held_out, weights = residuals[:, rows], variances[:, rows], held_out[:, rows], weights[rows]
-    single, single_likelihood = _fit_scales(residuals, variances, held_out, weights, np.ones(1), np.ones(1))
-    double, double_likelihood = _fit_scales(residuals, variances, held_out, weights, SHARES, SCALES * single.factors[0])
+    order = np.argsort(rows, kind="stable")
+    order = order[weights[rows[order]] > 0]
+    residuals, variances, rows = residuals[order], variances[order], rows[order]
+    starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    predictions = _HeldOut(residuals**2 / variances, np.log(variances), starts, weights[rows[starts]])
+    single, single_likelihood = _fit_scales(predictions, np.ones(1), np.ones(1))
+    double, double_likelihood = _fit_scales(predictions, SHARES, SCALES * single.factors[0])
     # BIC of two more parameters
-    return double if double_likelihood - single_likelihood > math.log(max(float(weights.sum()), 2.0)) else single
+    return (
+        double
+        if double_likelihood - single_likelihood > math.log(max(float(predictions.weights.sum()), 2.0))
+        else single
+    )
 
 
-def _fit_scales(
-    residuals: Values, variances: Values, held_out: NDArray[np.bool_], weights: Values, shares: Values, factors: Values
-) -> tuple[ResidualMixture, float]:
+class _HeldOut(NamedTuple):
+    """Squared residuals in units of their variances, the logarithms of these, where each row begins, and its weight."""
+
+    squares: Values
+    log_variances: Values
+    starts: NDArray[np.intp]
+    weights: Values
+
+    def blocks(self) -> Iterator[_HeldOut]:
+        """Yield the same for some rows at a time, which bounds the memory of a step."""
+        for first in range(0, len(self.starts), _ROWS):
+            starts = self.starts[first : first + _ROWS]
+            end = self.starts[first + _ROWS] if first + _ROWS < len(self.starts) else len(self.squares)
+            part = slice(int(starts[0]), int(end))
+            yield _HeldOut(
+                self.squares[part], self.log_variances[part], starts - starts[0], self.weights[first : first + _ROWS]
+            )
+
+
+def _fit_scales(predictions: _HeldOut, shares: Values, factors: Values) -> tuple[ResidualMixture, float]:
     """Fit a mixture by EM from start values, and return it with its log-likelihood."""
-    squares = residuals**2 / variances
-    with np.errstate(divide="ignore"):
-        base = np.where(held_out, -0.5 * np.log(2 * math.pi * variances), -np.inf) - np.log(held_out.sum(axis=0))
     start_shares, start_factors, likelihood = shares, factors, -math.inf
     for _ in range(STEPS):
-        terms = (
-            base[None]
-            + (np.log(shares) - 0.5 * np.log(factors))[:, None, None]
-            - 0.5 * squares[None] / factors[:, None, None]
-        )
-        top = terms.max(axis=(0, 1))
-        densities = np.exp(terms - top)
-        total = densities.sum(axis=(0, 1))
-        likelihood = float(weights @ (top + np.log(total)))
-        responsibilities = densities * (weights / total)
-        mass = responsibilities.sum(axis=(1, 2))
+        likelihood, mass, squares = 0.0, np.zeros(len(shares)), np.zeros(len(shares))
+        for block in predictions.blocks():
+            counts = np.diff(np.append(block.starts, len(block.squares)))
+            terms = (np.log(shares) - 0.5 * np.log(factors))[:, None] - 0.5 * block.squares / factors[:, None]
+            terms -= 0.5 * (block.log_variances + math.log(2 * math.pi)) + np.repeat(np.log(counts), counts)
+            top = np.maximum.reduceat(terms.max(axis=0), block.starts)
+            densities = np.exp(terms - np.repeat(top, counts))
+            total = np.add.reduceat(densities.sum(axis=0), block.starts)
+            likelihood += float(block.weights @ (top + np.log(total)))
+            densities *= np.repeat(block.weights / total, counts)
+            mass += densities.sum(axis=1)
+            squares += densities @ block.squares
         shares = (mass + PRIOR_ROWS * start_shares) / (mass.sum() + PRIOR_ROWS)
-        factors = ((responsibilities * squares).sum(axis=(1, 2)) + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
+        factors = (squares + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
     order = np.argsort(factors)
     return ResidualMixture(shares[order], factors[order]), likelihood

@@ -8,6 +8,7 @@ decomposed, as squaring them first would lose digits. Thousands of regressions w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -33,6 +34,8 @@ MOST_STEPS = 6
 """Of sparse regressions, each of which punishes small coefficients more than the one before."""
 CLEAR = 2.0
 """By so many standard errors a sparser regression must lower the loss: with few rows smaller differences are luck."""
+_ROWS = 16384
+"""Rows that are decomposed together, which bounds the memory."""
 LEAST_SHARE = 1e-3
 LEAST_LEFT = 1e-3
 """A row that determines its own prediction counts as if so much of it were left to the others."""
@@ -220,7 +223,7 @@ def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: N
     array([3., 0., 0., 0.])
     """
     total = weights.sum()
-    spread = weights @ (columns - weights @ columns / total) ** 2 / total
+    spread = np.array([weights @ (column - weights @ column / total) ** 2 for column in columns.T]) / total
     members = np.bincount(groups)
     penalties = np.ones(columns.shape[1])
     best = _fit_leaving_one_out(columns, target, weights, penalties)
@@ -246,23 +249,37 @@ def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, shape
     """Return the regression with the multiple of these penalties that has the least loss on rows left out."""
     total = float(weights.sum())
     intercept = float(weights @ target / total)
-    roots = np.sqrt(weights)
-    scaled = (columns - weights @ columns / total) / np.sqrt(shape) * roots[:, None]
-    left, values, right = np.linalg.svd(scaled, full_matrices=False)
-    wanted = (target - intercept) * roots
-    along = left.T @ wanted
-    best: Ridge | None = None
-    least = np.inf
-    for penalty in PENALTIES * max(float(values[:1].sum()) ** 2, 1e-300) / max(len(target), 1):
-        kept = values**2 / (values**2 + penalty)
-        own = left**2 @ kept + weights / total
-        residuals = (wanted - left @ (kept * along)) / np.maximum(1 - own, LEAST_LEFT)
-        loss = float(residuals @ residuals)
-        if loss < least or best is None:
-            slopes = right.T @ (kept / np.where(values > 0, values, 1.0) * along) / np.sqrt(shape)
-            least, best = loss, Ridge(intercept, slopes, penalty * shape, residuals / roots)
-    assert best is not None
-    return best
+    center, scale = weights @ columns / total, 1 / np.sqrt(shape)
+
+    def scale_blocks() -> Iterator[tuple[slice, Values]]:
+        for start in range(0, len(target), _ROWS):
+            part = slice(start, start + _ROWS)
+            yield part, (columns[part] - center) * scale * np.sqrt(weights[part, None])
+
+    triangle = np.empty((0, len(shape)))
+    for _, block in scale_blocks():
+        triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, block]), mode="r"))
+    values, right = np.linalg.svd(triangle, full_matrices=False)[1:]
+    told = values > RANK * values.max(initial=0.0)
+    whiten = right.T * np.where(told, 1 / np.where(told, values, 1.0), 0.0)
+    wanted = (target - intercept) * np.sqrt(weights)
+    along = np.zeros(len(values))
+    for part, block in scale_blocks():
+        along += (block @ whiten).T @ wanted[part]
+    penalties = PENALTIES * max(float(values[:1].sum()) ** 2, 1e-300) / max(len(target), 1)
+    kept = values**2 / (values**2 + penalties[:, None])
+
+    def leave_out(part: slice, block: Values, kept: Values) -> Values:
+        """Return what is wrong about each row when it is left out (rows, penalties)."""
+        left = block @ whiten
+        own = left**2 @ kept.T + weights[part, None] / total
+        return np.asarray((wanted[part, None] - left @ (kept * along).T) / np.maximum(1 - own, LEAST_LEFT))
+
+    losses = sum((leave_out(part, block, kept) ** 2).sum(axis=0) for part, block in scale_blocks())
+    best = int(np.argmin(losses))
+    residuals = np.concatenate([leave_out(part, block, kept[best : best + 1])[:, 0] for part, block in scale_blocks()])
+    residuals /= np.sqrt(weights)
+    return Ridge(intercept, (whiten @ (kept[best] * along)) * scale, penalties[best] * shape, residuals)
 
 
 def moments_of(columns: Values, weights: Values) -> Values:

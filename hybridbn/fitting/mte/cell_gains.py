@@ -1,8 +1,8 @@
 """By how much parents raise the likelihood of a child, from the cells of an MTE alone, without fitting its densities.
 
-A conditional MTE divides the ranges of the parents into cells by a tree (`grow_cells`), whose splits are judged by cheap
-models of the child. What these splits gain together is what the parents tell about the child. It takes a small part of
-the time of a fit, so that searches for structures compare thousands of families by it.
+A conditional MTE divides the ranges of the parents into cells by a tree (`grow_cells`), whose splits are judged by
+cheap models of the child. What these splits gain together is what the parents tell about the child. It takes a small
+part of the time of a fit, so that searches for structures compare thousands of families by it.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class CellGains:
         if not parents or own is None or total < 2 * fitter.min_weight:
             return CellGain(0.0, 0.0, total)
         codes, weights = count_distinct(
-            [_take(column.codes, rows) for column in (own, *columns)],
-            [column.size for column in (own, *columns)],
+            [_take(own.codes, rows), *(_take(column.codes, rows) for column in columns)],
+            [own.size, *(column.size for column in columns)],
             weights,
         )
         likelihood, parameters = measure_cell_gains(
@@ -166,7 +166,7 @@ class CellGains:
             distinct, place = np.unique(_take(cells, rows), return_inverse=True)
             if len(distinct) < 2:
                 return None
-            bins, means = bin_scores(normal_scores(np.bincount(place, weights))[place], weights)
+            bins, means = bin_scores(normal_scores(np.asarray(np.bincount(place, weights), float))[place], weights)
             codes = np.full(len(cells), -1)
             codes[slice(None) if rows is None else rows] = bins
             return _Child(codes, len(means), means)
@@ -185,7 +185,7 @@ def count_distinct(columns: Sequence[Codes], sizes: Sequence[int], weights: Valu
     size = math.prod(sizes)
     if size > len(weights):
         return list(columns), weights
-    table = np.bincount(encode_configurations(columns, sizes, len(weights)), weights, size)
+    table = np.asarray(np.bincount(encode_configurations(columns, sizes, len(weights)), weights, size), float)
     occurring = np.flatnonzero(table)
     return list(np.unravel_index(occurring, tuple(sizes))), table[occurring]
 

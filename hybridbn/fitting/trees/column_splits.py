@@ -347,9 +347,9 @@ class Utility:
                 logs += table[place, :, column]
             else:
                 logs[seen] += table[place[seen], :, column[seen]]
-        for column in wide:
+        for number in wide:
             self._add_logs_of_occurring(
-                logs, view.codes[column][node.sample.rows], view.sizes[column], keys, shape, node
+                logs, view.codes[number][node.sample.rows], view.sizes[number], keys, shape, node
             )
         return float(node.sample.weights[logs.argmax(axis=1) != target].sum())
 
@@ -363,7 +363,7 @@ class Utility:
         keys : ndarray (rows,)
             Branch, fold and class of each row, as one number of this shape.
         """
-        count, folds, classes = shape
+        _, folds, classes = shape
         seen = np.flatnonzero(column >= 0)
         weights, keys, column = node.sample.weights[seen], keys[seen], column[seen]
         cells, place = np.unique(keys // (folds * classes) * size + column, return_inverse=True)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +135,7 @@ def bin_scores(scores: Values, weights: Values) -> tuple[Codes, Values]:
     held = np.maximum(np.bincount(codes, weights, _FINE_BINS), 1e-300)
     moments = [np.bincount(codes, weights * power, _FINE_BINS) / held for power in (scores, scores**2)]
     # the bins of the histogram consist of these
-    coarse = _cut_scores((np.arange(_FINE_BINS) + 0.5) * (3.0 / _BINS / _STEPS) - _REACH)
+    coarse = _cut_scores(np.asarray((np.arange(_FINE_BINS) + 0.5) * (3.0 / _BINS / _STEPS) - _REACH, dtype=np.float64))
     ones = np.ones(_FINE_BINS)
     return codes, np.column_stack([ones, *moments, ones, coarse[:, None] == np.arange(_BINS)])
 
@@ -302,7 +302,7 @@ class LikelihoodGain:
 
     def _best(self, node: TreeNode[None]) -> Split[None] | None:
         rows, here = node.sample
-        if here.sum() < 2.0 * self.least:
+        if not self.columns or here.sum() < 2.0 * self.least:
             return None
         sums = [
             self.models.sums(column[rows], size, rows, here)

@@ -112,9 +112,13 @@ def grow_regressions(
     used = np.flatnonzero(weights > 0)
     full = np.column_stack((np.ones(len(used)), rows.numbers[used], rows.target[used]))
     codes = rows.codes[used]
-    columns = list(np.ascontiguousarray(codes.T))
+    columns = list(codes.T)
     criterion = PenalizedSquares(full, codes, rows.sizes, rows.ridge, growth, rng)
-    return grow(columns, weights[used], criterion, DepthFirst())[0]
+    nodes = grow(columns, weights[used], criterion, DepthFirst())
+    for node in nodes:
+        # trees are kept, and their rows are not needed any more
+        node.sample = Sample(np.empty(0, dtype=np.intp), np.empty(0))
+    return nodes[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,15 +232,29 @@ def _sum_below_cuts(
     return below, (edges - np.arange(count + 1))[:-1]
 
 
-def predict_by_depth(root: TreeNode[NodeRegression], rows: RegressionRows, depth: int) -> tuple[Values, Values]:
-    """Return predictions and variances of the tree cut off at each depth, (depth + 1, rows) both."""
-    means, variances = np.empty((2, depth + 1, len(rows.numbers)))
-    full = np.column_stack((np.ones(len(rows.numbers)), rows.numbers))
+def predict_by_depth(
+    root: TreeNode[NodeRegression], rows: RegressionRows, depth: int, chosen: Codes | None = None
+) -> tuple[Values, Values]:
+    """Return predictions and variances of the tree cut off at each depth, (depth + 1, rows) both.
+
+    Parameters
+    ----------
+    root : TreeNode
+    rows : RegressionRows
+    depth : int
+    chosen : ndarray, optional
+        The rows that are predicted, by default all.
+    """
+    numbers, codes = rows.numbers, rows.codes
+    if chosen is not None:
+        numbers, codes = numbers[chosen], codes[chosen]
+    means, variances = np.empty((2, depth + 1, len(numbers)))
+    full = np.column_stack((np.ones(len(numbers)), numbers))
     pending = [(root, Sample(np.arange(len(full)), np.ones(len(full))))]
     while pending:
         node, sample = pending.pop()
         means[node.level :, sample.rows] = full[sample.rows] @ node.statistics.coefficients
         variances[node.level :, sample.rows] = node.statistics.variance
-        if node.split is not None:
-            pending += zip(node.children, node.split.divide(rows.codes[:, node.split.column], sample), strict=True)
+        if node.split is not None and node.level < depth:
+            pending += zip(node.children, node.split.divide(codes[:, node.split.column], sample), strict=True)
     return means, variances
