@@ -15,6 +15,7 @@ from hybridbn.fitting import (
     GaussianFitter,
     MultinomialFitter,
     SoftmaxFitter,
+    column_groups,
     counting,
     equal_width,
     fitter_of,
@@ -176,9 +177,9 @@ def coded_columns(draw):
 @given(coded_columns(), st.sampled_from([4, 30, 2**18]))
 def test_grouped_counts_equal_plain_ones(drawn, cells):
     columns, sizes, target, weights = drawn
-    kept = counting._PAIR_CELLS, counting._SINGLE_CELLS, counting._ROWS
+    kept = counting._PAIR_CELLS, counting._SINGLE_CELLS, counting.ROWS
     counting._PAIR_CELLS = counting._SINGLE_CELLS = cells
-    counting._ROWS = 7
+    counting.ROWS = column_groups.ROWS = 7
     try:
         pairs, singles = (
             pair_counts(columns, sizes, target, 3, weights),
@@ -187,7 +188,8 @@ def test_grouped_counts_equal_plain_ones(drawn, cells):
         without = pair_counts(columns, sizes, weights=weights)
         joint = joint_counts(columns, sizes, weights)
     finally:
-        counting._PAIR_CELLS, counting._SINGLE_CELLS, counting._ROWS = kept
+        counting._PAIR_CELLS, counting._SINGLE_CELLS, counting.ROWS = kept
+        column_groups.ROWS = counting.ROWS
     same = np.testing.assert_array_equal if weights is None else np.testing.assert_allclose
     assert list(pairs) == list(itertools.combinations(range(len(columns)), 2)) == list(without)
     for i, j in pairs:

@@ -16,12 +16,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError, TooWide
+from hybridbn.errors import TooWide
+from hybridbn.fitting.column_groups import (
+    MOST_CELLS,
+    ROWS,
+    Block,
+    Column,
+    ColumnGroups,
+    PaddedColumn,
+    combine_codes,
+    drop_padding,
+    group_columns,
+)
 from hybridbn.variables import Codes, Values, Variable
 
 __all__ = [
@@ -241,8 +252,6 @@ class Counter(ABC):
         return tuple(self.sizes[name] + (holes and name in self.incomplete) for name in names)
 
 
-_ROWS = 32768
-"""Rows of a block: 256 KiB a column of codes, so that a handful of them fit the second-level cache."""
 _PAIR_CELLS = 2**18
 """Most cells of a grouped table of pairs: a bincount of more cells than the cache holds costs more than it saves."""
 _SINGLE_CELLS = 2**15
@@ -254,13 +263,9 @@ _BATCH_CELLS = 2**22
 """Most cells of the tables of a batch of pairs (32 MiB), of which there is a pass over the rows each."""
 _FEW_CELLS = 2**12
 """A grouped table of pairs may have so many cells, however few rows there are."""
-_MOST_CELLS = 2**28
-"""Most cells of all tables together (2 GiB)."""
-
-_Column = NDArray[Any]
 
 
-def joint_counts(codes: Sequence[_Column], sizes: Sequence[int], weights: Values | None = None) -> Values:
+def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values | None = None) -> Values:
     """Return the weight of each joint configuration of some columns.
 
     Parameters
@@ -283,20 +288,20 @@ def joint_counts(codes: Sequence[_Column], sizes: Sequence[int], weights: Values
     array([[1., 0.],
            [1., 1.]])
     """
-    columns = [_PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
+    columns = [PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
     padded = tuple(column.size for column in columns)
     counts = np.zeros(math.prod(padded))
     rows = len(columns[0].codes) if columns else 0
     # A bincount starts from zeros, so a large table wants large blocks.
-    block = max(_ROWS, 4 * counts.size)
+    block = max(ROWS, 4 * counts.size)
     for start in range(0, rows, block):
         part = slice(start, start + block)
         counts += np.bincount(
-            _combine_codes([column.block(part) for column in columns], padded),
+            combine_codes([column.block(part) for column in columns], padded),
             None if weights is None else weights[part],
             counts.size,
         )
-    return _drop_padding(counts.reshape(padded), sizes)
+    return drop_padding(counts.reshape(padded), sizes)
 
 
 def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
@@ -307,13 +312,13 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
     >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
     array([2, 3, 4])
     """
-    return _combine_codes(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
+    return combine_codes(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
 
 
 def single_counts(
-    codes: Sequence[_Column],
+    codes: Sequence[Column],
     sizes: Sequence[int],
-    target_codes: _Column,
+    target_codes: Column,
     target_size: int,
     weights: Values | None = None,
 ) -> list[Values]:
@@ -338,19 +343,19 @@ def single_counts(
     [[[1.0, 1.0], [0.0, 1.0]], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]
     """
     tables: list[Values] = [np.zeros(0)] * len(codes)
-    counted = _ColumnGroups(codes, sizes, target_codes, target_size, weights)
-    groups = list(_group_columns([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
+    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights)
+    groups = list(group_columns([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
     for group, table in zip(groups, counted.tables([(group,) for group in groups]), strict=True):
         for place, column in enumerate(group):
             margin = table.sum(axis=tuple(1 + other for other in range(len(group)) if other != place))
-            tables[column] = _drop_padding(margin, (target_size, sizes[column]))
+            tables[column] = drop_padding(margin, (target_size, sizes[column]))
     return tables
 
 
 def pair_counts(
-    codes: Sequence[_Column],
+    codes: Sequence[Column],
     sizes: Sequence[int],
-    target_codes: _Column | None = None,
+    target_codes: Column | None = None,
     target_size: int = 1,
     weights: Values | None = None,
 ) -> dict[tuple[int, int], Values]:
@@ -383,14 +388,14 @@ def pair_counts(
     >>> pair_counts(columns, (2, 2))[0, 1].tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    batches = pair_count_batches(codes, sizes, target_codes, target_size, weights, _MOST_CELLS)
+    batches = pair_count_batches(codes, sizes, target_codes, target_size, weights, MOST_CELLS)
     return dict(sorted(item for batch in batches for item in batch.items()))
 
 
 def pair_count_batches(
-    codes: Sequence[_Column],
+    codes: Sequence[Column],
     sizes: Sequence[int],
-    target_codes: _Column | None,
+    target_codes: Column | None,
     target_size: int,
     weights: Values | None,
     most_cells: int = _BATCH_CELLS,
@@ -409,13 +414,13 @@ def pair_count_batches(
     >>> [sorted(batch) for batch in pair_count_batches(columns, (2, 2, 2), None, 1, None)]
     [[(0, 1), (0, 2), (1, 2)]]
     """
-    counted = _ColumnGroups(codes, sizes, target_codes, target_size, weights)
+    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights)
     # tables of more cells than rows are mostly empty
     most = math.isqrt(min(_PAIR_CELLS, max(counted.rows, _FEW_CELLS)) // counted.target.size)
-    groups = list(_group_columns([column.size for column in counted.columns], most, most_columns=3))
-    blocks: list[tuple[tuple[int, ...], ...]] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
+    groups = list(group_columns([column.size for column in counted.columns], most, most_columns=3))
+    blocks: list[Block] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
     known: set[tuple[int, int]] = set()
-    for batch in _batch_blocks(blocks, counted, most_cells):
+    for batch in counted.batches(blocks, most_cells):
         pairs: dict[tuple[int, int], Values] = {}
         for block, table in zip(batch, counted.tables(batch), strict=True):
             members = [column for group in block for column in group]
@@ -424,26 +429,9 @@ def pair_count_batches(
                 if key not in known:
                     known.add(key)
                     margin = table.sum(axis=tuple(1 + o for o in range(len(members)) if o not in (first, second)))
-                    trimmed = _drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
+                    trimmed = drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
                     pairs[key] = trimmed if target_codes is not None else trimmed[0]
         yield pairs
-
-
-def _batch_blocks(
-    blocks: Sequence[tuple[tuple[int, ...], ...]], counted: _ColumnGroups, most_cells: int
-) -> Iterator[list[tuple[tuple[int, ...], ...]]]:
-    """Yield blocks of groups, so many at a time that their tables together have few cells."""
-    batch: list[tuple[tuple[int, ...], ...]] = []
-    cells = 0
-    for block in blocks:
-        size = counted.target.size * math.prod(counted.columns[i].size for group in block for i in group)
-        if batch and cells + size > most_cells:
-            yield batch
-            batch, cells = [], 0
-        batch.append(block)
-        cells += size
-    if batch:
-        yield batch
 
 
 def count_occurring(configuration: Codes, weights: Values | None, size: int) -> tuple[Codes, Values]:
@@ -462,7 +450,7 @@ def count_occurring(configuration: Codes, weights: Values | None, size: int) -> 
     return keys, counts[keys]
 
 
-def select_complete_rows(columns: Sequence[_Column], weights: Values | None) -> tuple[list[_Column], Values | None]:
+def select_complete_rows(columns: Sequence[Column], weights: Values | None) -> tuple[list[Column], Values | None]:
     """Return columns of codes or numbers, and weights, without the rows where a cell is missing or the weight zero.
 
     The arrays are those given, not copies, where all rows stay.
@@ -551,95 +539,3 @@ def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, ma
             f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB),"
             f" more than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
         )
-
-
-class _PaddedColumn:
-    """A column of codes, with one more state for missing cells where there are any."""
-
-    def __init__(self, codes: _Column, size: int) -> None:
-        low, high = (int(codes.min()), int(codes.max())) if len(codes) else (0, -1)
-        if low < -1 or high >= size:
-            raise TableError(f"codes must lie between -1 and {size - 1}; found {low if low < -1 else high}")
-        self.codes = codes
-        self.missing = size if low < 0 else None
-        self.size = size + (self.missing is not None)
-
-    def block(self, part: slice) -> Codes:
-        """Return a block of rows; not to be written to."""
-        codes = self.codes[part].astype(np.intp, copy=False)
-        return codes if self.missing is None else np.where(codes < 0, self.missing, codes)
-
-
-class _ColumnGroups:
-    """Columns with a target, ready to be counted in groups."""
-
-    def __init__(
-        self,
-        codes: Sequence[_Column],
-        sizes: Sequence[int],
-        target_codes: _Column | None,
-        target_size: int,
-        weights: Values | None,
-    ) -> None:
-        self.columns = [_PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
-        self.rows = len(codes[0]) if len(codes) else 0
-        target = np.zeros(self.rows, np.int8) if target_codes is None else target_codes
-        self.target = _PaddedColumn(target, target_size)
-        self.has_target = target_codes is not None
-        self.weights = weights
-
-    def tables(self, blocks: Sequence[tuple[tuple[int, ...], ...]]) -> list[Values]:
-        """Return the joint table of the target and the columns of each block, a block being several groups."""
-        radix = {group: [self.columns[i].size for i in group] for block in blocks for group in block}
-        shapes = [(self.target.size, *(size for group in block for size in radix[group])) for block in blocks]
-        cells = sum(map(math.prod, shapes))
-        if cells > _MOST_CELLS:
-            states = max(column.size for column in (*self.columns, self.target))
-            raise TooWide(
-                f"the tables of counts would have {float(cells):.3g} cells ({8 * cells / 2**30:.3g} GiB); a column with"
-                f" {states} states is among them: leave it out, or merge states"
-            )
-        counts = [np.zeros(math.prod(shape)) for shape in shapes]
-        for start in range(0, self.rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            weights = None if self.weights is None else self.weights[part]
-            target = self.target.block(part) if self.has_target else None
-            mixed = {
-                group: _combine_codes([self.columns[i].block(part) for i in group], radix[group]) for group in radix
-            }
-            for group, following in itertools.groupby(zip(blocks, counts, strict=True), lambda item: item[0][0]):
-                # target and first group together, once for all blocks that begin with this group
-                first = mixed[group] if target is None else target * math.prod(radix[group]) + mixed[group]
-                for block, total in following:
-                    configurations = first
-                    for other in block[1:]:
-                        configurations = configurations * math.prod(radix[other]) + mixed[other]
-                    total += np.bincount(configurations, weights, total.size)
-        return [total.reshape(shape) for total, shape in zip(counts, shapes, strict=True)]
-
-
-def _combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
-    """Return each row's configuration as one number, the last column running fastest."""
-    mixed = codes[0]
-    for column, size in zip(codes[1:], sizes[1:], strict=True):
-        mixed = mixed * size
-        mixed += column
-    return mixed
-
-
-def _group_columns(sizes: Sequence[int], most_cells: int, most_columns: int = 8) -> Iterator[tuple[int, ...]]:
-    """Put columns into groups of consecutive ones whose joint table has few cells; a wide column stays alone."""
-    group: tuple[int, ...] = ()
-    cells = 1
-    for column, size in enumerate(sizes):
-        if group and (cells * size > most_cells or len(group) == most_columns):
-            yield group
-            group, cells = (), 1
-        group, cells = (*group, column), cells * size
-    if group:
-        yield group
-
-
-def _drop_padding(counts: Values, sizes: Sequence[int]) -> Values:
-    """Leave out the states that stand for missing cells."""
-    return np.ascontiguousarray(counts[tuple(slice(size) for size in sizes)])

@@ -1,0 +1,145 @@
+"""Groups of columns that are counted jointly: a pass over the rows gives the tables of many groups.
+
+The joint configurations of a few columns cost no more to count than a single column, and the tables of the columns are
+margins of theirs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError, TooWide
+from hybridbn.variables import Codes, Values
+
+__all__ = [
+    "MOST_CELLS",
+    "ROWS",
+    "Block",
+    "Column",
+    "ColumnGroups",
+    "PaddedColumn",
+    "combine_codes",
+    "drop_padding",
+    "group_columns",
+]
+
+ROWS = 32768
+"""Rows of a block: 256 KiB a column of codes, so that a handful of them fit the second-level cache."""
+MOST_CELLS = 2**28
+"""Most cells of all tables together (2 GiB)."""
+
+Column: TypeAlias = NDArray[Any]
+Block: TypeAlias = tuple[tuple[int, ...], ...]
+"""Groups of columns that are counted together."""
+
+
+class PaddedColumn:
+    """A column of codes, with one more state for missing cells where there are any."""
+
+    def __init__(self, codes: Column, size: int) -> None:
+        low, high = (int(codes.min()), int(codes.max())) if len(codes) else (0, -1)
+        if low < -1 or high >= size:
+            raise TableError(f"codes must lie between -1 and {size - 1}; found {low if low < -1 else high}")
+        self.codes = codes
+        self.missing = size if low < 0 else None
+        self.size = size + (self.missing is not None)
+
+    def block(self, part: slice) -> Codes:
+        """Return a block of rows; not to be written to."""
+        codes = self.codes[part].astype(np.intp, copy=False)
+        return codes if self.missing is None else np.where(codes < 0, self.missing, codes)
+
+
+class ColumnGroups:
+    """Columns with a target, ready to be counted in groups."""
+
+    def __init__(
+        self,
+        codes: Sequence[Column],
+        sizes: Sequence[int],
+        target_codes: Column | None,
+        target_size: int,
+        weights: Values | None,
+    ) -> None:
+        self.columns = [PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
+        self.rows = len(codes[0]) if len(codes) else 0
+        target = np.zeros(self.rows, np.int8) if target_codes is None else target_codes
+        self.target = PaddedColumn(target, target_size)
+        self.has_target = target_codes is not None
+        self.weights = weights
+
+    def batches(self, blocks: Sequence[Block], most_cells: int) -> Iterator[list[Block]]:
+        """Yield blocks of groups, so many at a time that their tables together have few cells."""
+        batch: list[Block] = []
+        cells = 0
+        for block in blocks:
+            size = self.target.size * math.prod(self.columns[i].size for group in block for i in group)
+            if batch and cells + size > most_cells:
+                yield batch
+                batch, cells = [], 0
+            batch.append(block)
+            cells += size
+        if batch:
+            yield batch
+
+    def tables(self, blocks: Sequence[Block]) -> list[Values]:
+        """Return the joint table of the target and the columns of each block, a block being several groups."""
+        radix = {group: [self.columns[i].size for i in group] for block in blocks for group in block}
+        shapes = [(self.target.size, *(size for group in block for size in radix[group])) for block in blocks]
+        cells = sum(map(math.prod, shapes))
+        if cells > MOST_CELLS:
+            states = max(column.size for column in (*self.columns, self.target))
+            raise TooWide(
+                f"the tables of counts would have {float(cells):.3g} cells ({8 * cells / 2**30:.3g} GiB); a column with"
+                f" {states} states is among them: leave it out, or merge states"
+            )
+        counts = [np.zeros(math.prod(shape)) for shape in shapes]
+        for start in range(0, self.rows, ROWS):
+            part = slice(start, start + ROWS)
+            weights = None if self.weights is None else self.weights[part]
+            target = self.target.block(part) if self.has_target else None
+            mixed = {
+                group: combine_codes([self.columns[i].block(part) for i in group], radix[group]) for group in radix
+            }
+            for group, following in itertools.groupby(zip(blocks, counts, strict=True), lambda item: item[0][0]):
+                # target and first group together, once for all blocks that begin with this group
+                first = mixed[group] if target is None else target * math.prod(radix[group]) + mixed[group]
+                for block, total in following:
+                    configurations = first
+                    for other in block[1:]:
+                        configurations = configurations * math.prod(radix[other]) + mixed[other]
+                    total += np.bincount(configurations, weights, total.size)
+        return [total.reshape(shape) for total, shape in zip(counts, shapes, strict=True)]
+
+
+def combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
+    """Return each row's configuration as one number, the last column running fastest."""
+    mixed = codes[0]
+    for column, size in zip(codes[1:], sizes[1:], strict=True):
+        mixed = mixed * size
+        mixed += column
+    return mixed
+
+
+def group_columns(sizes: Sequence[int], most_cells: int, most_columns: int = 8) -> Iterator[tuple[int, ...]]:
+    """Put columns into groups of consecutive ones whose joint table has few cells; a wide column stays alone."""
+    group: tuple[int, ...] = ()
+    cells = 1
+    for column, size in enumerate(sizes):
+        if group and (cells * size > most_cells or len(group) == most_columns):
+            yield group
+            group, cells = (), 1
+        group, cells = (*group, column), cells * size
+    if group:
+        yield group
+
+
+def drop_padding(counts: Values, sizes: Sequence[int]) -> Values:
+    """Leave out the states that stand for missing cells."""
+    return np.ascontiguousarray(counts[tuple(slice(size) for size in sizes)])
