@@ -146,6 +146,13 @@ def make_mixed(rows: int) -> hb.Table:
     return hb.Table(data | {"c": np.array(list("ab"))[(values[:, 11] > 0).astype(int)], "y": values[:, 12]})
 
 
+def make_states(rows: int, columns: int, states: int) -> hb.Table:
+    """Independent columns, the first of two states."""
+    rng = np.random.default_rng(0)
+    sizes = [2, *[states] * (columns - 1)]
+    return hb.Table({f"k{i}": rng.integers(size, size=rows).astype(str) for i, size in enumerate(sizes)})
+
+
 def bench_builders(report: Report, rows: int) -> None:
     """A builder that this version doesn't have leaves its row out."""
     table = make_mixed(rows)
@@ -163,13 +170,19 @@ def bench_builders(report: Report, rows: int) -> None:
         "kdb, multinomial": ("kdb", codes, {"target": "c"}),
         "chow_liu, gaussian": ("chow_liu", table, {"potentials": "gaussian"}),
         "hill_climb, multinomial": ("hill_climb", codes, {}),
-        "hill_climb, gaussian": ("hill_climb", small, {"potentials": "gaussian"}),
+        "hill_climb, gaussian": ("hill_climb", table, {"potentials": "gaussian"}),
+        "hill_climb, mte": ("hill_climb", small, {"potentials": "mte"}),
         "nb_tree": ("nb_tree", table, {"target": "c"}),
         "model_tree": ("model_tree", table, {"target": "y"}),
         "regression": ("regression", table, {"target": "y"}),
         "selective_naive_bayes": ("selective_naive_bayes", small, {"target": "c"}),
         "class_clusters, 2 a class": ("class_clusters", small, {"target": "c", "clusters": 2}),
         "mixture, 3 components": ("mixture", numbers, {"components": 3}),
+        "mixture": ("mixture", numbers, {}),
+        "automatic, a number": ("automatic", table, {"target": "y"}),
+        "tan, 400 columns of 5 states": ("tan", make_states(rows // 5, 400, 5), {"target": "k0"}),
+        "tan, 10 columns of 1,000 states": ("tan", make_states(rows, 10, 1000), {"target": "k0"}),
+        "nb_tree, 10 columns of 1,000 states": ("nb_tree", make_states(rows, 10, 1000), {"target": "k0"}),
     }
     print(f"builders, mixed table of {rows:,} rows")
     for name, (builder, data, options) in jobs.items():
