@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
+from hybridbn.tables.cells import UnsupportedType
 
 __all__ = [
     "Change",
@@ -37,6 +38,7 @@ __all__ = [
     "replace_bytes",
     "report_damaged_gzip",
     "shift_lines_in_errors",
+    "spell_duration",
 ]
 
 Positions: TypeAlias = NDArray[np.intp]
@@ -310,7 +312,9 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     try:
         yield
     except TableError as error:
-        raise TableError(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
+        text = re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))
+        shifted = UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
+        raise shifted from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -385,6 +389,18 @@ def format_texts(
     return [missing if v is None else repr(v) if type(v) in _NUMBERS else make(v) for v in values]
 
 
+def spell_duration(value: datetime.timedelta) -> str:
+    """Return a duration as text, always with its days, as pandas writes it.
+
+    Examples
+    --------
+    >>> spell_duration(datetime.timedelta(hours=30)), spell_duration(datetime.timedelta(seconds=-1.5))
+    ('1 days 06:00:00', '-1 days +23:59:58.500000')
+    """
+    clock = (datetime.datetime.min + datetime.timedelta(seconds=value.seconds, microseconds=value.microseconds)).time()
+    return f"{value.days} days {'+' if value.days < 0 else ''}{clock.isoformat()}"
+
+
 def plain_text(value: Any) -> str:
     """Return a value as text without quotes.
 
@@ -397,6 +413,8 @@ def plain_text(value: Any) -> str:
         return str(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return spell_duration(value)
     if isinstance(value, float):
         return repr(float(value))
     if isinstance(value, dict | list):
