@@ -87,7 +87,7 @@ class Frame:
         texts: dict[Any, str] = {given: text for text, given in self.given.items()}
         is_one = isinstance(names, tuple) or not isinstance(names, Iterable)
         listed = [names] if is_one and names in texts else list_items(names, what)
-        return [texts.get(name, name) if isinstance(name, Hashable) else name for name in listed]
+        return [texts[name] if isinstance(name, Hashable) and name in texts else name for name in listed]
 
     def find_keys(self, mapping: Any) -> Any:
         """Return a mapping with its keys as columns are called here; anything else as it is."""
