@@ -174,6 +174,11 @@ class Unit:
         since = {"date": " since 1970-01-01", "datetime": " since 1970-01-01", "time": " since midnight"}
         return "days" + since.get(self.kind, "")
 
+    @property
+    def whole(self) -> bool:
+        """Whether all values are whole numbers of days."""
+        return self.step == DAY and self.zone is None
+
     def describe(self) -> str:
         """Return what values are, in words.
 

@@ -122,6 +122,8 @@ class ColumnProfile:
 
     def decimals_to_impute(self, full_precision: bool) -> int | None:
         """Return the number of decimals that imputed numbers are rounded to; None to leave them unrounded."""
+        if self.unit is not None:
+            return 0 if self.unit.whole else None
         few = self.observed < ROUNDED_ROWS or full_precision
         return self.decimals if self.whole or not few else None
 

@@ -270,18 +270,21 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
 def _find_decimals(
     table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None, full_precision: bool
 ) -> dict[str, int]:
+    units = {
+        name: variable.unit
+        for name, variable in variables.items()
+        if isinstance(variable, Continuous) and variable.unit is not None
+    }
     numbers = {
-        name: _collect_numbers(table, name)
-        for name in variables
-        if not table.is_discrete(name) and table.cells(name).unit is None
+        name: _collect_numbers(table, name) for name in variables if not table.is_discrete(name) and name not in units
     }
     named = frozenset() if integers is None else _check_names("integers", integers, table)
     for name in named:
         if table.is_discrete(name):
             raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
-        if table.cells(name).unit is not None or decimals_of(_collect_numbers(table, name)) != 0:
+        if name in units or decimals_of(_collect_numbers(table, name)) != 0:
             raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
-    result = {}
+    result = {name: 0 for name, unit in units.items() if unit.whole}
     for name, observed in numbers.items():
         decimals = decimals_of(observed)
         if decimals == 0:
