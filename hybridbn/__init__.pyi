@@ -53,6 +53,7 @@ from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
 from hybridbn.progress_reports import progress as progress
 from hybridbn.tables import Table as Table
+from hybridbn.units import Unit as Unit
 from hybridbn.variables import Continuous as Continuous
 from hybridbn.variables import Discrete as Discrete
 

@@ -194,7 +194,10 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="A=LOW:HIGH",
-        help="limits of a column (either may be left out), or 'observed' for the observed range of all columns",
+        help=(
+            "limits of a column, numbers or dates (either may be left out), or 'observed' for the observed range of all"
+            " columns"
+        ),
     )
 
     imputation.add_argument(
@@ -396,7 +399,7 @@ def _parse_positive(text: str) -> int:
     return number
 
 
-def _parse_bounds(text: str) -> tuple[str, tuple[float | None, float | None] | None]:
+def _parse_bounds(text: str) -> tuple[str, tuple[float | str | None, float | str | None] | None]:
     if text == "observed":
         return "", None
     name, equals, ends = text.rpartition("=")
@@ -404,9 +407,23 @@ def _parse_bounds(text: str) -> tuple[str, tuple[float | None, float | None] | N
     try:
         if not (name and equals and colon):
             raise ValueError
-        return name, (float(low) if low else None, float(high) if high else None)
+        return name, (_parse_end(low), _parse_end(high))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: write A=0:120, A=0:, A=:120 or observed") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: write A=0:120, A=0:, A=:120, A=2024-01-01: or observed") from None
+
+
+def _parse_end(text: str) -> float | str | None:
+    """Return a number, or a date as it is written."""
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        from hybridbn.time_patterns import PatternFinder
+
+        if PatternFinder().add([text]):
+            return text
+        raise
 
 
 # -- running -----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.units import Unit, count_one_day, is_time_like
 
 __all__ = ["Codes", "Continuous", "Discrete", "Values", "Variable", "is_missing", "plain_state", "shorten"]
 
@@ -151,6 +152,8 @@ class Discrete:
             code = None
         if code is not None and (type(value) is bool) == (type(self.states[code]) is bool):
             return code
+        if self.cuts is not None and is_time_like(value):
+            value = count_one_day(value)
         if self.cuts is not None and isinstance(value, int | float) and not isinstance(value, bool):
             return int(np.searchsorted(self.cuts, value, side="right"))
         raise TableError(f"{self.name!r} has no state {value!r}; its states are {shorten(self.states)}")
@@ -190,6 +193,9 @@ class Continuous:
     name : str
     domain : (float, float), optional
         Values outside it are refused; both ends belong to it. The ends may be infinite.
+    unit : Unit, optional
+        What the numbers stand for: dates, points in time, times of day or durations, all of them counted in days. Dates
+        and texts are then values, too; ``unit.restore(number)`` is the way back.
 
     Examples
     --------
@@ -199,13 +205,22 @@ class Continuous:
     Traceback (most recent call last):
         ...
     hybridbn.errors.TableError: row 0: 'share' = 2.0 lies outside its domain [0.0, 1.0]
+    >>> Continuous("born", unit=Unit("date")).value("2024-01-31")
+    19753.0
     """
 
     name: str
     domain: tuple[float, float] = (-math.inf, math.inf)
+    unit: Unit | None = None
+
+    def __repr__(self) -> str:
+        unit = "" if self.unit is None else f", unit={self.unit!r}"
+        return f"Continuous(name={self.name!r}, domain={self.domain!r}{unit})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", _check_name(self.name))
+        if self.unit is not None and not isinstance(self.unit, Unit):
+            raise NetworkError(f"{self.name!r}: a unit must be a hybridbn.units.Unit, not {self.unit!r}")
         try:
             low, high = (float(end) for end in self.domain)
         except (TypeError, ValueError):
@@ -222,7 +237,14 @@ class Continuous:
         """
         if is_missing(value):
             return math.nan
-        if isinstance(value, str | bytes | bool | np.bool_ | complex):
+        if self.unit is not None and (isinstance(value, str) or is_time_like(value)):
+            try:
+                number = self.unit.number(value)
+            except ValueError as error:
+                raise TableError(f"{self.name!r}: {error}") from None
+            self._refuse(np.asarray(number))
+            return number
+        if isinstance(value, str | bytes | bool | np.bool_ | complex | np.datetime64 | np.timedelta64):
             raise TableError(f"{self.name!r} is continuous; {value!r} is not a number")
         try:
             number = float(value)
@@ -241,7 +263,8 @@ class Continuous:
             numbers = array.astype(np.float64)
         else:
             numbers = np.empty(array.size)
-            for row, item in enumerate(array.ravel().tolist()):
+            items = array.ravel()
+            for row, item in enumerate(items if items.dtype.kind in "mM" else items.tolist()):
                 try:
                     numbers[row] = self.value(item)
                 except TableError as error:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.time_patterns import PatternFinder
+from hybridbn.units import count_one_day, is_time_like, unit_of_pattern
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["CellEvidence", "Interval", "LikelihoodFunction", "StateWeights", "as_evidence"]
@@ -53,7 +55,7 @@ class CellEvidence:
 
 @dataclass(frozen=True)
 class Interval(CellEvidence):
-    """A range of a continuous variable as evidence; the ends may be infinite.
+    """A range of a continuous variable as evidence; the ends may be infinite, dates or times.
 
     Examples
     --------
@@ -63,16 +65,18 @@ class Interval(CellEvidence):
     Interval(low=2.0, high=inf)
     """
 
-    low: float = -math.inf
-    high: float = math.inf
+    low: Any = -math.inf
+    high: Any = math.inf
 
     only_reach: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         try:
-            low, high = float(self.low), float(self.high)
+            low, high = (_count_end(end) for end in (self.low, self.high))
         except (TypeError, ValueError, OverflowError):
-            raise TableError(f"the ends of an interval must be numbers, not {self.low!r} and {self.high!r}") from None
+            raise TableError(
+                f"the ends of an interval must be numbers, dates or times, not {self.low!r} and {self.high!r}"
+            ) from None
         if not low < high:
             raise TableError(f"an interval needs low < high, not {low} and {high}")
         object.__setattr__(self, "low", low)
@@ -100,6 +104,19 @@ class Interval(CellEvidence):
     def key(self) -> Hashable:
         """Return the ends."""
         return self.low, self.high
+
+
+def _count_end(end: Any) -> float:
+    """Return an end of an interval as a number: dates and times, also those of text such as 2024-01-31, in days."""
+    if is_time_like(end):
+        return count_one_day(end)
+    if isinstance(end, str):
+        finder = PatternFinder()
+        finder.add([end])
+        if finder.pattern is None or finder.ambiguous:
+            raise ValueError(end)
+        return unit_of_pattern(finder.pattern).number(end)
+    return float(end)
 
 
 class StateWeights(CellEvidence):

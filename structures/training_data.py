@@ -19,6 +19,7 @@ from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
+from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = [
@@ -108,7 +109,7 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
         ...
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
     """
-    table = _read_table(data, weights)
+    table = _read_table(data, weights, target)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
     training_data = TrainingData(table, roles(table, target, potentials), target)
@@ -128,8 +129,14 @@ def read_data_without_target(data: Any, potentials: Potentials, weights: Any) ->
     return TrainingData(table, roles(table, None, potentials), None)
 
 
-def _read_table(data: Any, weights: Any) -> Table:
-    return (data if isinstance(data, Table) and weights is None else Table(data, weights=weights)).require_rows()
+def _read_table(data: Any, weights: Any, target: Any = None) -> Table:
+    """Read data without the columns that nothing can be learned from, and warn of these."""
+    table, unusable = Table.read_usable(data, weights=weights)
+    if target in unusable:
+        raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
+    if unusable:
+        warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=5)
+    return table.require_rows()
 
 
 def _check_target(data: TrainingData, name: str) -> None:

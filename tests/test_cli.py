@@ -468,3 +468,36 @@ def test_records_are_the_same_wherever_reading_stops(size: int, monkeypatch: pyt
                 assert [p.line for p in found] == [1 + count for count in starts]
     assert make_line_splitter(b"%")(b"% no\n yes\n\n", True)[0].tolist() == [5]
     assert os.sep
+
+
+def test_dates_in_blocks_follow_the_pattern_of_all_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(200) % 90, unit="D")
+    made = pd.DataFrame(
+        {
+            # the first cell that tells the day from the month stands in the last block
+            "us": [
+                f"{day:%d/%m/%Y}" if day.day <= 12 or row > 180 else f"01/02/{2000 + row % 9}"
+                for row, day in enumerate(days)
+            ],
+            "almost": [f"{day:%Y-%m-%d}" for day in days[:-1]] + ["soon"],
+            "end": days + pd.to_timedelta(np.arange(200) % 7, unit="D"),
+            "start": days,
+            "late": [None] * 150 + [f"{day:%H:%M}" for day in days[150:]],
+        }
+    )
+    made.loc[::9, ["us", "almost", "end"]] = None
+    source, goal = tmp_path / "t.csv", tmp_path / "o.csv"
+    made.to_csv(source, index=False)
+    assert run(["impute", str(source), str(goal), "--chunk", "40"]) == 0
+    filled = pd.read_csv(goal)
+    assert pd.to_datetime(filled["us"], format="%d/%m/%Y").notna().all()
+    assert filled["almost"][::9].isin(made["almost"]).all()
+    assert pd.to_datetime(filled["end"], format="%Y-%m-%d").notna().all()
+    assert pd.to_datetime(filled["late"], format="%H:%M").notna().all()
+    assert ((filled == made.astype({"end": str, "start": str})) | made.isna())[["us", "almost", "start"]].all(axis=None)
+    whole = tmp_path / "whole.csv"
+    assert run(["impute", str(source), str(whole)]) == 0
+    assert whole.read_bytes() == goal.read_bytes()
+    assert run(["impute", str(source), str(goal), "--bounds", "end=2023-02-01:2023-02-09"]) == 0
+    drawn = pd.read_csv(goal)["end"][made["end"].isna()]
+    assert drawn.between("2023-02-01", "2023-02-09").all()

@@ -308,15 +308,17 @@ def _nullable(kind: str) -> str:
 
 def test_what_no_variable_can_be_is_named_once() -> None:
     frame = pd.DataFrame({"x": [1.0, None, 3.0], "list": [[1], None, [2]], "when": [b"a", b"b", None]})
-    with pytest.warns(UserWarning, match=r"columns 'list', 'when' are of types that can't be imputed") as caught:
+    with pytest.warns(UserWarning, match=r"left alone: 'list' \(of type list\), 'when' \(of type bytes\)") as caught:
         completed = hb.impute(frame, random_state=0)
     assert len(caught) == 1
     assert completed[["list", "when"]].equals(frame[["list", "when"]])
     assert completed["x"].notna().all()
-    with pytest.warns(UserWarning, match="can't be imputed"):
+    with pytest.warns(UserWarning, match="left alone: 'list'"):
         assert hb.impute(frame[["list"]], random_state=0).equals(frame[["list"]])
 
 
-def test_a_mixture_with_text_or_numbers_is_still_refused() -> None:
+def test_a_mixture_of_text_and_numbers_is_refused_and_any_other_left_alone() -> None:
     with pytest.raises(hb.TableError, match="mixes values of several types"):
+        hb.impute(pd.DataFrame({"x": [1.0, None, 3.0], "d": [4.5, "unknown", None]}))
+    with pytest.warns(UserWarning, match=r"left alone: 'd' \(of types date, str\)"):
         hb.impute(pd.DataFrame({"x": [1.0, None, 3.0], "d": [DAY, "unknown", None]}))

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"errors", "jobs", "progress_reports", "registry"},
+    {"errors", "jobs", "progress_reports", "registry", "time_patterns", "units"},
     {"variables", "options", "arguments"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_summary"},

@@ -37,16 +37,15 @@ REFUSED = {
     "nothing": ({}, "no columns"),
     "no records": ([], "no columns"),
     "repeated names": (pd.concat([frame(), frame()[["x"]]], axis=1), "several columns are called 'x'"),
-    "datetime": (frame(x=pd.date_range("2020", periods=4)), "column 'x' is of type datetime64"),
-    "time zone": (frame(x=pd.date_range("2020", periods=4, tz="UTC")), "'x'.*point in time"),
     "period": (frame(x=pd.period_range("2020", periods=4)), "'x'"),
-    "timedelta": (frame(x=pd.to_timedelta(range(4), "s")), "'x'.*duration"),
-    "NaT": (frame(x=[pd.NaT] * 4), "column 'x'"),
-    "dates as objects": (frame(x=[datetime.date(2020, 1, 1)] * 4), "column 'x', row 0.*point in time"),
-    "polars date": (pl.DataFrame({"x": [datetime.date(2020, 1, 1)]}), "'x'.*point in time"),
-    "arrow timestamp": (pa.table({"x": pa.array([0], pa.timestamp("s"))}), "'x'.*point in time"),
-    "polars list": (pl.DataFrame({"x": [[1, 2]]}), "'x'"),
-    "arrow struct": (pa.table({"x": [{"a": 1}]}), "'x'"),
+    "dates and times": (frame(x=[datetime.date(2020, 1, 1), datetime.time(1), None, None]), "'x' mixes values"),
+    "dates and text": (frame(x=[datetime.date(2020, 1, 1), "a", None, None]), "'x' mixes values"),
+    "points in time in two ways": (
+        frame(x=[datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), None, None]),
+        "'x'",
+    ),
+    "polars list": (pl.DataFrame({"x": [[1, 2]]}), "'x'.*nested values"),
+    "arrow struct": (pa.table({"x": [{"a": 1}]}), "'x'.*nested values"),
     "complex": (frame(x=np.arange(4) + 1j), "'x'.*split a complex number"),
     "bytes": (frame(x=[b"a"] * 4), "'x'.*decode"),
     "fixed bytes": ({"x": np.array([b"a"])}, "'x'.*decode"),
@@ -56,14 +55,11 @@ REFUSED = {
     "mixed categories": (frame(c=pd.Categorical(["a", 1, "a", 1])), "'c' mixes"),
     "polars objects": (pl.DataFrame({"c": pl.Series(["a", 1], dtype=pl.Object)}), "'c' mixes"),
     "tuples": (frame(c=[(1,), (2,), (1,), (2,)]), "'c', row 0"),
-    "multi-index": (frame().set_axis(pd.MultiIndex.from_tuples([("a", 1), ("a", 2)]), axis=1), "MultiIndex"),
-    "number names": (frame().set_axis([0, 1], axis=1), "must be non-empty text, not 0, 1"),
-    "mixed names": ({0: [1], "0": [2]}, "must be non-empty text, not 0"),
-    "empty name": ({"": [1]}, "non-empty"),
+    "repeated numbers as names": (frame().set_axis([0, 0], axis=1), "several columns are called '0'"),
     "no value at all": (frame(c=[None] * 4), "column 'c' holds no value in 4 rows"),
     "ragged": ({"x": [1, 2], "c": ["a"]}, "'c' has 1 values, but 'x' has 2"),
     "two dimensions": ({"x": np.ones((2, 2))}, "'x' has 2 dimensions"),
-    "plain array": (np.ones((2, 2)), "no column names"),
+    "array of one dimension": (np.ones(2), "no column names"),
     "scalar column": ({"x": 3}, "'x' must be an array"),
     "text": ("x", "can't be made of a str"),
     "number": (3, "can't be made of a int"),
@@ -216,6 +212,10 @@ def test_refused_csv_files(name: str, engine: str | None, tmp_path: Path) -> Non
 LEARNERS = {"empty frame", "one row", "constant column", "all missing column", "huge cardinality", "CPT too large"}
 
 
+ACCEPTED = {"datetime", "tz datetime", "timedelta", "NaT", "multiindex columns"}
+"""What the catalog wants refused, and tables take: dates are numbers with a unit, and any names are names."""
+
+
 def shared_cases() -> list[Any]:
     path = SHARED / "oracle" / "badinputs.py"
     if not path.exists():
@@ -254,11 +254,8 @@ def test_shared_catalog(case: tuple[str, str, Any, str], tmp_path: Path) -> None
         return table
 
     before = given.copy(deep=True) if isinstance(given, pd.DataFrame) else None
-    if ideal.startswith("E") and name not in LEARNERS:
+    if ideal.startswith("E") and name not in LEARNERS | ACCEPTED:
         with pytest.raises(TableError):
-            attempt()
-    elif name == "non-string names":
-        with pytest.raises(TableError, match="rename"):
             attempt()
     else:
         attempt()

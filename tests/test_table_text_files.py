@@ -54,7 +54,8 @@ class TestDelimited:
 
     def test_types(self, tmp_path: Path) -> None:
         table = self.read(tmp_path, "x,i,c,b,d\n1.5,1,a,True,2020-01-01\n,,,,\n-2e3,3,NA,False,2020-01-02\n")
-        assert [table.is_discrete(name) for name in table.names] == [False, False, True, True, True]
+        assert [table.is_discrete(name) for name in table.names] == [False, False, True, True, False]
+        assert table.raw("d").tolist() == ["2020-01-01", None, "2020-01-02"]
         assert table.to_pandas()["i"].tolist() == [1, pd.NA, 3]
         assert table.variable("b").states == (False, True)  # type: ignore[union-attr]
         assert table["c"].tolist() == [0, -1, -1]
@@ -196,8 +197,8 @@ class TestArff:
     @pytest.mark.parametrize(
         ("header", "data", "message"),
         [
-            ("@attribute s string", "", "line 2: attribute 's' is of type 'string'; turn it into a nominal"),
-            ("@attribute d date 'yyyy'", "", "line 2: attribute 'd' is of type 'date'"),
+            ("@attribute d date 'yyyy-QQ'", "", "line 2: attribute 'd': the letters 'QQ' of the date format"),
+            ("@attribute d date 'yyyy-MM-dd'", "2020-13-01", "column 'd', line 4: '2020-13-01' is not a date such as"),
             ("@attribute r relational", "", "line 2: attribute 'r' is of type 'relational'"),
             ("@attribute r wrong", "", "line 2: attribute 'r' is of type 'wrong'"),
             ("@attribute c {a,b", "", "line 2: the values of attribute 'c' don't end"),

@@ -90,6 +90,7 @@ def draw_histogram(
     imputed: Sequence[float],
     beyond: tuple[float, float],
     outside: tuple[float, float],
+    labels: tuple[str, str] | None = None,
 ) -> str:
     """Draw the shares of observed numbers as an area and of imputed ones as a line.
 
@@ -101,6 +102,8 @@ def draw_histogram(
         One count for each bin.
     beyond, outside : (below, above)
         How many observed and imputed numbers lie beyond the bins.
+    labels : (first, last), optional
+        What to write at the ends of the axis instead of numbers.
     """
     total = (sum(observed) + sum(beyond)) or 1.0
     others = (sum(imputed) + sum(outside)) or 1.0
@@ -151,7 +154,7 @@ def draw_histogram(
     low, high = ends[0], ends[-1]
     if low % 1 == 0.5 and high % 1 == 0.5:
         low, high = low + 0.5, high - 0.5  # the bins are centered on whole numbers
-    first, last = format_range(low, high)
+    first, last = labels or format_range(low, high)
     parts.append(_draw_text(margin + inset, _HEIGHT - 5, first))
     parts.append(_draw_text(_WIDTH - margin - inset, _HEIGHT - 5, last, "end"))
     return _wrap_svg(_WIDTH, _HEIGHT, parts, "distribution of observed and imputed numbers")

@@ -7,7 +7,8 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,17 +18,17 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
 from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
-from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of
+from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of, describe_identifier
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells, UnsupportedType, state_kind
+from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_ambiguity
+from hybridbn.time_patterns import PatternFinder
+from hybridbn.units import Unit, coarsest_step, unit_of_pattern
 from hybridbn.variables import shorten
 
-__all__ = ["ColumnProfile", "TableProfile", "profile_table"]
+__all__ = ["ColumnProfile", "TableProfile", "find_units", "profile_table"]
 
 MOST_STATES = 10_000
 """A column with more states than this is left out: its table of probabilities would not fit into memory."""
-_IDENTIFIER_ROWS = 20
-"""A column of states counts as an identifier if at least this many are observed and all of them differ."""
 _MOST_PATTERNS = 5_000
 """Only this many patterns of missing cells are counted one by one, which bounds the memory they take."""
 _REMEDY = "if it marks a missing cell, name it with --missing; else mend the cell"
@@ -50,6 +51,8 @@ class ColumnProfile:
     ----------
     kind : "number", "states" or None
         None if no cell is observed.
+    unit : Unit, optional
+        Of dates and times, which are numbers; its step is the coarsest that all of them are multiples of.
     integer : bool
         Whether all numbers are of an integer type.
     decimals : int or None
@@ -70,12 +73,15 @@ class ColumnProfile:
         The states that the column's type lists, in their order.
     overflowing : bool
         Whether the column has too many states.
+    unusable : str, optional
+        Why nothing can be done with the column, whose cells are not read then.
     states : tuple
         The states in their order, when the whole table has been read.
     """
 
     name: str
     kind: str | None = None
+    unit: Unit | None = None
     integer: bool = True
     decimals: int | None = 0
     low: float = math.inf
@@ -88,12 +94,26 @@ class ColumnProfile:
     spelling: dict[Hashable, str] = field(default_factory=dict)
     declared: tuple[Hashable, ...] | None = None
     overflowing: bool = False
+    unusable: str | None = None
     states: tuple[Hashable, ...] = ()
 
     @property
+    def reason_alone(self) -> str | None:
+        """Why the column is left alone, in a few words; None where it is not."""
+        if self.unusable is not None:
+            return self.unusable
+        if self.kind is None:
+            return "no value"
+        if self.overflowing:
+            return "too many different values"
+        if self.kind != "states":
+            return None
+        return describe_identifier(self.states, self.observed, declared=self.declared is not None)
+
+    @property
     def identifier(self) -> bool:
-        """Whether the column looks like an identifier: each row has its own state, or there are too many states."""
-        return self.overflowing or (self.kind == "states" and _IDENTIFIER_ROWS <= len(self.first) == self.observed)
+        """Whether the column looks like an identifier or free text, or has too many states."""
+        return self.kind is not None and self.reason_alone is not None
 
     @property
     def whole(self) -> bool:
@@ -102,8 +122,18 @@ class ColumnProfile:
 
     def decimals_to_impute(self, full_precision: bool) -> int | None:
         """Return the number of decimals that imputed numbers are rounded to; None to leave them unrounded."""
+        if self.unit is not None:
+            return 0 if self.unit.whole else None
         few = self.observed < ROUNDED_ROWS or full_precision
         return self.decimals if self.whole or not few else None
+
+    def restore(self, values: Sequence[Any]) -> list[Any]:
+        """Return imputed values as what the column holds: dates and times as those of Python, or as text."""
+        if self.unit is None:
+            return list(values)
+        if self.unit.pattern is not None:
+            return [self.unit.text(value) for value in values]
+        return self.unit.list_values(np.array(values, dtype=np.float64))
 
     def add_cells(self, cells: Cells, start: int) -> NDArray[Any]:
         """Add the cells of a block; return them as numbers or as codes of states, NaN where one is missing."""
@@ -123,8 +153,11 @@ class ColumnProfile:
         if kind == "states":
             return self._add_states(cells, start, holes)
         observed = cells.array[~holes]
+        if cells.unit is not None:
+            steps = [coarsest_step(observed, cells.unit), *([] if self.unit is None else [self.unit.step])]
+            self.unit = replace(self.unit or cells.unit, step=min(steps))
         self.integer = self.integer and cells.integer
-        self.decimals = None if self.decimals is None else decimals_of(observed, self.decimals)
+        self.decimals = None if self.decimals is None or self.unit is not None else decimals_of(observed, self.decimals)
         self.low, self.high = min(self.low, float(observed.min())), max(self.high, float(observed.max()))
         return np.asarray(cells.array, dtype=np.float64)
 
@@ -204,8 +237,6 @@ class TableProfile:
         The number of rows with patterns that are not counted one by one.
     blank : int
         The number of rows in which all of these columns are missing.
-    unsupported : frozenset of str
-        Columns of types that no variable has, which are left out.
     """
 
     columns: dict[str, ColumnProfile] = field(default_factory=dict)
@@ -213,7 +244,6 @@ class TableProfile:
     patterns: dict[int, int] = field(default_factory=dict)
     other_patterns: int = 0
     blank: int = 0
-    unsupported: frozenset[str] = frozenset()
     sample_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     sample: dict[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -222,7 +252,7 @@ class TableProfile:
         column = self.columns[name]
         if column.kind == "number":
             array = cells.array if cells is not None and cells.states is None else np.full(rows, np.nan)
-            return Cells(array, integer=column.integer)
+            return Cells(array, integer=column.integer, unit=column.unit)
         lookup = np.array([*(column.codes.get(s, -1) for s in (cells.states if cells else None) or ()), -1], np.intp)
         array = np.full(rows, -1, np.intp) if cells is None or cells.states is None else lookup[cells.array]
         return Cells(array, column.states, declared=column.declared is not None)
@@ -244,7 +274,7 @@ class TableProfile:
         for name in names:
             column, values = self.columns[name], self.sample[name]
             if column.kind == "number":
-                cells[name] = Cells(np.array(values), integer=column.integer)
+                cells[name] = Cells(np.array(values), integer=column.integer, unit=column.unit)
             else:
                 lookup = np.array([*column.codes.values(), -1], dtype=np.intp)
                 codes = np.where(np.isnan(values), -1, values).astype(np.intp)
@@ -314,31 +344,32 @@ def profile_table(
         The number of rows to sample for learning.
     report_rows : callable
         Called with the number of rows read so far.
-
-    Notes
-    -----
-    Where columns turn out to be of a type that no variable has, it begins anew without them.
     """
     profile, row_sample = TableProfile(), _RowSample(sample)
+    least_steps: dict[str, int] = {}
+    kinds = {**kinds, **find_units(source, rows, kinds, keep)}
     declared_kinds: dict[str, Any] = dict(kinds)
     if source.spelled:
         declared_kinds |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
     for block in source.blocks(rows):
         names = [name for name in source.names if name not in keep]
-        try:
-            cells = _read_cells(block, source, names, declared_kinds)
-        except UnsupportedType:
-            unsupported = _list_unsupported(block, names, declared_kinds)
-            profile = profile_table(source, rows, kinds, keep | unsupported, sample, report_rows)
-            return replace(profile, unsupported=profile.unsupported | unsupported)
         _add_columns(profile, names, block.start)
+        used = [name for name in names if profile.columns[name].unusable is None]
+        cells, unusable = _read_cells(block, source, used, declared_kinds)
+        for name, reason in unusable.items():
+            profile.columns[name].unusable, profile.columns[name].kind = reason, None
         values, holes = {}, np.ones((block.rows, len(names)), dtype=bool)
         for index, name in enumerate(names):
             column = profile.columns[name]
+            if column.unusable is not None:
+                holes[:, index] = False
+                continue
             if name not in cells:
                 column.missing += block.rows
                 continue
             holes[:, index] = cells[name].missing
+            if (unit := cells[name].unit) is not None:
+                least_steps[name] = min(unit.step, least_steps.get(name, unit.step))
             try:
                 values[name] = column.add_cells(cells[name], block.start)
             except MixedColumn as error:
@@ -354,11 +385,64 @@ def profile_table(
             column.finish(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
     profile.sample_rows, profile.sample = row_sample.finish()
     for name, column in profile.columns.items():
+        if column.unit is not None and column.observed < ROUNDED_ROWS:
+            column.unit = replace(column.unit, step=least_steps[name])
         if column.kind == "number":
             column.bulk = _find_bulk(profile.sample[name], column.low, column.high)
     for name in profile.columns:
         profile.sample.setdefault(name, np.full(len(profile.sample_rows), np.nan))
     return profile
+
+
+def find_units(source: TableSource, rows: int, kinds: Kinds, keep: frozenset[str]) -> dict[str, DeclaredKind]:
+    """Return how columns of text that begin as dates or times are to be read, after looking at all of their cells.
+
+    By the pattern that all of them follow; as text where they follow none. Of other columns only the first cells are
+    read.
+
+    Parameters
+    ----------
+    kinds : mapping from column to its declared kind
+    keep : frozenset of str
+        Columns that are left out.
+    """
+    finders: dict[str, PatternFinder] = {}
+    settled = {name for name, kind in kinds.items() if kind in ("discrete", "text")} | keep
+    units: dict[str, DeclaredKind] = {}
+    for block in source.blocks(rows):
+        unsettled = [name for name in source.names if name not in settled and name not in finders]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            declared = {name: kind for name, kind in kinds.items() if name in unsettled}
+            cells, unusable = _read_usable(block, unsettled, declared)
+        settled.update(unusable)
+        for name, column_cells in cells.items():
+            if (
+                column_cells.unit is not None
+                and column_cells.unit.pattern is not None
+                and source.field(name).unit is None
+            ):
+                kind = kinds.get(name)
+                finders[name] = PatternFinder(kind.pattern if isinstance(kind, Unit) else None)
+            elif not column_cells.missing.all():
+                settled.add(name)
+        texts_of_block = block.cells(list(finders), dict.fromkeys(finders, "text")) if finders else {}
+        for name, column_cells in texts_of_block.items():
+            used = np.unique(column_cells.array[~column_cells.missing]).tolist()
+            texts = [str((column_cells.states or ())[code]) for code in used]
+            if texts and not finders[name].add(texts if not source.spelled else filter(None, texts)):
+                settled.add(name)
+                del finders[name]
+                if kinds.get(name) is None:
+                    units[name] = "text"
+        if settled >= set(source.names):
+            break
+    for name, finder in finders.items():
+        if finder.pattern is not None:
+            units[name] = unit_of_pattern(finder.pattern, finder.zone)
+            if finder.ambiguous:
+                warn_of_ambiguity(name, finder)
+    return units
 
 
 def _find_bulk(values: NDArray[Any], low: float, high: float) -> tuple[float, float] | None:
@@ -370,10 +454,29 @@ def _find_bulk(values: NDArray[Any], low: float, high: float) -> tuple[float, fl
     return max(low, 2 * first - last), min(high, 2 * last - first)
 
 
+def _read_usable(block: TableBlock, names: list[str], kinds: Kinds) -> tuple[dict[str, Cells], dict[str, str]]:
+    """Return the cells of those columns that can be used, and why the others can't."""
+    if not names:
+        return {}, {}
+    try:
+        return block.cells(names, kinds), {}
+    except UnsupportedType:
+        cells: dict[str, Cells] = {}
+        unusable: dict[str, str] = {}
+        for name in names:
+            try:
+                cells |= block.cells([name], {name: kinds[name]} if name in kinds else {})
+            except UnsupportedType as error:
+                if name in kinds:
+                    raise
+                unusable[name] = error.reason
+        return cells, unusable
+
+
 def _read_cells(
     block: TableBlock, source: TableSource, names: list[str], declared_kinds: dict[str, Any]
-) -> dict[str, Cells]:
-    cells = block.cells(names, declared_kinds)
+) -> tuple[dict[str, Cells], dict[str, str]]:
+    cells, unusable = _read_usable(block, names, declared_kinds)
     if source.spelled:
         retyped = []
         for name, column_cells in cells.items():
@@ -382,20 +485,7 @@ def _read_cells(
                 if not isinstance(column_cells.states[0], str):
                     retyped.append(name)
         cells |= block.cells(retyped, declared_kinds) if retyped else {}
-    return cells
-
-
-def _list_unsupported(block: TableBlock, names: Iterable[str], declared_kinds: dict[str, Any]) -> frozenset[str]:
-    """Return the columns of types that no variable has; refuse those that are declared to be something."""
-    unsupported = set()
-    for name in names:
-        try:
-            block.cells([name], declared_kinds)
-        except UnsupportedType:
-            if name in declared_kinds:
-                raise
-            unsupported.add(name)
-    return frozenset(unsupported)
+    return cells, unusable
 
 
 def _add_columns(profile: TableProfile, names: list[str], start: int) -> None:

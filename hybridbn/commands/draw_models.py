@@ -80,7 +80,7 @@ def kinds_of(network: Network) -> dict[str, DeclaredKind]:
     kinds: dict[str, DeclaredKind] = {}
     for variable in variables:
         if isinstance(variable, Continuous):
-            kinds[variable.name] = "continuous"
+            kinds[variable.name] = variable.unit or "continuous"
         elif variable.cuts is None:
             textual = all(isinstance(state, str) for state in variable.states)
             kinds[variable.name] = "text" if textual else "discrete"

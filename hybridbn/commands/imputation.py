@@ -35,6 +35,7 @@ from hybridbn.formats.hbn import load, save
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
 from hybridbn.tables import Table
+from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import shorten
 
 __all__ = ["choose_columns", "complete", "describe_marker", "describe_numbers_as_text", "refuse_unknown_states"]
@@ -82,10 +83,12 @@ def _profile(run: ImputationRun, model: Network | None) -> None:
         raise TableError(f"{run.origin.shown}: no column is left to complete: all of them are kept as they are")
     names = len(run.source.names)
     sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
-    with run.terminal.progress("looking") as report_rows, name_input_in_errors(run):
+    with (
+        _forward_warnings(run.terminal),
+        run.terminal.progress("looking") as report_rows,
+        name_input_in_errors(run),
+    ):
         run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, report_rows)
-    if not run.profile.columns:
-        raise TableError(f"{run.origin.shown}: no column is left to complete: none is of a type that can be imputed")
     run.profile.limit_sample(_SAMPLE_NUMBERS)
     refuse_unknown_columns(request, run.source.names)
 
@@ -207,6 +210,8 @@ def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
         column = run.profile.columns[name]
         if column.kind == "states":
             kinds[name] = "text" if run.source.spelled else "discrete"
+        elif column.unit is not None:
+            kinds[name] = column.unit
     return kinds
 
 
@@ -298,7 +303,6 @@ def choose_columns(
     profile: TableProfile, model: Network | None, request: ImputationRequest, terminal: Terminal
 ) -> list[str]:
     """Return the columns to learn from, and warn about those that are left out."""
-    empty = [name for name, column in profile.columns.items() if column.kind is None]
     known = set() if model is None else set(kinds_of(model)) | set(model)
     if model is not None:
         if not known & set(profile.columns):
@@ -311,43 +315,30 @@ def choose_columns(
             terminal.warn(
                 f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
             )
-        unmodeled = [n for n, c in profile.columns.items() if c.missing and n not in known and not c.identifier]
+        unmodeled = [n for n, c in profile.columns.items() if c.missing and n not in known and c.reason_alone is None]
         if unmodeled:
             raise NetworkError(
                 f"columns {shorten(unmodeled)} have missing cells, but the model doesn't know them; --keep them, or"
                 " learn a model that does"
             )
         return [name for name in profile.columns if name in known]
-    if empty:
-        raise TableError(
-            f"no value is observed in {shorten(empty)}, so nothing tells what is missing there; --keep"
-            f" {','.join(empty[:3])} leaves it as it is"
-        )
-    identifiers = [
-        name for name, column in profile.columns.items() if column.identifier and name not in request.include
-    ]
+    reasons = {name: reason for name, column in profile.columns.items() if (reason := column.reason_alone) is not None}
     for name in request.include:
-        if name in profile.unsupported:
-            raise TableError(f"--include {name}: the column is of a type that can't be imputed; leave it out")
-        if profile.columns[name].overflowing:
-            raise TableError(f"--include {name}: the column has too many different values")
-    if profile.unsupported:
+        if profile.columns[name].kind is None or profile.columns[name].overflowing:
+            raise TableError(f"--include {name}: the column has {reasons[name]}, so nothing can be imputed")
+        reasons.pop(name, None)
+    if reasons:
+        holes = sum(profile.columns[name].missing for name in reasons)
         terminal.warn(
-            f"left alone, being of types that can't be imputed: {shorten(sorted(profile.unsupported))}; --keep says so"
-        )
-    if identifiers:
-        holes = sum(profile.columns[name].missing for name in identifiers)
-        left = f"; what is missing there ({holes:,}) stays missing" if holes else ""
-        terminal.warn(
-            "left alone as identifiers, with a value of their own in each row or too many different ones:"
-            f" {shorten(identifiers)}{left}; --keep says so, --include completes them from their own values"
+            f"{describe_left_alone(reasons, holes)}; --keep says so, --include completes identifiers and texts from"
+            " their own values"
         )
     for name, column in profile.columns.items():
         if remark := describe_numbers_as_text(column) or describe_marker(column, profile.sample[name]):
             terminal.warn(remark)
     if profile.blank and len(profile.columns) > 1:
         terminal.warn(f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows")
-    names = [name for name in profile.columns if name not in identifiers]
+    names = [name for name in profile.columns if name not in reasons]
     if not names:
         raise TableError("no column is left to complete")
     return names
@@ -389,7 +380,7 @@ def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
     >>> describe_marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
     False
     """
-    if column.kind != "number":
+    if column.kind != "number" or column.unit is not None:
         return None
     for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):
         if value not in _MARKERS or len(rest) < 2 or (sample == value).sum() < 2:

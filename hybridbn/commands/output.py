@@ -75,6 +75,9 @@ class Output:
         if not self._is_typed(name):
             return field._replace(states=None)
         column = self.profile.columns[name]
+        if column.unit is not None:
+            kind = field.kind if column.unit.pattern is None else "text"
+            return field._replace(kind=kind, states=None, unit=column.unit)
         if column.kind == "number":
             exact = field.kind == "decimal" and self.form.exact
             return field._replace(kind="decimal" if exact else "integer" if column.integer else "float", states=None)
@@ -85,6 +88,7 @@ class Output:
 
     def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
         """Return a block with its imputed cells as a part of the output."""
+        fills = {name: (rows, self.profile.columns[name].restore(values)) for name, (rows, values) in fills.items()}
         if self.writer.splices:
             return self.writer.splice(block, fills, self._spell, draw)
         return self.writer.make_part(self._fill_columns(block, fills), draw)
@@ -92,6 +96,8 @@ class Output:
     def _spell(self, name: str, value: Any) -> str:
         """Return the text of an imputed value."""
         column = self.profile.columns[name]
+        if column.unit is not None:
+            return str(value)
         if column.kind == "states":
             spelled = column.spelling.get(value)
             return spelled if spelled is not None else value if isinstance(value, str) else repr(value)
@@ -114,7 +120,7 @@ class Output:
 
     def _converter_of(self, name: str) -> Callable[[Any], Any]:
         """Return the function that converts imputed values to the type of their column."""
-        if self.profile.columns[name].kind != "number":
+        if self.profile.columns[name].kind != "number" or self.profile.columns[name].unit is not None:
             return lambda value: value
         if self._commas and self.kinds[name] == "float":
             return lambda value: self._spell(name, value)
@@ -125,6 +131,8 @@ class Output:
     def _convert_texts(self, name: str, texts: Sequence[str | None]) -> list[Any]:
         """Convert the texts of a column to the numbers or states they stand for."""
         column, source = self.profile.columns[name], self.source
+        if column.unit is not None:
+            return [None if text is None or not text.strip() else text for text in texts]
         if column.kind == "number":
             convert: Callable[[str], Any] = str if self._keeps_text else int if column.integer else float
             if source.decimal == "," and not self._keeps_text:

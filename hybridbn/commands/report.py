@@ -4,6 +4,7 @@ rows.
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 import warnings
@@ -220,8 +221,9 @@ def _render_overview(profile: TableProfile, value_counts: ValueCounts, draws: in
         seen = filled = "left alone" if counts is None and column.missing else ""
         if counts is not None:
             seen, filled = _summarize(column, counts["observed"]), _summarize(column, counts["imputed"])
-        kind = {"number": "whole numbers" if column.whole else "numbers", "states": f"{len(column.first)} states"}.get(
-            column.kind or "", "empty"
+        numbers = "whole numbers" if column.whole else "numbers" if column.unit is None else column.unit.describe()
+        kind = {"number": numbers, "states": f"{len(column.first)} states"}.get(
+            column.kind or "", column.unusable or "empty"
         )
         rows.append(
             f"<tr><td class=name>{escape(name)}</td><td class=kind>{kind}</td><td class=n>{column.missing:,}</td><td"
@@ -243,6 +245,9 @@ def _summarize(column: ColumnProfile, counts: Sequence[float]) -> str:
             return ""
         center = (column.low + column.high) / 2
         mean = total / number
+        if column.unit is not None:
+            spread = format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))
+            return f"{column.unit.text(mean + center)} ± {spread} days"
         return f"{format_number(mean + center)} ± {format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))}"
     if not sum(counts):
         return ""
@@ -284,14 +289,17 @@ def _render_card(
     if column.kind == "number":
         ends = _bin_edges(column).tolist()
         picture = draw_histogram(
-            ends, observed[1:-4], imputed[1:-4], (observed[0], observed[-4]), (imputed[0], imputed[-4])
+            ends,
+            observed[1:-4],
+            imputed[1:-4],
+            (observed[0], observed[-4]),
+            (imputed[0], imputed[-4]),
+            None if column.unit is None else _format_ends(column, ends[0], ends[-1]),
         )
         beyond = int(imputed[0] + imputed[-4])
         note = f"; {beyond:,} imputed beyond the observed numbers" if beyond else ""
         if column.bulk is not None:
-            note = (
-                f"; observed from {' to '.join(format_range(column.low, column.high))}, few of them far from the others"
-            )
+            note = f"; observed from {' to '.join(_format_ends(column))}, few of them far from the others"
     else:
         picture, note = _draw_shares(column, observed, imputed)
     entries = [entry[column.name] for entry in history if column.name in entry]
@@ -307,6 +315,11 @@ def _render_card(
         )
         figures.append(f"<figure>{chart}<figcaption>learning: {explanation}, by round</figcaption></figure>")
     return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
+
+
+def _format_ends(column: ColumnProfile, low: float | None = None, high: float | None = None) -> tuple[str, str]:
+    low, high = column.low if low is None else low, column.high if high is None else high
+    return format_range(low, high) if column.unit is None else (column.unit.text(low), column.unit.text(high))
 
 
 def _format_caption(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> str:
@@ -352,7 +365,7 @@ def format_preview(source: TableSource, profile: TableProfile, draw_models: Draw
             for name in names:
                 value, star = values[name][row], ""
                 if (row, name) in imputed:
-                    value, star = imputed[row, name], "*"
+                    value, star = profile.columns[name].restore([imputed[row, name]])[0], "*"
                 line.append(_format_cell(value, profile.columns[name].whole) + star)
             lines.append(line)
             if len(lines) >= most:
@@ -363,6 +376,8 @@ def format_preview(source: TableSource, profile: TableProfile, draw_models: Draw
 def _format_cell(value: Any, whole: bool) -> str:
     if value is None:
         return "?"
+    if isinstance(value, datetime.datetime):
+        value = value.replace(tzinfo=None) if value.time() != datetime.time() else value.date()
     if isinstance(value, float):
         value = int(value) if whole and value == int(value) else f"{value:.4g}"
     text = escape_controls(" ".join(str(value).split()))

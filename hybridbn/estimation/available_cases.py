@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from hybridbn.network_check import describe_cycles, describe_stale_names
 from hybridbn.network_summary import is_arc_text
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
+from hybridbn.tables.frames import describe_left_alone, open_frame
 from hybridbn.variables import Discrete, Variable, shorten
 
 __all__ = ["fit_available", "fit_marginals", "list_arcs", "read_as_declared", "structure_of"]
@@ -31,7 +33,7 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     """
     graph = structure_of(structure)
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
-    table = read_as_declared(data, graph, weights)
+    table = read_as_declared(_leave_unusable(data, graph), graph, weights)
     _refuse_unknown(graph, table)
     found = _keep_families(graph, roles(table, None, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
@@ -41,6 +43,17 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
         parents = tuple(found[parent].variable for parent in _list_parents(graph, name))
         learned.append(fitter_of(spec, variable, parents).fit(table, variable, parents))
     return Network(learned)
+
+
+def _leave_unusable(data: Any, graph: Network) -> Any:
+    """Return data without columns that nothing can be learned from, unless the structure names them."""
+    _, reasons = Table.read_usable(data)
+    unusable = {name: reason for name, reason in reasons.items() if name not in graph}
+    if not unusable:
+        return data
+    warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=4)
+    frame = open_frame(data)
+    return frame.select(name for name in frame.columns if name not in unusable)
 
 
 def structure_of(structure: Any) -> Network:

@@ -22,16 +22,18 @@ from hybridbn.estimators.inputs import (
     find_constant_columns,
     name_columns,
     read_against,
-    read_features,
+    read_usable_features,
 )
 from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
+from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Builder", "HybridEstimator"]
@@ -66,6 +68,7 @@ class HybridEstimator(BaseEstimator):
     constant_features_: NDArray[Any]
     n_features_in_: int
     _stream: Stream
+    _left_alone: dict[str, str]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -96,7 +99,15 @@ class HybridEstimator(BaseEstimator):
 
     def _table(self, features: Any, weights: Values | None) -> Table:
         """Read the features of `fit`, or of the first call of `partial_fit`."""
-        table = read_features(features, self.discrete, self.continuous)
+        table, self._left_alone = read_usable_features(features, self.discrete, self.continuous)
+        for name in table.names:
+            if (reason := reason_alone(table, name)) is not None:
+                self._left_alone[name] = reason
+        if self._left_alone:
+            warnings.warn(
+                f"{describe_left_alone(self._left_alone)}; the network has no such nodes", UserWarning, stacklevel=4
+            )
+            table = table.drop(name for name in self._left_alone if name in table)
         return table if weights is None else table.with_weights(weights)
 
     def _learn(self, table: Table) -> tuple[Network, Stream | None]:
@@ -143,9 +154,10 @@ class HybridEstimator(BaseEstimator):
         """
         # a partial of a builder may have its own choice, which "auto" leaves alone
         potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
+        absent = {*left_out, *self._left_alone}
         if isinstance(potentials, Mapping):
-            potentials = {name: spec for name, spec in potentials.items() if name not in left_out}
-        return table.drop(left_out), build.drop(left_out), potentials
+            potentials = {name: spec for name, spec in potentials.items() if name not in absent}
+        return table.drop(left_out), build.drop(sorted(absent)), potentials
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import hash_identifiers, hash_rows
-from hybridbn.estimators.inputs import check_features, open_features, read_features
+from hybridbn.estimators.inputs import check_features, open_features, read_usable_features
 from hybridbn.estimators.sklearn_bases import BaseEstimator, TransformerMixin
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
@@ -135,12 +135,13 @@ class Imputer(TransformerMixin, BaseEstimator):
         features = check_features(X)
         validate_data(self, features, reset=True, skip_check_array=True)
         frame = leave_out(open_features(features), self.skip)
-        table = read_features(frame, self.discrete, self.continuous)
+        table, unusable = read_usable_features(frame, self.discrete, self.continuous)
+        frame = frame.select(table.names)
         settings = Settings(
             **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)},
             options=Options(tolerance=self.tolerance, max_bytes=self.max_bytes),
         )
-        fitted = fit_imputation(table, settings, integer_ranges(frame))
+        fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         model = self.model_ = fitted.model
         self._seed = fitted.seed
         self.network_ = None if model.completion is None else model.network

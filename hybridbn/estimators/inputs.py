@@ -20,7 +20,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimators.streaming import is_constant
 from hybridbn.tables import Table
 from hybridbn.tables.cells import state_kind
-from hybridbn.tables.frames import Frame, frame_adapter, open_frame
+from hybridbn.tables.frames import Frame, check_column_names, frame_adapter, open_frame
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "name_columns",
     "open_features",
     "read_against",
-    "read_features",
+    "read_usable_features",
 ]
 
 HandleUnknown: TypeAlias = Literal["missing", "error"]
@@ -84,7 +84,7 @@ def name_columns(X: Any) -> list[str]:
     names = list(getattr(X, "column_names", X.columns))  # the columns of an Arrow table are no names
     if all(isinstance(name, int | np.integer) for name in names):
         return [f"x{place}" for place in range(len(names))]
-    return names
+    return check_column_names(names)
 
 
 def open_features(X: Any) -> Frame:
@@ -103,22 +103,32 @@ def open_features(X: Any) -> Frame:
     return open_frame(X)
 
 
-def read_features(X: Any, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()) -> Table:
+def read_usable_features(
+    X: Any, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()
+) -> tuple[Table, dict[str, str]]:
     """Read what `check_features` returned, or a frame of it, by the columns' own types, or as they are declared.
+
+    Columns that can't be used are left out, and returned with the reasons. Cells of arrays must be text or numbers, as
+    those of scikit-learn's own estimators.
 
     Examples
     --------
-    >>> read_features(np.array([[1.5, 2], [2.5, 3]]), discrete=["x1"])
+    >>> read_usable_features(np.array([[1.5, 2], [2.5, 3]]), discrete=["x1"])[0]
     Table: 2 rows, 2 columns
       x0  continuous            0 missing
       x1  discrete    2 states  0 missing  2, 3
+    >>> read_usable_features(pd.DataFrame({"a": [1.5, 2.5], "b": [None, None]}))[1]
+    {'b': 'no value'}
     """
     frame = X if isinstance(X, Frame) else open_features(X)
     try:
-        return Table(frame, discrete, continuous)
+        table, unusable = Table.read_usable(frame, discrete, continuous)
     except TableError as error:
         _refuse_strange_cells(frame.data, error)
         raise
+    if unusable and isinstance(frame.data, np.ndarray):
+        _refuse_strange_cells(frame.data)
+    return table, unusable
 
 
 def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUnknown) -> Table:
@@ -163,8 +173,8 @@ def find_constant_columns(table: Table, names: Iterable[str]) -> list[str]:
     return found
 
 
-def _refuse_strange_cells(X: Any, error: TableError) -> None:
-    """Say so where an array of objects holds what can't be a cell; run only on the way to an error."""
+def _refuse_strange_cells(X: Any, error: TableError | None = None) -> None:
+    """Say so where an array of objects holds what can't be a cell."""
     if not isinstance(X, np.ndarray) or X.dtype != object:
         return
     for (row, column), cell in np.ndenumerate(X):

@@ -40,7 +40,12 @@ def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
     elif isinstance(posterior, ContinuousPosterior):
         _curve(ax, posterior)
         ax.set_ylabel("density")
-        ax.axvline(posterior.mean(), color=OBSERVED, lw=1, label=f"mean {posterior.mean():.4g}")
+        mean, unit = posterior.mean(), posterior.variable.unit
+        label = f"{mean:.4g}"
+        if unit is not None and unit.kind in ("date", "datetime"):
+            ax.xaxis_date()  # the numbers of matplotlib are days since 1970, too
+            label = str(unit.restore(mean))[:16]
+        ax.axvline(mean, color=OBSERVED, lw=1, label=f"mean {label}")
         ax.legend(frameon=False)
     ax.set_title(posterior.variable.name, color=INK)
     return ax

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -452,10 +453,10 @@ def _encode_values(variable: Variable, values: Any) -> Values | Codes:
 def variable_to_dict(variable: Variable) -> dict[str, Any]:
     """Return a variable as plain values; states keep their types (text, integers, floats and booleans only)."""
     if isinstance(variable, Continuous):
-        return {"name": variable.name, "domain": [repr(end) for end in variable.domain]}
-    plain = (str, bool, int, float)
+        plain: dict[str, Any] = {"name": variable.name, "domain": [repr(end) for end in variable.domain]}
+        return plain if variable.unit is None else {**plain, "unit": variable.unit.to_dict()}
     for state in variable.states:
-        if type(state) not in plain:
+        if type(state) not in (str, bool, int, float):
             raise NetworkError(
                 f"{variable.name!r}: the state {state!r} is a {type(state).__name__}; files hold only text, integers, "
                 "floats and booleans as states"
@@ -468,6 +469,7 @@ def variable_from_dict(state: Mapping[str, Any]) -> Variable:
     """Make a variable again from what `variable_to_dict` returned."""
     if "domain" in state:
         low, high = state["domain"]
-        return Continuous(state["name"], (float(low), float(high)))
+        unit = None if "unit" not in state else Unit.from_dict(state["unit"])
+        return Continuous(state["name"], (float(low), float(high)), unit)
     cuts = state.get("cuts")
     return Discrete(state["name"], tuple(state["states"]), None if cuts is None else tuple(cuts))

@@ -6,10 +6,12 @@ where one is missing). All functions are vectorized over the rows and loop over 
 
 from __future__ import annotations
 
+import datetime
 import math
 import unicodedata
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -17,11 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.time_patterns import PatternFinder, parse
+from hybridbn.units import DAY, Unit, UnitKind, count_days, count_one_day, is_time_like, unit_of_pattern
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
 __all__ = [
     "Cells",
     "Kind",
+    "Moments",
     "PlainValues",
     "UnsupportedType",
     "as_objects",
@@ -29,6 +34,9 @@ __all__ = [
     "check_numbers",
     "convert_cells",
     "convert_to_numbers",
+    "count_moments",
+    "count_objects",
+    "count_texts",
     "decode_states",
     "describe_look_alikes",
     "freeze_array",
@@ -38,7 +46,9 @@ __all__ = [
     "label_objects",
     "make_type_error",
     "recode_cells",
+    "spell_moments",
     "state_kind",
+    "warn_of_ambiguity",
 ]
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
@@ -52,7 +62,8 @@ class Cells:
     """The cells of one column: floats, or codes of `states`.
 
     `declared` is true where the states come from a type that names them (a category, an enumeration, bool) and not
-    from the values that occur, `integer` where the numbers are of an integer type.
+    from the values that occur, `integer` where the numbers are of an integer type. Dates and times are numbers with a
+    `unit`.
     """
 
     array: NDArray[Any]
@@ -60,6 +71,7 @@ class Cells:
     declared: bool = False
     ordered: bool = False
     integer: bool = False
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         freeze_array(self.array)
@@ -72,7 +84,7 @@ class Cells:
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Return the cells of some rows."""
-        return Cells(self.array[rows], self.states, self.declared, self.ordered, self.integer)
+        return replace(self, array=self.array[rows])
 
 
 def integer_limits(bits: int, *, signed: bool) -> tuple[float, float]:
@@ -186,6 +198,142 @@ def label_floats(name: str, values: NDArray[Any]) -> Cells:
     return label_codes(name, codes, states.tolist())
 
 
+# --- dates and times --------------------------------------------------------------------------------------------------
+
+
+_RESOLUTIONS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1, "h": 3600 * 10**9, "m": 60 * 10**9}
+
+
+class Moments(NamedTuple):
+    """A column of dates or durations as an array of numpy, in UTC; times of day are durations since midnight."""
+
+    values: NDArray[Any]
+    kind: UnitKind | None = None
+    zone: str | None = None
+
+
+def count_moments(values: NDArray[Any], kind: UnitKind | None = None, zone: str | None = None) -> Cells:
+    """Return an array of numpy's dates or durations as numbers with a unit.
+
+    Examples
+    --------
+    >>> cells = count_moments(np.array(["1970-01-02", "NaT"], dtype="datetime64[D]"))
+    >>> cells.array, cells.unit.kind
+    (array([ 1., nan]), 'date')
+    """
+    code, count = np.datetime_data(values.dtype)
+    step = _RESOLUTIONS.get(code, 1 if code in ("ps", "fs", "as") else DAY)
+    step = step * count if DAY % (step * count) == 0 else step
+    whole: UnitKind = "duration" if values.dtype.kind == "m" else "date" if step == DAY else "datetime"
+    return Cells(count_days(values), unit=Unit(kind or whole, step, zone))
+
+
+def count_objects(values: NDArray[Any]) -> Cells | None:
+    """Return Python's dates, times or durations as numbers with a unit; None where values are of other or several
+    kinds.
+    """
+    observed = [value for value in values.tolist() if not is_missing(value)]
+    kinds = {_kind_of_object(value) for value in observed}
+    if len(kinds) != 1 or None in kinds:
+        return None
+    ((kind, zoned),) = [item for item in kinds if item is not None]
+    numbers = [math.nan if is_missing(value) else count_one_day(value) for value in values.tolist()]
+    step = DAY if kind == "date" else 1000
+    zone = str(observed[0].tzinfo) if zoned else None
+    return Cells(np.array(numbers, dtype=np.float64), unit=Unit(kind, step, zone))
+
+
+def _kind_of_object(value: Any) -> tuple[UnitKind, bool] | None:
+    if not is_time_like(value):
+        return None
+    if isinstance(value, datetime.datetime | np.datetime64):
+        return "datetime", getattr(value, "tzinfo", None) is not None
+    if isinstance(value, datetime.time):
+        return ("time", False) if value.tzinfo is None else None
+    return ("date" if isinstance(value, datetime.date) else "duration"), False
+
+
+def count_texts(
+    name: str, codes: NDArray[Any], texts: Sequence[Any], unit: Unit | None = None, *, strict: bool = False
+) -> Cells | None:
+    """Return text cells, given as codes of distinct texts, as numbers with a unit where all texts are dates or times.
+
+    Parameters
+    ----------
+    unit : Unit, optional
+        Its pattern comes first where texts allow several.
+    strict : bool
+        Refuse texts that do not follow the pattern of `unit`.
+
+    Examples
+    --------
+    >>> count_texts("d", np.array([0, -1]), ["1970-01-03"]).array, count_texts("c", np.array([0]), ["a"])
+    (array([ 2., nan]), None)
+    """
+    occurring = [text for text in texts if isinstance(text, str)]
+    if not occurring or len(occurring) < len(texts):
+        return None
+    if strict and unit is not None and unit.pattern is not None:
+        days = [_parse_strictly(name, codes, code, text, unit) for code, text in enumerate(occurring)]
+    else:
+        finder = PatternFinder(None if unit is None else unit.pattern)
+        if not finder.add(occurring) or finder.pattern is None:
+            return None
+        if finder.ambiguous:
+            warn_of_ambiguity(name, finder)
+        unit, days = unit_of_pattern(finder.pattern, finder.zone), finder.numbers
+    numbers = np.array([*days, np.nan])
+    return Cells(numbers[codes], unit=unit)
+
+
+def _parse_strictly(name: str, codes: NDArray[Any], code: int, text: str, unit: Unit) -> float:
+    number = parse(str(unit.pattern), text)
+    if number is None:
+        row = _first_row(codes == code) or 0
+        raise TableError(f"column {name!r}, row {row}: {text!r} is not a {unit.kind} such as {unit.text(0.0)!r}")
+    return number
+
+
+def label_moments(name: str, cells: Cells) -> Cells:
+    """Return dates or times as discrete cells, whose states are those of Python, or texts where the column holds texts.
+
+    Examples
+    --------
+    >>> label_moments("d", Cells(np.array([1.0, np.nan]), unit=Unit("date"))).states
+    (datetime.date(1970, 1, 2),)
+    """
+    assert cells.unit is not None
+    if cells.unit.pattern is not None:
+        return spell_moments(cells)
+    distinct, codes = np.unique(cells.array[~cells.missing], return_inverse=True)
+    array = np.full(len(cells.array), -1, dtype=np.intp)
+    array[~cells.missing] = codes
+    return label_codes(name, array, cells.unit.list_values(distinct))
+
+
+def warn_of_ambiguity(name: str, finder: PatternFinder) -> None:
+    """Warn of a column of dates whose day and month could be either way round."""
+    text, pattern = finder.example, str(finder.pattern)
+    unit = unit_of_pattern(pattern)
+    warnings.warn(
+        f"column {name!r} holds dates such as {text!r}, whose order of year, month and day its cells leave open; read "
+        f"as {pattern}, so this one is {unit.restore(unit.number(text))}; dates as in 2024-01-31 leave no doubt",
+        UserWarning,
+        stacklevel=6,
+    )
+
+
+def spell_moments(cells: Cells) -> Cells:
+    """Return numbers whose unit has a text pattern as text cells."""
+    assert cells.unit is not None
+    distinct, codes = np.unique(cells.array[~cells.missing], return_inverse=True)
+    texts: dict[str, int] = {}
+    lookup = np.array([texts.setdefault(cells.unit.text(number), len(texts)) for number in distinct.tolist()], np.intp)
+    array = np.full(len(cells.array), -1, dtype=np.intp)
+    array[~cells.missing] = lookup[codes]
+    return Cells(array, tuple(texts))
+
+
 def state_kind(state: Any) -> str:
     """Return "bool", "number", "text" or the name of another type; the states of a column are of one kind."""
     if isinstance(state, bool | np.bool_):
@@ -221,11 +369,24 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
             if kind == "discrete"
             else check_numbers(name, floats, integer=inferred == "integer")
         )
+    cells = count_objects(values)
+    if cells is not None:
+        return cells
     raise _refuse_objects(name, values)
 
 
 class UnsupportedType(TableError):
-    """A column of a type that no variable has."""
+    """A column of a type that no variable has.
+
+    Attributes
+    ----------
+    reason : str
+        What it holds, in a few words.
+    """
+
+    def __init__(self, text: str, reason: str = "of no usable type") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 def _refuse_objects(name: str, values: NDArray[Any]) -> TableError:
@@ -237,30 +398,31 @@ def _refuse_objects(name: str, values: NDArray[Any]) -> TableError:
     if len(first) > 1:
         seen = ", ".join(f"{kind} ({value!r} in row {row})" for kind, (row, value) in list(first.items())[:6])
         text = f"column {name!r} mixes values of several types: {seen}; convert them all to text, or all to numbers"
-        usable = any(isinstance(value, str | Number | np.generic) for _, value in first.values())
-        return TableError(text) if usable else UnsupportedType(text)
+        plain = all(isinstance(value, str | Number | np.bool_) for _, value in first.values())
+        return TableError(text) if plain else UnsupportedType(text, f"of types {', '.join(list(first)[:4])}")
     kind, (row, value) = next(iter(first.items()), ("NaT", (0, "NaT")))
-    return UnsupportedType(f"column {name!r}, row {row}: {str(value)[:60]!r} is a {kind}; {suggest_remedy(kind)}")
+    text = f"column {name!r}, row {row}: {str(value)[:60]!r} is a {kind}; {suggest_remedy(kind)}"
+    return UnsupportedType(text, f"of type {kind}")
 
 
 def suggest_remedy(kind: str) -> str:
     """Return the remedy for a column whose type is neither text nor truth values nor real numbers."""
     lowered = kind.lower()
-    if "delta" in lowered or "duration" in lowered:
-        return "a duration must be converted to a number first, for example its seconds"
-    if any(word in lowered for word in ("date", "time", "nat", "period")):
-        return "a point in time must be converted first: to a number (days since a date) or to text (its month)"
+    if "period" in lowered:
+        return "convert periods to dates first, with pandas for example column.dt.to_timestamp()"
     if "complex" in lowered:
         return "split a complex number into two real columns"
     if any(word in lowered for word in ("bytes", "binary")):
         return "decode bytes to text first"
+    if any(word in lowered for word in ("list", "dict", "struct", "map", "array", "tuple", "set")):
+        return "nested values are no cells: leave out this column, or make columns of what they hold"
     return "columns must hold text, numbers or truth values: convert or leave out this one"
 
 
 def make_type_error(name: str, dtype: Any) -> UnsupportedType:
     """Return the error for a column of an unusable type, with a remedy."""
     shown = str(getattr(dtype, "name", dtype))  # numpy calls bytes "S1", but names them
-    return UnsupportedType(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}")
+    return UnsupportedType(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}", f"of type {shown:.40}")
 
 
 def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
@@ -281,7 +443,7 @@ def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
 def convert_cells(name: str, cells: Cells, kind: Kind | None) -> Cells:
     """Return cells as cells of a kind; for `kind` None they stay as they are."""
     if kind == "discrete" and cells.states is None:
-        return label_floats(name, cells.array)
+        return label_floats(name, cells.array) if cells.unit is None else label_moments(name, cells)
     if kind == "continuous" and cells.states is not None:
         return check_numbers(
             name, convert_to_numbers(name, cells), integer=all(isinstance(state, int) for state in cells.states)
@@ -313,6 +475,9 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
     Unknown states raise `TableError`, or become missing cells with `unknown_missing`.
     """
     if isinstance(variable, Continuous):
+        if cells.unit is not None and (variable.unit is None or not variable.unit.accepts(cells.unit)):
+            wanted = "plain numbers" if variable.unit is None else f"a {variable.unit.kind}"
+            raise TableError(f"column {name!r} holds a {cells.unit.kind}, but {name!r} is {wanted}; convert it first")
         if cells.states is None:
             array: Values = cells.array
         elif any(isinstance(state, bool) for state in cells.states):
@@ -320,7 +485,7 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
         else:
             array = convert_to_numbers(name, cells)
         _check_domain(name, array, variable)
-        return Cells(array, integer=cells.integer)
+        return Cells(array, integer=cells.integer, unit=cells.unit or variable.unit)
     if (
         cells.states is not None
         and cells.states == variable.states
@@ -331,7 +496,7 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
     if cells.states is None and variable.cuts is not None:
         return Cells(variable.codes(cells.array), variable.states)
     if cells.states is None:
-        cells = label_floats(name, cells.array)
+        cells = convert_cells(name, cells, "discrete")
     states = cells.states or ()
     positions = np.full(len(states) + 1, -1, dtype=np.intp)
     unknown = []

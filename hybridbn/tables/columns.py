@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,12 +23,17 @@ from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Cells,
     Kind,
+    Moments,
+    UnsupportedType,
     as_objects,
     convert_cells,
+    count_texts,
     describe_look_alikes,
     recode_cells,
+    spell_moments,
     state_kind,
 )
+from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Variable
 
 __all__ = [
@@ -42,6 +47,7 @@ __all__ = [
     "read_as_variable",
     "read_cells",
     "read_column",
+    "read_usable_columns",
     "warn_of_look_alikes",
 ]
 
@@ -107,7 +113,8 @@ class Column:
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
             wants_labels = isinstance(variable, Discrete) and variable.cuts is None
-            cells = read_cells(self.name, source.values, "discrete" if wants_labels else None)
+            unit = variable.unit if isinstance(variable, Continuous) else None
+            cells = read_cells(self.name, source.values, "discrete" if wants_labels else None, unit)
         return recode_cells(self.name, cells, variable, unknown_missing=self._unknown_missing)
 
     def take(self, rows: NDArray[np.intp]) -> Column:
@@ -171,6 +178,8 @@ class Column:
         if source is None and self._base is not None:
             return self._base.raw()
         if source is None or not source.current:
+            if self.cells.unit is not None and self.cells.unit.pattern is None:
+                return as_objects(self.cells.unit.list_values(self.cells.array))
             array: NDArray[Any] = column_adapter("numpy").write(self).astype(object)
             array[self.cells.missing] = None
             return array
@@ -198,10 +207,11 @@ class Column:
         return self.raw() if large.any() else None
 
 
-def read_cells(name: str, values: Any, kind: Kind | None = None) -> Cells:
+def read_cells(name: str, values: Any, kind: Kind | None = None, unit: Unit | None = None) -> Cells:
     """Return the cells of a column of any library.
 
-    For `kind` None the column's type decides: numbers are continuous, text, categories and truth values discrete.
+    For `kind` None the column's type decides: numbers, dates and times (also those that are text) are continuous, other
+    text, categories and truth values discrete. Where texts allow several patterns of dates, that of `unit` is taken.
 
     Examples
     --------
@@ -210,23 +220,54 @@ def read_cells(name: str, values: Any, kind: Kind | None = None) -> Cells:
     (('a', 'b'), array([ 1, -1,  0]))
     """
     try:
-        return convert_cells(name, column_adapter(column_kind(values)).read(name, values, kind), kind)
+        cells = column_adapter(column_kind(values)).read(name, values, kind)
+        if kind != "discrete" and cells.states and not cells.declared:
+            cells = count_texts(name, cells.array, cells.states, unit) or cells
+        return convert_cells(name, cells, kind)
+    except UnsupportedType:
+        raise
     except TableError as error:
         if kind == "discrete" or f"column {name!r}" in str(error):
             raise
         raise TableError(f"column {name!r}: {error}") from None
 
 
-def read_column(name: str, values: Any, kind: Kind | None = None) -> Column:
+def read_column(name: str, values: Any, kind: Kind | None = None, unit: Unit | None = None) -> Column:
     """Return a column of any library, or one that was read before, as a column of a kind; by default of its type's."""
     if not isinstance(values, Column):
-        return Column(name, read_cells(name, values, kind), None, ColumnSource(column_kind(values), values))
+        return Column(name, read_cells(name, values, kind, unit), None, ColumnSource(column_kind(values), values))
     if kind is None or (kind == "discrete") == (values.cells.states is not None):
         return values
     source = values.source
     if source is not None and source.current and source.rows is None:
         return Column(name, read_cells(name, source.values, kind), None, source)
     return Column(name, convert_cells(name, values.cells, kind), None, source)
+
+
+def read_usable_columns(
+    columns: Mapping[str, Any], kinds: Mapping[str, Kind]
+) -> tuple[dict[str, Column], dict[str, str]]:
+    """Return those columns that something can be computed with, and for the others the reason in a few words.
+
+    Examples
+    --------
+    >>> columns, reasons = read_usable_columns({"x": np.array([1.5]), "l": [[1]], "e": [None]}, {})
+    >>> list(columns), reasons
+    (['x'], {'l': 'of type list', 'e': 'no value'})
+    """
+    usable: dict[str, Column] = {}
+    reasons: dict[str, str] = {}
+    for name, values in columns.items():
+        try:
+            column = read_column(name, values, kinds.get(name))
+        except UnsupportedType as error:
+            reasons[name] = error.reason
+            continue
+        if len(column.cells.array) and column.cells.missing.all():
+            reasons[name] = "no value"
+        else:
+            usable[name] = column
+    return usable, reasons
 
 
 def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool = False) -> Column:
@@ -321,17 +362,42 @@ class ColumnAdapter(ABC):
         if integers is not None:
             return self.make_integers(column.name, integers)
         cells = column.cells
+        if source is not None and source.current and cells.unit is not None and cells.unit.pattern is None:
+            # numbers of days are not exact to the nanosecond, but a column of another library may be
+            given = (
+                source.values if source.rows is None else column_adapter(source.kind).take(source.values, source.rows)
+            )
+            moments = column_adapter(source.kind).read_moments(given)
+            if moments is not None:
+                return self.make_moments(column.name, moments.values, cells.unit, None)
         if source is None or old is None:
-            return self.make(column.name, cells)
+            return self._make(column.name, cells, None)
         if source.unchanged is not None:
             rows = np.flatnonzero(~source.unchanged)
             if not len(rows):
                 return old
-            new_cells = cells.take(rows)
-            written = self.insert(old, rows, self.restore_type(self.make(column.name, new_cells), old, new_cells))
+            written = self.insert(old, rows, self._make(column.name, cells.take(rows), old))
             if written is not None:
                 return written
-        return self.restore_type(self.make(column.name, cells), old, cells)
+        return self._make(column.name, cells, old)
+
+    def _make(self, name: str, cells: Cells, old: Any) -> Any:
+        """Return a new column of cells, of the type of an old one where that can hold them."""
+        unit = cells.unit
+        if unit is not None and unit.pattern is None:
+            return self.make_moments(name, unit.arrays(cells.array), unit, old)
+        if unit is not None:
+            cells = spell_moments(cells)
+        made = self.make(name, cells)
+        return made if old is None else self.restore_type(made, old, cells)
+
+    def read_moments(self, values: Any) -> Moments | None:
+        """Return a column of a type of dates or times as one of numpy; None for any other."""
+        return None
+
+    @abstractmethod
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        """Return a new column of dates or times, of the type of an old one if there is one."""
 
     @abstractmethod
     def make(self, name: str, cells: Cells) -> Any:

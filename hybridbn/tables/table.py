@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
 from hybridbn.tables.cells import Cells, Kind, freeze_array, recode_cells
 from hybridbn.tables.columns import (
@@ -18,14 +18,17 @@ from hybridbn.tables.columns import (
     check_states,
     read_as_variable,
     read_column,
+    read_usable_columns,
     warn_of_look_alikes,
 )
-from hybridbn.tables.frames import Frame, open_frame
+from hybridbn.tables.frames import Frame, check_weights, open_frame
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Table"]
 
 Unknown = Literal["error", "missing"]
+
+_KINDS: tuple[Kind, Kind] = ("discrete", "continuous")
 
 
 class Table:
@@ -50,12 +53,14 @@ class Table:
 
     Notes
     -----
+    Names that are no text become text inside: ``0`` is ``"0"``; frames made of the table have the given ones again.
     States found in a column are sorted; pandas categories, polars Enums, pyarrow dictionaries and ARFF's nominal
     attributes keep their levels and their order, unused ones included; truth values always have the states
     ``False, True``. Whole numbers declared discrete have integer states, float-coded ones too.
     None, NaN and pandas' NA are missing; text such as "NA" or "" is an ordinary state. Nullable numbers are read as the
-    plain ones, decimals as floats, sparse columns are densified. Dates, times, durations and complex numbers, infinite
-    values, columns that mix types, repeated names and names that aren't text are refused.
+    plain ones, decimals as floats, sparse columns are densified. Dates, points in time, times of day and durations are
+    numbers of days with a unit, and so are texts that all follow one pattern of these; they go back out as they came.
+    Complex numbers, infinite values, columns that mix types and repeated names are refused.
     Continuous integers of 2**53 or more are rounded for computing; they go back out as they came in.
 
     Examples
@@ -95,7 +100,7 @@ class Table:
             self._frame = frame.without_columns()
         self._coded = {}
         self._columns = {}
-        kinds = _check_kinds(discrete, continuous, frame.columns)
+        kinds = _check_kinds(discrete, continuous, frame)
         if variables is None:
             for name, values in frame.columns.items():
                 column = read_column(name, values, kinds.get(name))
@@ -107,7 +112,27 @@ class Table:
                     self._columns[variable.name] = read_as_variable(
                         frame.columns[variable.name], variable, unknown_missing=unknown == "missing"
                     )
-        self._weights = _check_weights(weights, frame.rows)
+        self._weights = check_weights(weights, frame.rows)
+
+    @classmethod
+    def read_usable(
+        cls, data: Any, discrete: Any = (), continuous: Any = (), weights: Any = None
+    ) -> tuple[Table, dict[str, str]]:
+        """Return a table of those columns that something can be computed with, and why the others are left out.
+
+        Examples
+        --------
+        >>> table, reasons = Table.read_usable({"x": [1.5, 2.0], "e": [None, None], "l": [[1], [2]]})
+        >>> table.names, reasons
+        (('x',), {'e': 'no value', 'l': 'of type list'})
+        """
+        frame = data if isinstance(data, Frame) else open_frame(data)
+        kinds = _check_kinds(discrete, continuous, frame)
+        columns, reasons = read_usable_columns(frame.columns, kinds)
+        if isinstance(data, Table) and not reasons and not kinds and weights is None:
+            return data, {}
+        named = [[name for name in columns if kinds.get(name) == kind] for kind in _KINDS]
+        return cls(replace(frame, columns=columns), named[0], named[1], weights), reasons
 
     @classmethod
     def _of(cls, columns: Iterable[Column], frame: Frame, weights: Values | None) -> Table:
@@ -145,7 +170,7 @@ class Table:
             columns = [check_states(column) for column in columns]
         rows = len(columns[0].cells.array)
         warn_of_look_alikes(columns, stacklevel=4)
-        return cls._of(columns, Frame("pandas", {}, rows), _check_weights(weights, rows))
+        return cls._of(columns, Frame("pandas", {}, rows), check_weights(weights, rows))
 
     @classmethod
     def from_columns(cls, columns: Iterable[Column], frame: Frame) -> Table:
@@ -168,7 +193,8 @@ class Table:
         for variable in variables:
             array = arrays[variable.name]
             states = variable.states if isinstance(variable, Discrete) else None
-            cells = Cells(array.astype(np.float64 if states is None else np.intp), states)
+            unit = variable.unit if isinstance(variable, Continuous) else None
+            cells = Cells(array.astype(np.float64 if states is None else np.intp), states, unit=unit)
             columns.append(Column(variable.name, cells, variable))
         rows = len(columns[0].cells.array) if columns else 0
         return cls._of(columns, frame or Frame("pandas", {}, rows), None)
@@ -204,7 +230,7 @@ class Table:
         if column.variable is not None:
             return column.variable
         if column.cells.states is None:
-            return Continuous(name)
+            return Continuous(name, unit=column.cells.unit)
         if not column.cells.states:
             raise TableError(
                 f"column {name!r} has no value, so its states are unknown; leave it out, or give its states: "
@@ -385,7 +411,7 @@ class Table:
             raise TableError(f"column {name!r} has {len(added.cells.array)} values, but the table has {len(self)} rows")
         if old is not None:
             old_cells, cells = self.cells(name), added.cells
-            cells = Cells(cells.array, cells.states, old_cells.declared, old_cells.ordered, cells.integer)
+            cells = replace(cells, declared=old_cells.declared, ordered=old_cells.ordered)
             added = old.replace(cells, added.variable)
         return Table._of({**self._columns, name: added}.values(), self._frame, self._weights)
 
@@ -404,7 +430,7 @@ class Table:
             raise TableError(f"column {name!r}: {new.shape} values, but the table has {len(self)} rows")
         if isinstance(variable, Discrete) and new.size and not (new.min() >= -1 and new.max() < len(variable)):
             raise TableError(f"column {name!r}: codes must lie between -1 and {len(variable) - 1}")
-        cells = Cells(new, old.states, old.declared, old.ordered, old.integer)
+        cells = replace(old, array=new)
         if isinstance(variable, Continuous):
             cells = recode_cells(name, cells, variable)
             variable.values(new)
@@ -425,7 +451,7 @@ class Table:
 
     def with_weights(self, weights: Any) -> Table:
         """Return the table with other row weights; None removes them."""
-        return Table._of(self._columns.values(), self._frame, _check_weights(weights, len(self)))
+        return Table._of(self._columns.values(), self._frame, check_weights(weights, len(self)))
 
     # --- checks for learners ------------------------------------------------------------------------------------------
 
@@ -542,20 +568,18 @@ class Table:
             states = column.variable.states if isinstance(column.variable, Discrete) else None
             missing = "not read"
         if states is None:
-            return "", missing, ""
+            unit = column.cells.unit if column.is_read else getattr(column.variable, "unit", None)
+            return "", missing, "" if unit is None else unit.describe()
         return f"{len(states):,} states", missing, shorten(states, most=4)
 
 
-def _check_kinds(
-    discrete: str | Iterable[str], continuous: str | Iterable[str], available: Mapping[str, Any]
-) -> dict[str, Kind]:
+def _check_kinds(discrete: str | Iterable[str], continuous: str | Iterable[str], frame: Frame) -> dict[str, Kind]:
     """Return the kind of each column that is declared to be discrete or continuous."""
     kinds: dict[str, Kind] = {}
-    declared: tuple[tuple[Kind, str | Iterable[str]], ...] = (("discrete", discrete), ("continuous", continuous))
-    for kind, names in declared:
-        for name in list_items(names, f"the names of {kind} columns"):
-            if name not in available:
-                raise TableError(f"{kind}={name!r}: there is no such column; the columns are {shorten(available)}")
+    for kind, names in zip(_KINDS, (discrete, continuous), strict=True):
+        for name in frame.find_names(names, f"the names of {kind} columns"):
+            if name not in frame.columns:
+                raise TableError(f"{kind}={name!r}: there is no such column; the columns are {shorten(frame.columns)}")
             if kinds.setdefault(name, kind) != kind:
                 raise TableError(f"column {name!r} is declared both discrete and continuous")
     return kinds
@@ -570,28 +594,3 @@ def _check_variables(variables: Iterable[Variable], kinds: Mapping[str, Kind]) -
     if kinds:
         raise TableError("give variables, or discrete and continuous, not both: the variables say which is which")
     return listed
-
-
-def _check_weights(weights: Any, rows: int) -> Values | None:
-    """Return weights as a read-only copy; raise `TableError` naming the first row with an invalid one."""
-    if weights is None:
-        return None
-    try:
-        array = np.array(weights.to_list() if hasattr(weights, "to_list") else weights, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise TableError(f"weights must be numbers, one a row, not {weights!r:.80}") from None
-    if array.shape != (rows,):
-        raise TableError(
-            f"there are {array.size} weights of shape {array.shape} for {rows} rows; give one weight a row"
-        )
-    bad = ~(np.isfinite(array) & (array >= 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise TableError(
-            f"weights, row {row}: {array[row]} is not a finite non-negative number ({int(bad.sum())} such weights)"
-        )
-    with np.errstate(over="ignore"):
-        total = float(array.sum())
-    if rows and not 0 < total < np.inf:
-        raise TableError(f"the weights sum to {total}; at least one must be positive, and the sum finite")
-    return freeze_array(array)

@@ -6,8 +6,9 @@ A file is one zip archive whose members are stored as they are, so nothing can i
     ``format``, ``version``, the ``library`` that wrote it, and for every other member its ``size`` and ``sha256``, and
     for arrays ``dtype`` and ``shape``.
 ``network.json``
-    The ``nodes`` in order (``variable``, ``parents``, ``family`` and ``parameters`` of the potential), the ``arcs`` in
-    order, and the ``attributes`` that the user gave to graph, nodes and arcs.
+    The ``nodes`` in order (``variable``, since version 2 with the ``unit`` of dates and times, ``parents``, ``family``
+    and ``parameters`` of the potential), the ``arcs`` in order, and the ``attributes`` that the user gave to graph,
+    nodes and arcs.
 ``float64.npy``, ``int64.npy``, ``bool.npy``
     All arrays of that type end to end; `network.json` refers to them by offset and shape.
 
@@ -21,7 +22,7 @@ takes memory in proportion to the size of the file, whatever its content claims.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hybridbn.errors import FormatError, HybridBNError
@@ -72,7 +73,7 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     network.check()
     packer = Packer()
     content = pack_network(network, packer)
-    write_archive(check_path(path), content, packer.join_arrays())
+    write_archive(check_path(path), content, packer.join_arrays(), _version_of([network]))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -121,6 +122,17 @@ def pack_network(network: Network, packer: Packer) -> dict[str, Any]:
     if network.graph:
         content["attributes"] = packer.pack(network.graph, "the network's attributes")
     return content
+
+
+def _version_of(networks: Iterable[Network]) -> int:
+    """Return the first version of the format that can hold networks: units of variables came with the second."""
+    for network in networks:
+        noted = network.graph.get("imputation")
+        if isinstance(noted, Mapping) and "units" in noted:
+            return 2
+        if any(getattr(network.variable(name), "unit", None) is not None for name in network):
+            return 2
+    return 1
 
 
 def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
@@ -183,8 +195,12 @@ def _unpack_variables(states: list[Any], unpacker: Unpacker) -> dict[str, Variab
     for i, packed in enumerate(states):
         state = unpacker.unpack(packed)
         kind = ("domain",) if isinstance(state, dict) and "domain" in state else ("states",)
-        check_fields(state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ())
-        for field in state.keys() - {"name"}:
+        check_fields(
+            state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ("unit",)
+        )
+        if "unit" in state:
+            check_fields(state["unit"], f"the unit of node {i}", ("kind", "step", "zone", "pattern"))
+        for field in state.keys() - {"name", "unit"}:
             _check_list(state[field], f"the variable of node {i}: {field}")
         try:
             variable = variable_from_dict(state)
@@ -277,7 +293,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     for network in ensemble.networks:
         network.check()
         content["networks"].append(pack_network(network, packer))
-    write_archive(check_path(path), {"ensemble": content}, packer.join_arrays())
+    write_archive(check_path(path), {"ensemble": content}, packer.join_arrays(), _version_of(ensemble.networks))
 
 
 def unpack_ensemble(content: Any, unpacker: Unpacker) -> Ensemble:

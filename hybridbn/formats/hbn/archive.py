@@ -42,7 +42,7 @@ __all__ = [
     "write_archive",
 ]
 
-VERSION = 1
+VERSION = 2
 
 _MANIFEST = "manifest.json"
 _NETWORK = "network.json"
@@ -325,8 +325,12 @@ def check_fields(value: Any, where: str, needed: Iterable[str], optional: Iterab
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_archive(path: str | os.PathLike[str], network: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_archive(
+    path: str | os.PathLike[str], network: Any, arrays: Mapping[str, NDArray[Any]], version: int = 1
+) -> None:
     """Write the members and their manifest; the same content always gives the same bytes.
+
+    `version` is the first one of the format that has all that the content needs.
 
     Examples
     --------
@@ -346,7 +350,7 @@ def write_archive(path: str | os.PathLike[str], network: Any, arrays: Mapping[st
         listed[f"{name}.npy"] = {"dtype": DTYPES[name], "shape": [len(array)]}
     for name, data in members.items():
         listed[name] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    manifest = {"format": "hybridbn", "version": VERSION, "library": hybridbn.__version__, "members": listed}
+    manifest = {"format": "hybridbn", "version": version, "library": hybridbn.__version__, "members": listed}
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
         for name, data in {_MANIFEST: to_json(manifest), **members}.items():

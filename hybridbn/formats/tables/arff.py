@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,8 +33,10 @@ from hybridbn.formats.tables.text_blocks import (
     shift_lines_in_errors,
 )
 from hybridbn.formats.tables.typed_columns import NUMBER, ReadColumns, WantedColumns, name_lines_for_rows, type_texts
-from hybridbn.tables.cells import Cells, check_numbers, convert_cells, label_codes
+from hybridbn.tables.cells import Cells, as_objects, check_numbers, convert_cells, count_texts, label_codes
 from hybridbn.tables.columns import ColumnSource
+from hybridbn.time_patterns import pattern_from_java, pattern_to_java
+from hybridbn.units import Unit, unit_of_pattern
 from hybridbn.variables import shorten
 
 __all__ = ["Arff"]
@@ -59,6 +61,8 @@ class _Attribute:
     values: tuple[str, ...] | None
     line: int
     integer: bool = False
+    unit: Unit | None = None
+    textual: bool = False
 
 
 @dataclass
@@ -71,7 +75,7 @@ class _Header:
 
 
 class Arff(FileFormat):
-    """Dense and sparse ARFF files; string, date and relational attributes are refused."""
+    """Dense and sparse ARFF files; relational attributes are refused."""
 
     title = "ARFF"
     position = 2
@@ -181,12 +185,37 @@ def _attribute(text: str, number: int) -> _Attribute:
     kind = re.split(r"[\s%\[]", declared, maxsplit=1)[0].lower()
     if kind in _NUMERIC:
         return _Attribute(name, None, number, kind == "integer")
+    if kind == "date":
+        return _Attribute(name, None, number, unit=_unit_of_format(_unquote(declared[4:].strip()), name, number))
+    if kind == "string":
+        return _Attribute(name, None, number, textual=True)
     advice = {
-        "string": "turn it into a nominal attribute {value, ...} or leave it out",
-        "date": "turn it into a number (days since a date) or a nominal attribute",
         "relational": "flatten it into ordinary attributes",
     }.get(kind, "it must be numeric, real, integer or {value, ...}")
     raise FormatError(f"line {number}: attribute {name!r} is of type {kind or 'nothing'!r}; {advice}")
+
+
+def _unit_of_format(form: str, name: str, number: int) -> Unit:
+    """Return the unit of dates that are written in a format of Java."""
+    try:
+        return unit_of_pattern(pattern_from_java(form or "yyyy-MM-dd'T'HH:mm:ss"))
+    except ValueError as error:
+        raise FormatError(f"line {number}: attribute {name!r}: {error}") from None
+
+
+def _spell_unit(unit: Unit) -> Unit:
+    """Return a unit whose values are texts that ARFF can declare, if it can."""
+    if unit.pattern is not None:
+        return unit
+    clock = "%H:%M:%S" + (".%3f" if unit.step < 10**9 else "")
+    zone = "%:z" if unit.zone is not None else ""
+    patterns = {
+        "date": "%Y-%m-%d",
+        "datetime": f"%Y-%m-%dT{clock}{zone}",
+        "time": clock,
+        "duration": f"%D days {clock}",
+    }
+    return replace(unit, pattern=patterns[unit.kind])
 
 
 def _parse_nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
@@ -329,8 +358,16 @@ def _type_column(
         codes[row] = code
     del known[None]
     texts = [str(value) for value in known]
+    if attribute.unit is not None and wanted.kind(name) != "discrete":
+        moments = count_texts(name, codes, texts, attribute.unit, strict=True) or Cells(np.full(len(codes), math.nan))
+        source = ColumnSource("numpy", as_objects([*texts, None])[codes])
+        return replace(moments, unit=attribute.unit), source
     if attribute.values is None:
-        return type_texts(name, codes, texts, wanted.kinds.get(name, "continuous"), "write ? for a missing value")
+        kind = wanted.kinds.get(name, "continuous")
+        if attribute.unit is not None or (attribute.textual and kind == "continuous"):
+            dates = count_texts(name, codes, texts, wanted.unit(name)) if attribute.textual else None
+            return dates or label_codes(name, codes, texts), ColumnSource("numpy", as_objects([*texts, None])[codes])
+        return type_texts(name, codes, texts, kind, "write ? for a missing value")
     if len(texts) > declared:
         row = int(np.argmax(codes == declared))
         raise TableError(
@@ -381,9 +418,9 @@ class ArffSource(TextSource):
             text = self.header.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise TableError("the header is not text in UTF-8; give another encoding, such as latin-1") from None
-        self.names = WantedColumns().names(
-            [attribute.name for attribute in _parse_header(text.splitlines()).attributes]
-        )
+        attributes = _parse_header(text.splitlines()).attributes
+        self.names = WantedColumns().names([attribute.name for attribute in attributes])
+        self.fields = {a.name: Field(a.name, "text", unit=a.unit) for a in attributes if a.unit is not None}
 
 
 def _read_until_data(stream: IO[bytes]) -> Iterator[bytes]:
@@ -429,6 +466,7 @@ class ArffWriter(TextWriter):
         for field in fields:
             if field.states == ():
                 raise FormatError(f"column {field.name!r} has no states, which an ARFF attribute must have")
+        self._spelled = {field.name: _spell_unit(field.unit) for field in fields if field.unit is not None}
         # the header of the source has no attribute for the counter
         self.origin = origin if counter is None else None
         self.splices = self.origin is not None
@@ -442,6 +480,8 @@ class ArffWriter(TextWriter):
         kinds = {"integer": "integer", "float": "numeric"}
         for field in self.fields:
             kind = kinds.get(field.kind, "string")
+            if field.name in self._spelled and (form := pattern_to_java(str(self._spelled[field.name].pattern))):
+                kind = f"date {_quote_word(form)}"
             if field.states is not None:
                 kind = f"{{{','.join(_quote_word(plain_text(state)) for state in field.states)}}}"
                 if field.kind in ("integer", "float", "bool"):
@@ -453,8 +493,14 @@ class ArffWriter(TextWriter):
 
     def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""
+        columns = {**columns, **{name: self._spell(name, columns[name]) for name in self._spelled if name in columns}}
         texts = [format_texts(values, _quote_word, "?") for values in columns.values()]
         return map(",".join, zip(*texts, strict=True))
+
+    def _spell(self, name: str, values: list[Any]) -> list[Any]:
+        """Return dates and times of Python as the texts that the header declares."""
+        unit = self._spelled[name]
+        return [v if v is None or isinstance(v, str) else unit.text(unit.number(v)) for v in values]
 
     def splice(self, block: ArffBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
         """Return the rows with the question marks filled, dense and sparse ones."""

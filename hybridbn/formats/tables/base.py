@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed, open_unpacked
 from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows
-from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
+from hybridbn.formats.tables.typed_columns import DeclaredKind, ReadColumns, WantedColumns, type_objects
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
+from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
 __all__ = [
@@ -53,7 +54,7 @@ __all__ = [
     "suffixes",
 ]
 
-Kinds: TypeAlias = Mapping[str, Literal["discrete", "continuous", "text"]]
+Kinds: TypeAlias = Mapping[str, DeclaredKind]
 """What the cells of columns are to be read as, where their type does not say so."""
 
 Fills: TypeAlias = Mapping[str, tuple[NDArray[np.intp], list[Any]]]
@@ -88,6 +89,8 @@ class Field(NamedTuple):
         All values of a column of states, in their order.
     limits : (low, high), optional
         What the type of a column of numbers can hold.
+    unit : Unit, optional
+        Of dates and times that are text.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Field(NamedTuple):
     declared: DatabaseType | None = None
     states: tuple[Hashable, ...] | None = None
     limits: tuple[float, float] | None = None
+    unit: Unit | None = None
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -347,13 +351,24 @@ def kind_of_states(states: Sequence[Hashable]) -> str:
 
 def _make_field(name: str, cells: Cells, holder: str, mixed: bool) -> Field:
     if cells.states is None:
-        return Field(name, "integer" if cells.integer else "float")
+        return (
+            Field(name, "integer" if cells.integer else "float")
+            if cells.unit is None
+            else _moment_field(name, cells.unit)
+        )
     kind = kind_of_states(cells.states)
     odd = [state for state in cells.states if not isinstance(state, str | int | float)]
     if odd or (kind == "other" and not mixed):
         shown = shorten(odd or cells.states, most=1 if odd else 2)
         raise FormatError(f"column {name!r}: states such as {shown} can't be held by {holder}")
     return Field(name, kind, states=cells.states)
+
+
+def _moment_field(name: str, unit: Unit) -> Field:
+    kind = {"datetime": "datetime" if unit.zone is None else "instant", "duration": "interval"}.get(
+        unit.kind, unit.kind
+    )
+    return Field(name, "text" if unit.pattern is not None else kind, unit=unit)
 
 
 def cell_values(table: Table, name: str) -> list[Any]:
@@ -370,6 +385,8 @@ def cell_values(table: Table, name: str) -> list[Any]:
         values[:-1] = cells.states
         listed: list[Any] = values[cells.array].tolist()
         return listed
+    if cells.unit is not None:
+        return list(table.raw(name))
     if not cells.integer:
         return _insert_none(cells.array, cells.missing)
     numbers = np.where(cells.missing, 0.0, cells.array)

@@ -34,8 +34,8 @@ from hybridbn.formats.tables.pyarrow_checks import NEEDS, import_pyarrow, report
 from hybridbn.formats.tables.text_blocks import plain_text, shift_lines_in_errors
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
-from hybridbn.tables.adapters.arrow import label_dictionary
-from hybridbn.tables.cells import Cells, convert_cells, integer_limits, recode_cells
+from hybridbn.tables.adapters.arrow import label_dictionary, replace_cells
+from hybridbn.tables.cells import Cells, convert_cells, count_texts, integer_limits, recode_cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Discrete
 
@@ -280,9 +280,12 @@ def _type_column(
     if note is not None:
         kind = note["kind"]
     if pyarrow.types.is_dictionary(column.type) and not pyarrow.types.is_dictionary(original):
-        typed = convert_cells(name, label_dictionary(name, column, declared=False), kind)
+        typed = label_dictionary(name, column, declared=False)
+        if kind != "discrete":
+            typed = count_texts(name, typed.array, typed.states or (), wanted.unit(name)) or typed
+        typed = convert_cells(name, typed, kind)
     else:
-        typed = read_cells(name, column, kind)
+        typed = read_cells(name, column, kind, wanted.unit(name))
     if note is not None and "states" in note:
         try:
             variable = Discrete(name, states=tuple(note["states"]))
@@ -290,8 +293,8 @@ def _type_column(
         except (NetworkError, TableError) as error:
             raise FormatError(f"the states noted for column {name!r} don't fit it: {error}") from None
         return Cells(typed.array, typed.states, bool(note.get("declared")), bool(note.get("ordered"))), None
-    large = typed.integer and typed.states is None
-    return typed, ColumnSource("arrow", column) if large and not pyarrow.types.is_null(column.type) else None
+    kept = (typed.integer and typed.states is None) or typed.unit is not None
+    return typed, ColumnSource("arrow", column) if kept and not pyarrow.types.is_null(column.type) else None
 
 
 def _read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
@@ -512,22 +515,16 @@ class ArrowWriter(FileWriter):
         return self._write_bytes(self._encode_states(table))
 
     def _fill_column(self, table: Any, name: str, rows: Any, values: list[Any]) -> Any:
-        from pyarrow import compute
-
         pyarrow, number = self.pyarrow, table.column_names.index(name)
-        column = table.column(number).combine_chunks()
+        column = table.column(number)
         kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
         if pyarrow.types.is_integer(kind):
             low, high = _limits_of_type(kind) or (-math.inf, math.inf)
             values = [int(min(max(value, low), high)) for value in values]
         elif pyarrow.types.is_decimal(kind):
             values = [decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-kind.scale)) for value in values]
-        mask = np.zeros(table.num_rows, dtype=bool)
-        mask[rows] = True
         dense = column.cast(kind) if kind is not column.type else column
-        order = np.argsort(rows, kind="stable")
-        fill = pyarrow.array([values[i] for i in order.tolist()], kind)
-        filled = compute.replace_with_mask(dense, pyarrow.array(mask), fill)
+        filled = replace_cells(dense, rows, pyarrow.chunked_array([pyarrow.array(values, kind)]))
         return table.set_column(number, table.schema.field(number).with_type(filled.type), filled)
 
     def _encode_states(self, table: Any) -> Any:

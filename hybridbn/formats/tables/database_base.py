@@ -31,6 +31,7 @@ from hybridbn.formats.tables.text_blocks import (
     TextSource,
     make_line_splitter,
     shift_lines_in_errors,
+    spell_duration,
 )
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables import Table
@@ -252,6 +253,8 @@ def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
         return value
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, datetime.timedelta):
+        return spell_duration(value)
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
@@ -271,7 +274,9 @@ def _refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:
     """Refuse a column that holds binary data; `first` is the number of its first row."""
     blob = next((row for row, value in enumerate(column) if isinstance(value, bytes | memoryview)), None)
     if blob is not None:
-        raise UnsupportedType(f"column {name!r}, row {first + blob}: binary data; cast it to text in a query first")
+        raise UnsupportedType(
+            f"column {name!r}, row {first + blob}: binary data; cast it to text in a query first", "binary data"
+        )
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------

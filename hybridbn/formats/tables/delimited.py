@@ -31,6 +31,7 @@ from hybridbn.formats.tables.typed_columns import NUMBER, ReadColumns, WantedCol
 from hybridbn.tables.adapters.arrow import decode_dictionary
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.time_patterns import PatternFinder
 
 __all__ = ["MISSING", "Delimited", "replace_comma", "suggest_delimiter"]
 
@@ -219,7 +220,7 @@ def _add_typed_column(
     if "" in texts and declared_kind not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
-        if others and all(NUMBER.fullmatch(text) for text in others):
+        if others and (all(NUMBER.fullmatch(text) for text in others) or PatternFinder().add(others)):
             known = {text: code for code, text in enumerate(others)}
             new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = new_codes[codes], others

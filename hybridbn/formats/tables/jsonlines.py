@@ -97,10 +97,6 @@ def _gather(file: IO[bytes], columns: dict[str, list[Any]], numbers: list[int]) 
             )
         row = len(numbers)
         for name, value in record.items():
-            if isinstance(value, dict | list):
-                raise TableError(
-                    f"line {number}: {name!r} is a nested value, not a cell: text, a number, true, false or null"
-                )
             column = columns.setdefault(name, [])
             if len(column) < row:
                 column.extend([None] * (row - len(column)))
@@ -212,4 +208,8 @@ def _quote(text: str) -> str:
 def _format_json(value: Any) -> str:
     if isinstance(value, _Literal):
         return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quote(name)}: {_format_json(held)}" for name, held in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_format_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False, default=plain_text)

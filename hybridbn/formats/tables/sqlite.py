@@ -40,6 +40,8 @@ _TYPES = {
     "date": "DATE",
     "datetime": "TIMESTAMP",
     "instant": "TIMESTAMP",
+    "time": "TIME",
+    "interval": "TEXT",
 }
 _OWN = (int, float, str, bytes)
 

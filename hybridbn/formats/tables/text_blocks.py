@@ -39,6 +39,7 @@ __all__ = [
     "replace_bytes",
     "report_damaged_gzip",
     "shift_lines_in_errors",
+    "spell_duration",
 ]
 
 Positions: TypeAlias = NDArray[np.intp]
@@ -312,8 +313,9 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     try:
         yield
     except TableError as error:
-        kind = UnsupportedType if isinstance(error, UnsupportedType) else TableError
-        raise kind(re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
+        text = re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))
+        shifted = UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
+        raise shifted from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -390,6 +392,18 @@ def format_texts(
     return [missing if v is None else repr(v) if type(v) in _NUMBERS else make(v) for v in values]
 
 
+def spell_duration(value: datetime.timedelta) -> str:
+    """Return a duration as text, always with its days, as pandas writes it.
+
+    Examples
+    --------
+    >>> spell_duration(datetime.timedelta(hours=30)), spell_duration(datetime.timedelta(seconds=-1.5))
+    ('1 days 06:00:00', '-1 days +23:59:58.500000')
+    """
+    clock = (datetime.datetime.min + datetime.timedelta(seconds=value.seconds, microseconds=value.microseconds)).time()
+    return f"{value.days} days {'+' if value.days < 0 else ''}{clock.isoformat()}"
+
+
 def plain_text(value: Any) -> str:
     """Return a value as text without quotes.
 
@@ -402,6 +416,8 @@ def plain_text(value: Any) -> str:
         return str(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return spell_duration(value)
     if isinstance(value, float):
         return repr(float(value))
     if isinstance(value, dict | list):

@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, as_objects, check_numbers, label_codes
+from hybridbn.tables.cells import (
+    EXACT_INTEGERS,
+    Cells,
+    UnsupportedType,
+    as_objects,
+    check_numbers,
+    count_texts,
+    label_codes,
+)
 from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = [
@@ -26,7 +35,8 @@ __all__ = [
     "type_texts",
 ]
 
-DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"]
+DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"] | Unit
+"""What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several."""
 
 NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _DIGITS = re.compile(r"[-+.0-9eE]++")
@@ -73,7 +83,7 @@ class WantedColumns:
             chosen = [variable.name for variable in variables]
             for variable in variables:
                 if isinstance(variable, Continuous):
-                    kinds[variable.name] = "continuous"
+                    kinds[variable.name] = variable.unit or "continuous"
                 elif variable.cuts is None:
                     textual = all(isinstance(state, str) for state in variable.states)
                     kinds[variable.name] = "text" if textual else "discrete"
@@ -102,7 +112,14 @@ class WantedColumns:
     def kind(self, name: str) -> Literal["discrete", "continuous"] | None:
         """Return what a column is declared to be."""
         declared_kind = self.kinds.get(name)
+        if isinstance(declared_kind, Unit):
+            return "continuous"
         return "discrete" if declared_kind == "text" else declared_kind
+
+    def unit(self, name: str) -> Unit | None:
+        """Return the unit that a column is declared to have."""
+        declared_kind = self.kinds.get(name)
+        return declared_kind if isinstance(declared_kind, Unit) else None
 
 
 def _check_header(names: Sequence[str]) -> None:
@@ -130,7 +147,8 @@ class ReadColumns:
 
 def name_lines_for_rows(error: TableError, line_of: Callable[[int], int]) -> TableError:
     """Return an error that names lines of the file instead of rows of the table."""
-    return TableError(re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match.group(1)))}", str(error)))
+    text = re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match.group(1)))}", str(error))
+    return UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
 
 
 def type_texts(
@@ -138,8 +156,8 @@ def type_texts(
 ) -> tuple[Cells, ColumnSource | None]:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
-    Numbers if every text is one, truth values, else text; a mixture of numbers and text is refused unless
-    `declared_kind` allows it.
+    Numbers if every text is one, dates or times if all texts follow one pattern of them, truth values, else text; a
+    mixture of numbers and text is refused unless `declared_kind` allows it.
 
     Examples
     --------
@@ -150,6 +168,11 @@ def type_texts(
         return label_codes(name, codes, distinct), None
     if declared_kind == "discrete":
         return label_codes(name, codes, _parse_states(distinct)), None
+    moments = count_texts(name, codes, distinct, declared_kind if isinstance(declared_kind, Unit) else None)
+    if moments is not None:
+        return moments, ColumnSource("numpy", as_objects([*distinct, None])[codes])
+    if isinstance(declared_kind, Unit):
+        declared_kind = "continuous"
     known = _parse_floats(distinct)
     if known is not None:
         return _build_number_cells(name, codes, distinct, known)
@@ -244,10 +267,10 @@ def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadCo
     for name, values in columns.items():
         array = as_objects(values)
         kind = wanted.kind(name)
-        typed = read_cells(name, array, kind)
+        typed = read_cells(name, array, kind, wanted.unit(name))
         if wanted.optional and typed.states == () and kind is None:
             typed = check_numbers(name, array.astype(float))
         cells[name] = typed
-        if typed.integer and typed.states is None:
+        if (typed.integer and typed.states is None) or typed.unit is not None:
             sources[name] = ColumnSource("numpy", array)
     return ReadColumns(cells, sources)

@@ -5,22 +5,22 @@ Imputed numbers get as many decimals as the observed numbers of their column hav
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
-from hybridbn.tables.cells import UnsupportedType, integer_limits
+from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.columns import Column, read_as_variable, read_column
-from hybridbn.tables.frames import Frame
-from hybridbn.variables import Discrete, Values, Variable, shorten
+from hybridbn.tables.frames import Frame, describe_left_alone
+from hybridbn.units import coarsest_step
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
     "ROUNDED_ROWS",
@@ -30,13 +30,13 @@ __all__ = [
     "check_bounds",
     "classify_columns",
     "decimals_of",
+    "describe_identifier",
     "grid_ends",
     "has_integer_type",
     "integer_ranges",
     "leave_out",
-    "looks_like_identifier",
     "read_by_own_types",
-    "read_modeled",
+    "reason_alone",
     "refuse_empty_bounds",
     "round_to_decimals",
 ]
@@ -45,6 +45,10 @@ Bounds = Mapping[str, tuple[float, float]]
 
 _IDENTIFIER_ROWS = 20
 """In a column of fewer rows all values may well differ by chance."""
+_NEARLY_ALL = 0.9
+"""If this share of the cells of a text column differ, it is taken for an identifier."""
+_WORDS_OF_TEXT = 4
+"""If most cells of a text column differ and have this many words, it is taken for free text."""
 _MISSING_MARKS = frozenset({"", "?", "n/a", "na", "nan", "nat", "null", "<na>", "#n/a"})
 """Texts that stand for missing cells in many files; they only cause a warning."""
 _LARGEST_NUMBER = 1e150
@@ -105,10 +109,12 @@ def classify_columns(
     ranges: Bounds | None = None,
     full_precision: bool = False,
     decimals: Mapping[str, int] | None = None,
+    unusable: Mapping[str, str] | None = None,
 ) -> ModelColumns:
-    """Decide how each column is treated; refuse those without any value, and name identifiers in one warning.
+    """Decide how each column is treated, and name all that are left alone in one warning.
 
-    `decimals` may be given where they are known from a larger table.
+    `decimals` may be given where they are known from a larger table; `unusable` are columns that are not in this one,
+    and why.
 
     Examples
     --------
@@ -121,7 +127,7 @@ def classify_columns(
     limits = check_bounds(bounds, table)
     modeled: list[str] = []
     alone: list[str] = []
-    identifiers: list[str] = []
+    left_alone = dict(unusable or {})
     constants: dict[str, Any] = {}
     variables: dict[str, Variable] = {}
     for name in table.names:
@@ -131,11 +137,16 @@ def classify_columns(
             # holes never get a state that was not observed
             occurring = np.unique(observed)
             variable = Discrete(name, states=tuple(variable.states[code] for code in occurring))
-            if looks_like_identifier(table, name):
-                (alone if name in included else identifiers).append(name)
-                if name in included:
-                    variables[name] = variable
+            reason = reason_alone(table, name)
+            if reason is not None and name in included:
+                alone.append(name)
+                variables[name] = variable
+            elif reason is not None:
+                left_alone[name] = reason
+            if reason is not None:
                 continue
+        elif isinstance(variable, Continuous) and variable.unit is not None and decimals is None and not full_precision:
+            variable = _coarsen_unit(variable, observed)
         variables[name] = variable
         _refuse_extreme_numbers(name, observed)
         if (observed == observed[0]).all():
@@ -144,23 +155,28 @@ def classify_columns(
             modeled.append(name)
     _warn_of_constants(table, constants)
     _warn_of_marks(variables)
-    if identifiers:
-        holes = [name for name in identifiers if table.cells(name).missing.any()]
-        warning_of_holes = (
-            f"; their {sum(int(table.cells(n).missing.sum()) for n in holes)} missing cells stay missing"
-            if holes
-            else ""
+    if left_alone:
+        holes = sum(
+            int(table.cells(name).missing.sum()) if name in table else len(table) * (reason == "no value")
+            for name, reason in left_alone.items()
         )
         warnings.warn(
-            f"columns {shorten(identifiers)} have a different value in each row, as identifiers have, and are left "
-            f"alone{warning_of_holes}; "
-            f"name them in skip to say so, or in include to complete them from their own values",
+            f"{describe_left_alone(left_alone, holes)}; name them in skip to say so, or identifiers and texts in "
+            "include to complete them from their own values",
             stacklevel=4,
         )
     if decimals is None:
         decimals = _find_decimals(table, variables, integers, full_precision)
     decimals = refuse_empty_bounds(limits, decimals)
     return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
+
+
+def _coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
+    """Return a variable whose imputed values are rounded to days, hours, minutes, ... as all observed ones are."""
+    unit = variable.unit
+    if unit is None or len(observed) < ROUNDED_ROWS:
+        return variable
+    return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
 
 def _refuse_extreme_numbers(name: str, observed: Values) -> None:
@@ -177,9 +193,8 @@ def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
     holes = [name for name in constants if table.cells(name).missing.any()]
     if holes:
         warnings.warn(
-            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; "
-            "name them in "
-            "skip to leave them as they are",
+            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name "
+            "them in skip to leave them as they are",
             stacklevel=5,
         )
 
@@ -236,9 +251,11 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
             raise TableError(f"bounds: {name!r} {reason}; bounds are for columns of numbers")
         if isinstance(ends, str) and ends == "observed" and table is not None:
             ends = (np.nanmin(table.column(name)), np.nanmax(table.column(name)))
+        unit = getattr(table.variable(name), "unit", None) if table is not None else None
+        as_number = float if unit is None else unit.number
         try:
             low, high = (
-                -math.inf if end is None and i == 0 else math.inf if end is None else float(end)
+                -math.inf if end is None and i == 0 else math.inf if end is None else as_number(end)
                 for i, end in enumerate(ends)
             )
         except (TypeError, ValueError):
@@ -254,14 +271,21 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
 def _find_decimals(
     table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None, full_precision: bool
 ) -> dict[str, int]:
-    numbers = {name: _collect_numbers(table, name) for name in variables if not table.is_discrete(name)}
+    units = {
+        name: variable.unit
+        for name, variable in variables.items()
+        if isinstance(variable, Continuous) and variable.unit is not None
+    }
+    numbers = {
+        name: _collect_numbers(table, name) for name in variables if not table.is_discrete(name) and name not in units
+    }
     named = frozenset() if integers is None else _check_names("integers", integers, table)
     for name in named:
         if table.is_discrete(name):
             raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
-        if decimals_of(_collect_numbers(table, name)) != 0:
+        if name in units or decimals_of(_collect_numbers(table, name)) != 0:
             raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
-    result = {}
+    result = {name: 0 for name, unit in units.items() if unit.whole}
     for name, observed in numbers.items():
         decimals = decimals_of(observed)
         if decimals == 0:
@@ -278,19 +302,49 @@ def _collect_numbers(table: Table, name: str) -> Values:
     return np.asarray(column[~np.isnan(column)])
 
 
-def looks_like_identifier(table: Table, name: str) -> bool:
-    """Return whether a discrete column has a different value in each of many rows.
+def describe_identifier(states: Sequence[Any], observed: int, *, declared: bool = False) -> str | None:
+    """Return in words that states name rows or are free text, which other columns can tell nothing of; else None.
+
+    Parameters
+    ----------
+    states : sequence
+        Those that occur.
+    observed : int
+        The number of observed cells.
+    declared : bool
+        Whether the column's type names the states, which are then no free text.
 
     Examples
     --------
-    >>> looks_like_identifier(Table({"id": [f"p{i}" for i in range(20)]}), "id")
-    True
+    >>> describe_identifier([f"p{i}" for i in range(20)], 20), describe_identifier(["a", "b"], 20)
+    ('a different value in each row', None)
+    """
+    if not _IDENTIFIER_ROWS <= observed < 2 * len(states):
+        return None
+    if len(states) == observed:
+        return "a different value in each row"
+    if declared or not all(isinstance(state, str) for state in states):
+        return None
+    if len(states) >= _NEARLY_ALL * observed:
+        return "a different value in nearly each row"
+    words = sum(len(state.split()) for state in states) / len(states)
+    return "free text" if words >= _WORDS_OF_TEXT else None
+
+
+def reason_alone(table: Table, name: str) -> str | None:
+    """Return why imputation leaves a column alone, in a few words; None where it does not.
+
+    Examples
+    --------
+    >>> reason_alone(Table({"id": [f"p{i}" for i in range(20)]}), "id")
+    'a different value in each row'
     """
     variable, column = table.variable(name), table.column(name)
-    if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:
-        return False
+    if not isinstance(variable, Discrete) or variable.cuts is not None:
+        return None
     observed = column[column >= 0]
-    return bool(_IDENTIFIER_ROWS <= len(observed) == len(np.unique(observed)))
+    states = [variable.states[code] for code in np.unique(observed)]
+    return describe_identifier(states, len(observed), declared=table.cells(name).declared)
 
 
 def has_integer_type(table: Table, name: str) -> bool:
@@ -366,43 +420,11 @@ def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
 
 def leave_out(frame: Frame, skip: str | Iterable[str] = ()) -> Frame:
     """Return a frame without the skipped columns, which may hold anything."""
-    skipped = {skip} if isinstance(skip, str) else set(skip)
+    skipped = set(frame.find_names(skip))
     for name in skipped:
         if name not in frame.columns:
             raise TableError(f"skip={name!r}: there is no such column; the columns are {shorten(frame.columns)}")
     return frame.select(name for name in frame.columns if name not in skipped)
-
-
-def read_modeled(
-    frame: Frame, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()
-) -> tuple[Frame, Table]:
-    """Return a frame and its table without the columns of types that no variable has, and warn of these.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     read_modeled(open_frame({"x": [1.5, None], "when": np.array(["2020", "2021"], dtype="M8[Y]")}))[1].names
-    ('x',)
-    """
-    with contextlib.suppress(UnsupportedType):
-        return frame, Table(frame, discrete, continuous)
-    unsupported = [name for name, values in frame.columns.items() if not _is_supported(name, values)]
-    warnings.warn(
-        f"columns {shorten(unsupported)} are of types that can't be imputed, and are left alone, with whatever is "
-        "missing there; name them in skip to say so",
-        stacklevel=3,
-    )
-    frame = leave_out(frame, unsupported)
-    return frame, Table(frame, discrete, continuous)
-
-
-def _is_supported(name: str, values: Any) -> bool:
-    try:
-        read_column(name, values)
-    except UnsupportedType:
-        return False
-    return True
 
 
 def integer_ranges(frame: Frame) -> dict[str, tuple[float, float]]:
@@ -426,7 +448,7 @@ def read_by_own_types(frame: Frame, known: Mapping[str, Variable]) -> Table:
 
 
 def _read_column(values: Any, variable: Variable) -> Column:
-    column = read_column(variable.name, values)
+    column = read_column(variable.name, values, unit=getattr(variable, "unit", None))
     if column.cells.missing.all():
         return read_as_variable(values, variable)
     wants_states = isinstance(variable, Discrete) and variable.cuts is None

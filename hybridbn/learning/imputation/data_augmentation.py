@@ -345,13 +345,17 @@ class FittedImputation:
             yield Model(self.model.columns, self.augmentation.completion_of(network))
 
 
-def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> FittedImputation:
+def fit_imputation(
+    table: Table, settings: Settings, ranges: Bounds, unusable: Mapping[str, str] | None = None
+) -> FittedImputation:
     """Learn the model that completes an incomplete table.
 
     Parameters
     ----------
     ranges : mapping from column to (low, high)
         The ranges of columns with integer types.
+    unusable : mapping from column to reason
+        Columns that are not in the table because nothing can be done with them.
     """
     rounds, seed = settings.rounds, seed_of(settings.random_state)
     columns = classify_columns(
@@ -362,6 +366,7 @@ def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> FittedIm
         ranges,
         settings.full_precision,
         settings.decimals,
+        unusable,
     )
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
         raise TableError(f"rounds must be a number that is not negative, or None, not {rounds!r}")

@@ -14,7 +14,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, hash_rows
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.learning.imputation.columns import integer_ranges, leave_out, read_modeled
+from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import (
     DRAW_OPTIONS,
     FittedImputation,
@@ -133,7 +133,9 @@ def impute(
     Parameters
     ----------
     data : DataFrame, pyarrow table, mapping of arrays, list of records, structured array or Table
-        Whatever `Table` takes. None, NaN and NA are missing; text such as "NA" is an ordinary state.
+        Whatever `Table` takes. None, NaN and NA are missing; text such as "NA" is an ordinary state. Columns that can't
+        be imputed are left alone, and named in one warning: identifiers, free text, columns without any value, and
+        those of unusable types, such as lists.
     draws : int, optional
         Return a list of this many completed tables. They differ by the uncertainty about the cells and about the
         network's parameters (proper multiple imputation): analyze each and `pool` the results. Without it, one table.
@@ -226,13 +228,14 @@ def impute(
     """
     _check_options(draws, strategy, unknown)
     chosen = resolve_options("impute", options, keywords, default=DRAW_OPTIONS, impossible="raise")
+    whole = open_frame(data)
     settings = Settings(
         structure=structure,
-        target=target,
-        potentials=potentials,
-        include=include,
-        bounds=bounds,
-        integers=integers,
+        target=None if target is None else whole.find_names(target)[0],
+        potentials=whole.find_keys(potentials),
+        include=whole.find_names(include),
+        bounds=whole.find_keys(bounds),
+        integers=None if integers is None else whole.find_names(integers),
         full_precision=full_precision,
         donors=donors,
         rounds=rounds,
@@ -240,15 +243,15 @@ def impute(
         options=chosen,
     )
     key_column = keys if isinstance(keys, str) else None
-    whole = open_frame(data)
     frame = leave_out(whole, skip)
     if network is not None:
         _refuse_learning(structure, target, rounds)
         fitted = use_network(network, frame, settings)
         rows = read_rows(frame, fitted.model, unknown)
     else:
-        frame, table = read_modeled(frame, discrete, continuous)
-        fitted = fit_imputation(table, settings, integer_ranges(frame))
+        table, unusable = Table.read_usable(frame, discrete, continuous)
+        frame = frame.select(table.names)
+        fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         rows = read_rows(frame, fitted.model, "error", declared=table)
     keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
     if strategy == "mean" and rows.holes:

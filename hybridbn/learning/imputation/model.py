@@ -27,8 +27,8 @@ from hybridbn.learning.imputation.columns import (
     grid_ends,
     has_integer_type,
     integer_ranges,
-    looks_like_identifier,
     read_by_own_types,
+    reason_alone,
     refuse_empty_bounds,
     round_to_decimals,
 )
@@ -38,6 +38,7 @@ from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.frames import Frame
+from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -159,6 +160,9 @@ class Model:
         if decimals is not None:
             low, high = grid_ends(low, high, decimals)
             values = round_to_decimals(values, decimals)
+        unit = getattr(self.columns.variables[name], "unit", None)
+        if unit is not None:
+            values = unit.round(np.clip(values, low, high))
         least, most = self.columns.ranges.get(name, (low, high))
         return np.clip(values, max(low, least), min(high, most))
 
@@ -274,7 +278,7 @@ def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
         try:
             table = Table(frame.select([name]))
             holes = bool(table.cells(name).missing.any())
-            identifier = looks_like_identifier(table, name)
+            identifier = reason_alone(table, name) is not None
         except TableError:
             ignored.append(name)
             continue
@@ -313,6 +317,7 @@ def attach_metadata(columns: ModelColumns, completion: Completion | None) -> Net
         "modeled": list(columns.modeled),
         "constants": [[name, value] for name, value in columns.constants.items()],
         "alone": list(columns.alone),
+        **({"units": units} if (units := _units_of(columns)) else {}),
         "decimals": [[name, decimals] for name, decimals in columns.decimals.items()],
         "bounds": [
             [name, *(float(e) if np.isfinite(e) else None for e in ends)] for name, ends in columns.bounds.items()
@@ -327,6 +332,14 @@ def attach_metadata(columns: ModelColumns, completion: Completion | None) -> Net
         else {},
     }
     return described
+
+
+def _units_of(columns: ModelColumns) -> list[list[Any]]:
+    return [
+        [name, variable.unit.to_dict()]
+        for name, variable in columns.variables.items()
+        if isinstance(variable, Continuous) and variable.unit is not None
+    ]
 
 
 def read_columns(network: Network) -> ModelColumns:
@@ -374,8 +387,9 @@ def _read_metadata(network: Network, read_content: Callable[[Mapping[str, Any]],
 
 
 def _columns_from(metadata: Mapping[str, Any], network: Network) -> ModelColumns:
+    units = {name: Unit.from_dict(unit) for name, unit in metadata.get("units", ())}
     variables: dict[str, Variable] = {
-        name: Continuous(name) if states is None else Discrete(name, states=tuple(states))
+        name: Continuous(name, unit=units.get(name)) if states is None else Discrete(name, states=tuple(states))
         for name, states in metadata["columns"]
     }
     unknown = [name for name in metadata["modeled"] if name not in network]

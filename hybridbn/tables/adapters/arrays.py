@@ -13,9 +13,11 @@ from hybridbn.errors import TableError
 from hybridbn.tables.cells import (
     Cells,
     Kind,
+    Moments,
     as_objects,
     as_plain,
     check_numbers,
+    count_moments,
     decode_states,
     freeze_array,
     label_codes,
@@ -24,7 +26,8 @@ from hybridbn.tables.cells import (
     make_type_error,
 )
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
-from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
+from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names, own_names
+from hybridbn.units import Unit
 from hybridbn.variables import is_missing
 
 __all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays", "insert_objects"]
@@ -55,6 +58,8 @@ class ArrayColumns(ColumnAdapter):
             return label_codes(name, array.astype(np.intp), (False, True), declared=True)
         if code in "iuf":
             return label_floats(name, array) if kind == "discrete" else check_numbers(name, array, integer=code != "f")
+        if (moments := self.read_moments(array)) is not None:
+            return count_moments(*moments)
         if code in "OUT":
             return label_objects(name, array.astype(object), kind)
         raise make_type_error(name, array.dtype)
@@ -63,6 +68,10 @@ class ArrayColumns(ColumnAdapter):
         return values[rows]
 
     def list_values(self, values: Any) -> Sequence[Any]:
+        if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
+            from pandas import Series
+
+            values = Series(values)  # of which numpy would make plain integers
         listed: list[Any] = values.tolist()
         return listed
 
@@ -79,6 +88,14 @@ class ArrayColumns(ColumnAdapter):
             array[missing] = None
             return array
         return values.copy()
+
+    def read_moments(self, values: Any) -> Moments | None:
+        return Moments(values) if getattr(values, "dtype", np.dtype(object)).kind in "mM" else None
+
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        if (old is None or old.dtype == object) and (unit.kind == "time" or unit.zone is not None or old is not None):
+            return as_objects(unit.list_moments(moments))
+        return moments if old is None else moments.astype(old.dtype)
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
         return values if any(value is None for value in values) else np.array(values.tolist())
@@ -158,10 +175,11 @@ class Mappings(FrameAdapter):
                 )
             rows = len(column)
             columns[name] = column
-        return Frame(self.kind, columns, rows, data=data)
+        return Frame(self.kind, columns, rows, data=data, given=own_names(data, names))
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-        return {column.name: column_adapter("numpy").write(column) for column in columns}
+        names = like.rename(column.name for column in columns)
+        return {name: column_adapter("numpy").write(column) for name, column in zip(names, columns, strict=True)}
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         return {**frame.data, **self.build(list(columns.values()), frame), **added}
@@ -184,12 +202,12 @@ class Records(Mappings):
             if not isinstance(record, Mapping):
                 raise TableError(f"row {row} is a {type(record).__name__}, not a record such as {{'x': 1.5, 'c': 'a'}}")
             names.update(dict.fromkeys(record))
-        columns = super().open({name: [record.get(name) for record in records] for name in names}).columns
-        return Frame(self.kind, columns, len(records), data=records)
+        opened = super().open({name: [record.get(name) for record in records] for name in names})
+        return Frame(self.kind, opened.columns, len(records), data=records, given=opened.given)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
         values = [array.tolist() for array in super().build(columns, like).values()]
-        names = [column.name for column in columns]
+        names = like.rename(column.name for column in columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
@@ -207,13 +225,13 @@ class StructuredArrays(FrameAdapter):
     kind = "structured"
 
     def owns(self, data: Any) -> bool:
-        return isinstance(data, np.ndarray)
+        return isinstance(data, np.ndarray) and (data.ndim != 2 or data.dtype.names is not None)
 
     def open(self, data: Any) -> Frame:
         if data.dtype.names is None or data.ndim != 1:
             raise TableError(
                 f"an array of shape {data.shape} and type {data.dtype} has no column names; "
-                "give a structured array, or a mapping such as {'x': array[:, 0], 'y': array[:, 1]}"
+                "give an array of two dimensions, a structured array, or a mapping of names to arrays"
             )
         names = check_column_names(data.dtype.names)
         columns = {name: column_adapter("numpy").copy(name, data[name]) for name in names}
@@ -236,12 +254,12 @@ class StructuredArrays(FrameAdapter):
 
 
 class Matrices(FrameAdapter):
-    """Arrays of two dimensions, whose columns get the names x0, x1, ...; only the estimators open them."""
+    """Arrays of two dimensions, whose columns get the names x0, x1, ..."""
 
     kind = "matrix"
 
     def owns(self, data: Any) -> bool:
-        return False
+        return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.names is None
 
     def open(self, data: Any) -> Frame:
         columns = {f"x{number}": column_adapter("numpy").copy("", column) for number, column in enumerate(data.T)}

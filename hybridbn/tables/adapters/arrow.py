@@ -13,17 +13,20 @@ from hybridbn.errors import TableError
 from hybridbn.tables.cells import (
     Cells,
     Kind,
+    Moments,
     as_objects,
     as_plain,
     check_numbers,
+    count_moments,
     label_codes,
     label_objects,
     make_type_error,
 )
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
+from hybridbn.units import Unit
 
-__all__ = ["ArrowColumns", "ArrowFrames", "decode_dictionary", "label_dictionary"]
+__all__ = ["ArrowColumns", "ArrowFrames", "decode_dictionary", "label_dictionary", "replace_cells"]
 
 
 class ArrowColumns(ColumnAdapter):
@@ -58,6 +61,8 @@ class ArrowColumns(ColumnAdapter):
             if not types.is_float64(dtype):
                 column = column.cast(pyarrow.float64(), safe=False)
             return check_numbers(name, _as_floats(column), integer=types.is_integer(dtype))
+        if (moments := self.read_moments(column)) is not None:
+            return count_moments(*moments)
         if types.is_null(dtype):
             return label_objects(name, as_objects([None] * len(column)), kind)
         raise make_type_error(name, dtype)
@@ -101,6 +106,47 @@ class ArrowColumns(ColumnAdapter):
             array = pyarrow.array(values, mask=missing)
         return pyarrow.chunked_array([array])
 
+    def read_moments(self, values: Any) -> Moments | None:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        types, dtype = pyarrow.types, values.type
+        if not types.is_temporal(dtype) or types.is_interval(dtype):
+            return None
+        has_32_bits = types.is_date32(dtype) or types.is_time32(dtype)
+        ticks = (values.cast(pyarrow.int32()) if has_32_bits else values).cast(pyarrow.int64())
+        if types.is_date64(dtype):
+            ticks = compute.divide(ticks, 86_400_000)
+        filled = compute.fill_null(ticks, np.iinfo(np.int64).min) if ticks.null_count else ticks
+        code = "D" if types.is_date(dtype) else dtype.unit
+        letter = "m" if types.is_duration(dtype) or types.is_time(dtype) else "M"
+        zone = dtype.tz if types.is_timestamp(dtype) else None
+        return Moments(filled.to_numpy().astype(f"{letter}8[{code}]"), "time" if types.is_time(dtype) else None, zone)
+
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        import pyarrow
+
+        missing = np.isnat(moments)
+        code = np.datetime_data(moments.dtype)[0]
+        if code not in ("s", "ms", "us", "ns") and (code != "D" or unit.kind != "date"):
+            code = "s"
+            moments = moments.astype(f"{moments.dtype.kind}8[s]")
+        ticks = pyarrow.array(moments.astype(np.int64), mask=missing)
+        if unit.kind == "date":
+            array = ticks.cast(pyarrow.int32()).cast(pyarrow.date32())
+        elif unit.kind == "time":
+            small = code in ("s", "ms")
+            array = (ticks.cast(pyarrow.int32()) if small else ticks).cast(
+                pyarrow.time32(code) if small else pyarrow.time64(code)
+            )
+        else:
+            array = ticks.cast(
+                pyarrow.duration(code) if unit.kind == "duration" else pyarrow.timestamp(code, unit.zone)
+            )
+        return pyarrow.chunked_array(
+            [array if old is None or array.type == old.type else array.cast(old.type, safe=False)]
+        )
+
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
         import pyarrow
 
@@ -127,13 +173,29 @@ class ArrowColumns(ColumnAdapter):
         if pyarrow.types.is_run_end_encoded(old.type):
             filled = self.insert(compute.run_end_decode(old), rows, compute.run_end_decode(part))
             return None if filled is None else compute.run_end_encode(filled, run_end_type=old.type.run_end_type)
-        mask = np.zeros(len(old), dtype=bool)
-        mask[rows] = True
-        whole = old.combine_chunks() if isinstance(old, pyarrow.ChunkedArray) else old
+        whole = old if isinstance(old, pyarrow.ChunkedArray) else pyarrow.chunked_array([old])
         try:
-            return pyarrow.chunked_array([compute.replace_with_mask(whole, mask, part.combine_chunks())])
+            return replace_cells(whole, rows, part)
         except pyarrow.ArrowNotImplementedError:
-            return None
+            return None  # some types can't be taken from
+
+
+def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
+    """Return a chunked array with other values, of its type, in some rows.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> column, part = pyarrow.chunked_array([[1, None, 3]]), pyarrow.chunked_array([[2]])
+    >>> replace_cells(column, np.array([1]), part).to_pylist()
+    [1, 2, 3]
+    """
+    import pyarrow
+
+    positions = np.arange(len(column))
+    positions[rows] = len(column) + np.arange(len(rows))
+    joined = pyarrow.chunked_array([*column.chunks, *part.chunks], column.type)
+    return joined.combine_chunks().take(pyarrow.array(positions)) if len(joined) else column
 
 
 def label_dictionary(name: str, column: Any, *, declared: bool) -> Cells:

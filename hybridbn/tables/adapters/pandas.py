@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
 from hybridbn.tables.adapters.arrays import insert_objects
-from hybridbn.tables.cells import Cells, Kind, as_plain, check_numbers, label_codes, make_type_error
+from hybridbn.tables.cells import (
+    Cells,
+    Kind,
+    Moments,
+    as_objects,
+    as_plain,
+    check_numbers,
+    count_moments,
+    label_codes,
+    make_type_error,
+)
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
-from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
+from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names, own_names
+from hybridbn.units import Unit, find_zone
 
 __all__ = ["PandasColumns", "PandasFrames"]
 
@@ -50,6 +61,8 @@ class PandasColumns(ColumnAdapter):
             return label_codes(name, codes, states.tolist())
         if isinstance(dtype, np.dtype):
             return column_adapter("numpy").read(name, values.to_numpy(), kind)
+        if (moments := self.read_moments(values)) is not None:
+            return count_moments(*moments)
         code = getattr(dtype, "kind", "O")
         if code == "b":
             return label_codes(name, values.to_numpy(dtype=np.int8, na_value=-1), (False, True), declared=True)
@@ -79,6 +92,36 @@ class PandasColumns(ColumnAdapter):
         import pandas
 
         return pandas.Series(_make_array(cells))
+
+    def read_moments(self, values: Any) -> Moments | None:
+        import pandas
+
+        dtype = values.dtype
+        if isinstance(dtype, pandas.ArrowDtype):
+            return column_adapter("arrow").read_moments(values.array.__arrow_array__())
+        if isinstance(dtype, pandas.DatetimeTZDtype):
+            return Moments(values.to_numpy(dtype=f"datetime64[{dtype.unit}]"), zone=str(dtype.tz))
+        return Moments(values.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else None
+
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        import pandas
+
+        dtype = None if old is None else old.dtype
+        if isinstance(dtype, pandas.ArrowDtype):
+            made = column_adapter("arrow").make_moments(name, moments, unit, old.array.__arrow_array__())
+            return pandas.Series(pandas.array(made, dtype=dtype))
+        holds_objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
+        if holds_objects or (dtype is None and unit.kind in ("date", "time")):
+            listed = as_objects(unit.list_moments(moments))
+            if old is not None and any(isinstance(value, pandas.Timestamp | pandas.Timedelta) for value in old):
+                listed = as_objects([None if value is None else _as_stamp(value) for value in listed.tolist()])
+            return pandas.Series(listed, dtype=object)
+        series = pandas.Series(moments)
+        if unit.zone is None or getattr(dtype, "kind", "M") != "M":
+            return series if dtype is None else series.astype(dtype)
+        zone = dtype.tz if isinstance(dtype, pandas.DatetimeTZDtype) else find_zone(unit.zone)
+        zoned = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        return zoned if dtype is None else zoned.astype(dtype)
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
         import pandas
@@ -113,6 +156,12 @@ class PandasColumns(ColumnAdapter):
         array = old.array.copy()
         array[rows] = part.array
         return pandas.Series(array, dtype=old.dtype)
+
+
+def _as_stamp(value: Any) -> Any:
+    import pandas
+
+    return pandas.Timedelta(value) if isinstance(value, datetime.timedelta) else pandas.Timestamp(value)
 
 
 def _make_array(cells: Cells) -> Any:
@@ -158,19 +207,13 @@ class PandasFrames(FrameAdapter):
     def open(self, data: Any) -> Frame:
         import pandas
 
-        if data.columns.nlevels > 1:
-            raise TableError(
-                f"the frame has a MultiIndex of {data.columns.nlevels} levels as column names; join them to text "
-                f"first, "
-                f""
-                "for example frame.columns = frame.columns.map('_'.join)"
-            )
         names = check_column_names(data.columns)
         # Where pandas copies on write, a shallow copy does not change with the user's frame.
         copies_on_write = int(pandas.__version__.split(".")[0]) >= 3
         frame = data.copy(deep=not copies_on_write)
         columns = {name: frame.iloc[:, number] for number, name in enumerate(names)}
-        return Frame(self.kind, columns, len(frame), frame.index, frame.columns, data)
+        given = own_names(data.columns, names)
+        return Frame(self.kind, columns, len(frame), frame.index, frame.columns, data, given=given)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
         import pandas
@@ -179,8 +222,11 @@ class PandasFrames(FrameAdapter):
         written = [column_adapter("pandas").write(column) for column in columns]
         aligned = [series if series.index.equals(index) else series.set_axis(index) for series in written]
         frame = pandas.DataFrame(dict(zip((column.name for column in columns), aligned, strict=True)), index=index)
-        if like.labels is not None:
-            frame.columns.name = like.labels.name
+        if like.given:
+            own = like.rename(frame.columns)
+            frame.columns = like.labels if own == list(like.labels) else pandas.Index(own)
+        if like.labels is not None and frame.columns.nlevels == like.labels.nlevels:
+            frame.columns.names = like.labels.names
         return frame
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:

@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 from hybridbn.tables.cells import (
     Cells,
     Kind,
+    Moments,
     as_objects,
     as_plain,
     check_numbers,
+    count_moments,
     label_codes,
     label_objects,
     make_type_error,
 )
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
+from hybridbn.units import Unit
 
 __all__ = ["PolarsColumns", "PolarsFrames"]
 
@@ -57,6 +60,8 @@ class PolarsColumns(ColumnAdapter):
             return label_codes(name, np.where(values.is_null().to_numpy(), -1, codes.to_numpy()), states.to_list())
         if dtype.is_numeric():
             return check_numbers(name, values.cast(polars.Float64).to_numpy(), integer=dtype.is_integer())
+        if (moments := self.read_moments(values)) is not None:
+            return count_moments(*moments)
         if dtype in (polars.Null, polars.Object):
             return label_objects(name, as_objects(values.to_list()), kind)
         raise make_type_error(name, dtype)
@@ -92,6 +97,38 @@ class PolarsColumns(ColumnAdapter):
         series = polars.Series(name, values)
         return series.set(polars.Series(missing), None) if missing.any() else series
 
+    def read_moments(self, values: Any) -> Moments | None:
+        import polars
+
+        dtype = values.dtype
+        if not dtype.is_temporal():
+            return None
+        ticks = values.to_physical().cast(polars.Int64).fill_null(np.iinfo(np.int64).min).to_numpy()
+        if dtype == polars.Time:
+            return Moments(ticks.astype("m8[ns]"), "time")
+        code = "D" if dtype == polars.Date else dtype.time_unit
+        letter = "m" if dtype == polars.Duration else "M"
+        return Moments(ticks.astype(f"{letter}8[{code}]"), zone=getattr(dtype, "time_zone", None))
+
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        import polars
+
+        if old is not None and old.dtype == polars.Object:
+            return polars.Series(name, unit.list_moments(moments), dtype=polars.Object)
+        if moments.dtype in (np.dtype("M8[h]"), np.dtype("M8[m]"), np.dtype("M8[s]")):
+            moments = moments.astype("M8[ms]")
+        elif moments.dtype.kind == "m" and np.datetime_data(moments.dtype)[0] not in ("ns", "us"):
+            moments = moments.astype("m8[us]")
+        series = polars.Series(name, moments)
+        if unit.kind == "time":
+            return series.cast(polars.Duration("ns")).to_physical().cast(polars.Time)
+        if unit.kind == "date" and old is None:
+            return series.cast(polars.Date)
+        if unit.zone is not None:
+            zone = unit.zone if old is None else old.dtype.time_zone
+            series = series.dt.replace_time_zone("UTC").dt.convert_time_zone(zone or "UTC")
+        return series if old is None else series.cast(old.dtype)
+
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
         import polars
 
@@ -115,7 +152,7 @@ class PolarsColumns(ColumnAdapter):
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         import polars
 
-        if part.dtype != old.dtype or not old.dtype.is_numeric() or not len(rows):
+        if part.dtype != old.dtype or not (old.dtype.is_numeric() or old.dtype.is_temporal()) or not len(rows):
             return None
         positions = np.zeros(len(old), dtype=np.intp)
         positions[rows] = np.arange(len(rows))
