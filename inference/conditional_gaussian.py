@@ -93,6 +93,7 @@ class ConditionalGaussian:
         evidence: Evidence,
         start: Mapping[str, NDArray[np.generic]],
         bounds: Mapping[str, tuple[float, float]],
+        orders: Sequence[tuple[str, str]],
         levels: Callable[[int], dict[str, Values]],
         options: Options,
     ) -> dict[str, NDArray[np.generic]]:
@@ -103,11 +104,11 @@ class ConditionalGaussian:
 
         Parameters
         ----------
+        orders : sequence of (str, str)
+            Pairs of numbers, the first of which is not greater than the second.
         levels : callable
             From the number of a sweep to uniform numbers, as in `draw`.
         """
-        from scipy.stats import truncnorm
-
         hidden = np.isnan(self._values(evidence))
         low = np.array([bounds.get(name, (-np.inf, np.inf))[0] for name in self.numbers])
         high = np.array([bounds.get(name, (-np.inf, np.inf))[1] for name in self.numbers])
@@ -115,17 +116,24 @@ class ConditionalGaussian:
         values = np.where(hidden, np.clip(values, low, high), values)
         known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
         configuration: Codes = np.zeros(evidence.rows, dtype=np.intp)
+        pairs = [(self.numbers.index(lesser), self.numbers.index(greater)) for lesser, greater in orders]
         for sweep in range(_SWEEPS):
             uniforms = levels(sweep)
             configuration = self._draw_configurations(known, values, uniforms, options)
             for column, name in enumerate(self.numbers):
                 center = self.conditional_mean(column, values, configuration)
                 spread = 1 / np.sqrt(self.regressions.gram[self.regressions.kind[configuration], column, column])
-                a, b = (low[column] - center) / spread, (high[column] - center) / spread
-                fresh = truncnorm.ppf(uniforms[name], a, b, center, spread)
-                values[:, column] = np.where(
-                    hidden[:, column], np.clip(fresh, low[column], high[column]), values[:, column]
-                )
+                least, most = np.full(len(values), low[column]), np.full(len(values), high[column])
+                for lesser, greater in pairs:
+                    if greater == column:
+                        least = np.maximum(least, values[:, lesser])
+                    elif lesser == column:
+                        most = np.minimum(most, values[:, greater])
+                # a start that breaks an order leaves no room for one of the two until the other has moved
+                rows = np.flatnonzero(hidden[:, column] & (least < most))
+                a, b = ((ends[rows] - center[rows]) / spread[rows] for ends in (least, most))
+                fresh = center[rows] + spread[rows] * _truncated_normal(uniforms[name][rows], a, b)
+                values[rows, column] = np.clip(fresh, least[rows], most[rows])
         return self._fill(known, configuration, values, levels(_SWEEPS), options)
 
     def conditional_mean(self, column: int, values: Values, configuration: Codes) -> Values:
@@ -237,6 +245,18 @@ class ConditionalGaussian:
             rows, columns = part.cases[:, None], part.columns[part.system]
             drawn[rows, columns] = part.draw(noise[rows, columns])
         return drawn
+
+
+def _truncated_normal(levels: Values, low: Values, high: Values) -> Values:
+    """Return quantiles of the standard normal distribution between two ends."""
+    from scipy.special import log_ndtr, ndtri_exp
+
+    # the upper tail is the lower one of the negative number, which has more digits
+    flipped = low > 0
+    low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
+    levels = np.where(flipped, 1 - levels, levels)
+    quantiles = ndtri_exp(np.logaddexp(np.log(levels) + log_ndtr(high), np.log1p(-levels) + log_ndtr(low)))
+    return np.where(flipped, -quantiles, quantiles)
 
 
 def conditional_gaussian(network: Network) -> ConditionalGaussian | None:

@@ -51,6 +51,9 @@ Cells: TypeAlias = dict[str, NDArray[Any]]
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 """For columns of numbers the least and the greatest one."""
 
+Orders: TypeAlias = Sequence[tuple[str, str]]
+"""Pairs of columns of numbers, the first of which is never greater than the second."""
+
 Completed = TypeVar("Completed")
 
 _NUMBERS = 2_000_000
@@ -65,11 +68,19 @@ for.
 """
 
 
+Limits: TypeAlias = Callable[[str, Mapping[str, NDArray[Any]]], tuple[Values, Values]]
+"""From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
+
+
 class Matcher(Protocol):
     """Replaces drawn numbers by observed ones, as predictive mean matching does."""
 
     def match(
-        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], uniforms: Callable[[str], Values]
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        uniforms: Callable[[str], Values],
+        limits: Limits,
     ) -> Mapping[str, Values]:
         """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
 
@@ -172,15 +183,24 @@ class Completion:
         Sorted observed numbers of the columns that the network sees in intervals.
     bounds : mapping from column to (low, high)
         Of what fills numbers.
+    supports : mapping from column to (low, high)
+        Where draws lie if they can: the model has no probability for it, as it has for bounds.
+    orders : sequence of (str, str)
+        Pairs of columns; drawn numbers of the first are not greater than those of the second, if they can.
     matcher : Matcher, optional
-        Of numbers that are far from normal.
+        Of numbers that are far from normal; it keeps `limits`.
+    limits : callable, optional
+        The limits of matched numbers, which may depend on the other cells of a row.
     """
 
     network: Network
     options: Options
     observed: Mapping[str, Values] = field(default_factory=dict)
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=dict)
+    supports: Bounds = field(default_factory=dict)
+    orders: Orders = ()
     matcher: Matcher | None = None
+    limits: Limits | None = None
 
     @classmethod
     def of(cls, network: Network, table: Table, options: Options) -> Self:
@@ -292,12 +312,15 @@ class Completion:
             cells[name] = np.where(missing, own, cells[name])
         if self.matcher is not None and holes:
             everywhere = {name: holes.get(name, np.zeros(len(table), dtype=bool)) for name in table.names}
-            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__)
+            limits = self._limits_of_bounds if self.limits is None else self.limits
+            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__, limits)
             for name, numbers in matched.items():
-                low, high = self.bounds.get(name, (-np.inf, np.inf))
-                within = everywhere[name] & (numbers >= low) & (numbers <= high)
-                cells[name] = np.where(within, numbers, cells[name])
+                cells[name] = np.where(everywhere[name], numbers, cells[name])
         return cells
+
+    def _limits_of_bounds(self, name: str, cells: Mapping[str, NDArray[Any]]) -> tuple[Values, Values]:
+        low, high = self.bounds.get(name, (-np.inf, np.inf))
+        return np.full(len(cells[name]), low), np.full(len(cells[name]), high)
 
     def _expect_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         expected = {
@@ -320,17 +343,20 @@ class Completion:
 
     def _draw_within_bounds(self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels) -> Cells:
         """Draw the network's variables in every row, as codes or numbers of its own."""
-        bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
+        bounds = {name: ends for name, ends in {**self.supports, **self.bounds}.items() if name in self.network}
         cells = {name: np.array(values) for name, values in self._draw_all(evidence, rows, levels(0, rows)).items()}
-        pending = _find_rows_out_of_bounds(cells, evidence, bounds, np.arange(len(rows)))
+        pending = _find_rows_out_of_bounds(cells, evidence, bounds, self.orders, np.arange(len(rows)))
         attempt = 1
         while len(pending) and attempt < _ATTEMPTS:
             part = evidence.take(pending, len(pending))
             _put(cells, pending, self._draw_all(part, rows[pending], levels(attempt, rows[pending])))
-            pending = _find_rows_out_of_bounds(cells, evidence, bounds, pending)
+            pending = _find_rows_out_of_bounds(cells, evidence, bounds, self.orders, pending)
             attempt += 1
+        if self.closed is None:
+            bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
+            pending = _find_rows_out_of_bounds(cells, evidence, bounds, (), pending)
         if len(pending):
-            constrained = self._draw_by_gibbs if self.closed is not None else self._draw_given_bounds
+            constrained = self._draw_given_bounds if self.closed is None else self._draw_by_gibbs
             start = {name: values[pending] for name, values in cells.items()}
             part = evidence.take(pending, len(pending))
             _put(cells, pending, constrained(part, rows[pending], levels, bounds, start))
@@ -351,7 +377,7 @@ class Completion:
         assert self.closed is not None
         return dict(
             self.closed.draw_within(
-                evidence, start, bounds, lambda sweep: dict(levels(_ATTEMPTS + sweep, rows)), self.options
+                evidence, start, bounds, self.orders, lambda sweep: dict(levels(_ATTEMPTS + sweep, rows)), self.options
             )
         )
 
@@ -585,13 +611,16 @@ def _is_missing(evidence: Evidence, name: str) -> NDArray[np.bool_]:
 
 
 def _find_rows_out_of_bounds(
-    cells: Cells, evidence: Evidence, bounds: Bounds, rows: NDArray[np.intp]
+    cells: Cells, evidence: Evidence, bounds: Bounds, orders: Orders, rows: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Return those of some rows in which a drawn number breaks its bounds."""
+    """Return those of some rows in which a drawn number breaks its bounds, or an order with another one."""
     broken = np.zeros(len(rows), dtype=bool)
     for name, (low, high) in bounds.items():
         values = cells[name][rows]
         broken |= _is_missing(evidence, name)[rows] & ~((values >= low) & (values <= high))
+    for lesser, greater in orders:
+        drawn = _is_missing(evidence, lesser)[rows] | _is_missing(evidence, greater)[rows]
+        broken |= drawn & (cells[lesser][rows] > cells[greater][rows])
     return rows[broken]
 
 

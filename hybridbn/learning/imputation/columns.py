@@ -10,12 +10,13 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hybridbn.errors import TableError
+from hybridbn.learning.imputation.rules import Rules
 from hybridbn.tables import Table
 from hybridbn.tables.cells import UnsupportedType, integer_limits
 from hybridbn.tables.columns import Column, read_as_variable, read_column
@@ -76,6 +77,8 @@ class ModelColumns:
     bounds : mapping from column to (low, high)
     ranges : mapping from column to (low, high)
         The range of a column's integer type; imputed numbers are clipped to it.
+    rules : Rules
+        What imputed numbers keep. The bounds of clock times are in minutes.
     """
 
     variables: Mapping[str, Variable]
@@ -85,15 +88,29 @@ class ModelColumns:
     decimals: Mapping[str, int]
     bounds: Bounds
     ranges: Bounds
+    rules: Rules = field(default_factory=Rules)
+
+    def with_rules(self, rules: Rules) -> ModelColumns:
+        """Return the columns with rules, which bounds of the user restrict."""
+        bounds = rules.encode_bounds(self.bounds)
+        return replace(self, bounds=bounds, rules=rules.within(bounds))
+
+    @property
+    def rules_of_draws(self) -> Rules:
+        """The rules of unrounded draws, with limits half a unit wider where the numbers are rounded later."""
+        return replace(self.rules, supports=_widen(self.rules.supports, self.decimals))
 
 
 def bounds_of_draws(columns: ModelColumns) -> dict[str, tuple[float, float]]:
     """Return the bounds of unrounded draws: half a unit wider at both ends where the numbers are rounded later."""
-    widened = dict(columns.bounds)
-    for name in columns.bounds.keys() & columns.decimals.keys():
-        decimals = columns.decimals[name]
-        low, high = grid_ends(*columns.bounds[name], decimals)
-        widened[name] = (low - 0.5 * 10.0**-decimals, high + 0.5 * 10.0**-decimals)
+    return _widen(columns.bounds, columns.decimals)
+
+
+def _widen(bounds: Bounds, decimals: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+    widened = dict(bounds)
+    for name in bounds.keys() & decimals.keys():
+        low, high = grid_ends(*bounds[name], decimals[name])
+        widened[name] = (low - 0.5 * 10.0 ** -decimals[name], high + 0.5 * 10.0 ** -decimals[name])
     return widened
 
 
