@@ -232,6 +232,15 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         ),
     )
     model.add_argument(
+        "--no-rules",
+        dest="rules",
+        action="store_false",
+        help=(
+            "let imputed numbers be what none of their column is (below zero, no code, no clock time), and break the"
+            " sums and orders that the observed ones keep"
+        ),
+    )
+    model.add_argument(
         "--rounds",
         type=_parse_count,
         metavar="N",
@@ -434,6 +443,7 @@ def _run_impute(options: argparse.Namespace) -> int:
             ("rounds", None),
             ("full_precision", False),
             ("donors", True),
+            ("rules", True),
             ("save_model", None),
         ):
             if values[name] != value:

@@ -55,6 +55,8 @@ def complete(run: ImputationRun) -> None:
     output = _make_output(run)
     output.try_to_create()
     _learn(run, model)
+    with _forward_warnings(run.terminal):
+        run.draw_models.models[0].columns.rules.tell()
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
         raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
@@ -139,6 +141,7 @@ def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
             name: d for name, c in numbers.items() if (d := c.decimals_to_impute(request.full_precision)) is not None
         },
         donors=request.donors,
+        rules=request.rules,
         rounds=request.rounds,
         random_state=request.seed,
     )

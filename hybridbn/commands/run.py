@@ -61,6 +61,7 @@ class ImputationRequest:
     unknown: str = "error"
     full_precision: bool = False
     donors: bool = True
+    rules: bool = True
     rounds: int | None = None
     report: str | None = None
     sample: int = 100_000

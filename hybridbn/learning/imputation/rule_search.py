@@ -35,6 +35,8 @@ _SEARCH_ROWS = 4000
 """Candidates are found in this many rows, and checked in all."""
 _WINDOW = 8
 """Where few rows are complete, sums of up to so many neighboring columns are tried."""
+_PROBED_ROWS, _FEWEST_PROBED = 400, 10
+"""Whether columns add up is looked at in so many rows first, if so many of them are complete there."""
 _COEFFICIENT = 0.05
 """A coefficient of a sum lies this close to 1, -1 or 0 before it is rounded to it."""
 _EDGE_ROWS, _EDGE_SHARE = 5, 0.02
@@ -54,7 +56,7 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
     >>> came, stay = rng.integers(1000, size=80), rng.integers(30, size=80)
     >>> table = Table({"came": came, "left": came + stay, "stay": stay, "code": rng.integers(1, 4, size=80)})
     >>> find_rules(table, table.names).describe()
-    "'code is one of 1.0, 2.0, 3.0', 'came + stay = left'"
+    'codes: code (1, 2, 3), as sums: came + stay = left'
     """
     observed = {name: column[~np.isnan(column)] for name in names for column in [table.column(name)]}
     clocks = tuple(name for name, values in observed.items() if _is_clock(values))
@@ -176,17 +178,23 @@ def _find_sums(columns: Mapping[str, Values]) -> tuple[Sum, ...]:
     matrix = np.array([columns[name] for name in names]).T
     complete = matrix[~np.isnan(matrix).any(axis=1)][:_SEARCH_ROWS]
     units = _find_units(columns)
+    if len(complete) >= _ROWS + len(names):
+        candidates = _eliminate(names, complete)
+    else:
+        slack = max(units.values()) + 1e-9 * float(np.nanmax(np.abs(matrix)))
+        candidates = _neighboring_sums(names, matrix, slack)
     sums: list[Sum] = []
-    dependent = set[str]()
-    enough = len(complete) >= _ROWS + len(names)
-    for candidate in _eliminate(names, complete) if enough else _neighboring_sums(names):
-        if candidate[0] in dependent or len(dependent & {*candidate}) == len(candidate):
-            continue
+    equations = np.zeros((0, len(names)))
+    for candidate in candidates:
         one = _fit_sum(candidate, columns, units)
-        if one is not None:
-            sums.append(one)
-            # the last one is given by the others, so it doesn't occur in another sum
-            dependent.add(candidate[0])
+        if one is None:
+            continue
+        equation = np.zeros(len(names))
+        equation[[names.index(name) for name in one.names]] = one.signs
+        extended = np.vstack([equations, equation])
+        # an equation that follows from others says nothing new
+        if np.linalg.matrix_rank(extended) > len(equations):
+            sums, equations = [*sums, one], extended
     return tuple(sums)
 
 
@@ -218,17 +226,22 @@ def _eliminate(names: Sequence[str], rows: Values) -> Iterator[tuple[str, ...]]:
         independent.append(column)
 
 
-def _neighboring_sums(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield columns with neighbors on either side, and with pairs of others, that may add up."""
-    for place, name in enumerate(names):
-        for size in range(1, _WINDOW + 1):
-            for start in (place + 1, place - size):
-                if start >= 0 and start + size <= len(names):
-                    yield (name, *names[start : start + size])
-    if len(names) <= _MOST_COLUMNS // 2:
-        for name in names:
-            rest = [other for other in names if other != name]
-            yield from ((name, *pair) for pair in itertools.combinations(rest, 2))
+def _neighboring_sums(names: Sequence[str], matrix: Values, slack: float) -> Iterator[tuple[str, ...]]:
+    """Yield columns with neighbors, and with pairs of others, that add up in the first rows: matrix (rows, names)."""
+    rows = matrix[:_PROBED_ROWS].T
+    windows = [range(start, start + size) for size in range(1, _WINDOW + 1) for start in range(len(names) - size + 1)]
+    combinations = [(tuple(window), rows[window.start : window.stop].sum(axis=0)) for window in windows]
+    for pair in itertools.combinations(range(len(names)), 2):
+        combinations += [(pair, rows[pair[0]] + sign * rows[pair[1]]) for sign in (1.0, -1.0)]
+    for members, values in combinations:
+        for sign in (1.0, -1.0):
+            rest = rows - sign * values
+            unknown = np.isnan(rest)
+            spread = np.where(unknown, -np.inf, rest).max(axis=1) - np.where(unknown, np.inf, rest).min(axis=1)
+            enough = (~unknown).sum(axis=1) >= _FEWEST_PROBED
+            for column in np.flatnonzero(enough & (spread <= slack * (2 * len(members) + 2))).tolist():
+                if column not in members:
+                    yield (names[column], *(names[i] for i in members))
 
 
 def _fit_sum(names: tuple[str, ...], columns: Mapping[str, Values], units: Mapping[str, float]) -> Sum | None:

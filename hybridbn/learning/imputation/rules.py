@@ -9,7 +9,8 @@ the joint distribution itself keeps it. `Rules.settle` then corrects what roundi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 
 from hybridbn.estimation.completion import Cells, find_holes
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Values, shorten
+from hybridbn.variables import Codes, Values
 
 __all__ = ["Rules", "Sum", "minutes_of", "times_of"]
 
+_MOST_TOLD = 8
+"""So many rules of a kind, and codes of a column, are told."""
 _SLACK = 1e-9
 """Sums may differ by this share of their largest number."""
 
@@ -81,7 +84,7 @@ class Rules:
     --------
     >>> rules = Rules(orders=(("came", "left"),), sums=(Sum(("a", "b"), (1.0, 1.0), 100.0),))
     >>> rules.describe()
-    "'a + b = 100', 'came <= left'"
+    'sums: a + b = 100, as ordered: came <= left'
     >>> rules.determine(Table({"a": [30.0, None], "b": [None, 20.0]})).column("b")
     array([70., 20.])
     """
@@ -100,12 +103,23 @@ class Rules:
             for low, high in self.orders
             if not any((low, middle) in self.orders and (middle, high) in self.orders for middle, _ in self.orders)
         ]
-        listed = [f"{name} is a clock time" for name in self.clocks]
-        listed += [f"{name} is one of {shorten([float(v) for v in values], 4)}" for name, values in self.codes.items()]
-        listed += [f"{name} is a multiple of {step:g}" for name, step in self.steps.items()]
-        listed += [str(one) for one in self.sums]
-        listed += [f"{low} <= {high}" for low, high in direct]
-        return shorten(listed, 12) if listed else ""
+        kinds = {
+            "clock times": list(self.clocks),
+            "codes": [f"{name} ({_list_some([f'{v:g}' for v in values])})" for name, values in self.codes.items()],
+            "multiples": [f"{name} (of {step:g})" for name, step in self.steps.items()],
+            "sums": [str(one) for one in self.sums],
+            "ordered": [f"{low} <= {high}" for low, high in direct],
+        }
+        return ", as ".join(f"{kind}: {_list_some(listed)}" for kind, listed in kinds.items() if listed)
+
+    def tell(self, stacklevel: int = 2) -> None:
+        """Warn of what was found, if there is any of it."""
+        if description := self.describe():
+            warnings.warn(
+                f"columns are treated as {description}; imputed numbers keep that, unless discrete=[...] makes codes "
+                "categories or rules=False forgets it",
+                stacklevel=stacklevel + 1,
+            )
 
     # -- between the table and the model ------------------------------------------------------------------------------
 
@@ -341,6 +355,11 @@ class Rules:
             tuple(Sum(tuple(names), tuple(signs), float(total)) for names, signs, total in content["sums"]),
             tuple((low, high) for low, high in content["orders"]),
         )
+
+
+def _list_some(texts: Sequence[str]) -> str:
+    more = f", ... ({len(texts)} in all)" if len(texts) > _MOST_TOLD else ""
+    return ", ".join(texts[:_MOST_TOLD]) + more
 
 
 def minutes_of(times: Values) -> Values:
