@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
 from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
-from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of
+from hybridbn.learning.imputation.columns import decimals_of
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType, state_kind
 from hybridbn.variables import shorten
@@ -52,8 +52,8 @@ class ColumnProfile:
         None if no cell is observed.
     integer : bool
         Whether all numbers are of an integer type.
-    decimals : int or None
-        The largest number of decimals; None if it is above six.
+    whole : bool
+        Whether all numbers are whole.
     low, high : float
         The least and the greatest number.
     bulk : (low, high), optional
@@ -77,7 +77,7 @@ class ColumnProfile:
     name: str
     kind: str | None = None
     integer: bool = True
-    decimals: int | None = 0
+    whole: bool = True
     low: float = math.inf
     high: float = -math.inf
     bulk: tuple[float, float] | None = None
@@ -94,16 +94,6 @@ class ColumnProfile:
     def identifier(self) -> bool:
         """Whether the column looks like an identifier: each row has its own state, or there are too many states."""
         return self.overflowing or (self.kind == "states" and _IDENTIFIER_ROWS <= len(self.first) == self.observed)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all numbers are whole."""
-        return self.decimals == 0
-
-    def decimals_to_impute(self, full_precision: bool) -> int | None:
-        """Return the number of decimals that imputed numbers are rounded to; None to leave them unrounded."""
-        few = self.observed < ROUNDED_ROWS or full_precision
-        return self.decimals if self.whole or not few else None
 
     def add_cells(self, cells: Cells, start: int) -> NDArray[Any]:
         """Add the cells of a block; return them as numbers or as codes of states, NaN where one is missing."""
@@ -124,7 +114,7 @@ class ColumnProfile:
             return self._add_states(cells, start, holes)
         observed = cells.array[~holes]
         self.integer = self.integer and cells.integer
-        self.decimals = None if self.decimals is None else decimals_of(observed, self.decimals)
+        self.whole = self.whole and decimals_of(observed) == 0
         self.low, self.high = min(self.low, float(observed.min())), max(self.high, float(observed.max()))
         return np.asarray(cells.array, dtype=np.float64)
 

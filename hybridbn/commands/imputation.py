@@ -128,18 +128,17 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
 
 def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
     request = run.request
-    numbers = {name: run.profile.columns[name] for name in names if run.profile.columns[name].kind == "number"}
+    columns = {name: run.profile.columns[name] for name in names}
+    whole = [name for name, column in columns.items() if column.kind == "number" and column.integer]
     return Settings(
         structure=request.structure,
         target=request.target,
         potentials=request.potentials,
         include=[name for name in request.include if name in names],
         bounds=request.bounds,
-        integers=[name for name, column in numbers.items() if column.integer],
-        # These come from the profile of the whole table, although only a sample is learned from.
-        decimals={
-            name: d for name, c in numbers.items() if (d := c.decimals_to_impute(request.full_precision)) is not None
-        },
+        # a network says nothing of types, and where one is learned, columns of whole numbers are seen in the sample
+        integers=None if request.model is None else whole,
+        full_precision=request.full_precision,
         donors=request.donors,
         rules=request.rules,
         rounds=request.rounds,

@@ -301,13 +301,7 @@ def _skeleton(table: Table, arcs: list[tuple[str, str]]) -> Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of learning; all but `decimals` are those of `impute`.
-
-    Attributes
-    ----------
-    decimals : mapping from column to int, optional
-        The decimals of the numbers in the whole table, where the network is learned from a sample.
-    """
+    """The options of learning, which are those of `impute`."""
 
     structure: Any = "auto"
     target: str | None = None
@@ -316,7 +310,6 @@ class Settings:
     bounds: Any = None
     integers: str | Iterable[str] | None = None
     full_precision: bool = False
-    decimals: Mapping[str, int] | None = None
     donors: bool = True
     rules: bool = True
     rounds: int | None = None
@@ -371,7 +364,6 @@ def fit_imputation(table: Table, settings: Settings, ranges: Bounds) -> FittedIm
         settings.bounds,
         ranges,
         settings.full_precision,
-        settings.decimals,
     )
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
         raise TableError(f"rounds must be a number that is not negative, or None, not {rounds!r}")
