@@ -164,6 +164,7 @@ class ImputationRun:
     profile: TableProfile = field(init=False)
     draw_models: DrawModels = field(init=False)
     value_counts: dict[str, Any] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
 

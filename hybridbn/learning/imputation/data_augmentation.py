@@ -220,9 +220,7 @@ class DataAugmentation:
 
     def completion_of(self, network: Network) -> Completion:
         """Return the completion by a network, with predictive mean matching of numbers that are far from normal."""
-        completion = replace(
-            self._plain_completion(network), supports=self.rules.supports, orders=self.rules.orders
-        )
+        completion = replace(self._plain_completion(network), supports=self.rules.supports, orders=self.rules.orders)
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):
             return completion

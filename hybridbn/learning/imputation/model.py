@@ -138,7 +138,9 @@ class Model:
 
     def _settle(self, rows: IncompleteRows, cells: Cells) -> Cells:
         """Return the columns with rounded numbers that keep the rules."""
-        numbers = {name: values for name, values in cells.items() if isinstance(self.columns.variables[name], Continuous)}
+        numbers = {
+            name: values for name, values in cells.items() if isinstance(self.columns.variables[name], Continuous)
+        }
         holes = {name: holes for name, holes in rows.holes.items() if name in numbers}
         return {**cells, **self.columns.rules.settle(numbers, holes, self._round)}
 
@@ -378,7 +380,9 @@ def read_metadata(
             network, options, dict(metadata["donors"]), bounds_of_draws(columns), rules.supports, rules.orders
         )
         matching = metadata["matching"]
-        return columns, add_matching(completion, PredictiveMeanMatching.from_dict(matching) if matching else None, rules)
+        return columns, add_matching(
+            completion, PredictiveMeanMatching.from_dict(matching) if matching else None, rules
+        )
 
     return _read_metadata(network, read_content)
 

@@ -294,9 +294,7 @@ class Rules:
             inside = np.clip(values, low, high)
             movable &= inside == values
             values = np.where(free, inside, values)
-        values = np.where(
-            free, [finish(name, own) for name, own in zip(one.names, values, strict=True)], values
-        )
+        values = np.where(free, [finish(name, own) for name, own in zip(one.names, values, strict=True)], values)
         is_coded = np.array([name in self.codes for name in one.names])[:, None]
         for _ in range(len(one.names)):
             short = one.total - (signs * values).sum(axis=0)
