@@ -33,8 +33,10 @@ class Imputer(TransformerMixin, BaseEstimator):
         As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other
         rows, so that a transformed batch has the rows of its parts; rows with the very same cells get different draws,
         in their order.
-    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, full_precision, donors, rules, rounds
+    structure, target, potentials, discrete, continuous, skip, include
         As in `impute`; the columns of an array are called x0, x1, ...
+    bounds, integers, full_precision, donors, rules, rounds
+        As in `impute`.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes in `fit`.
     handle_unknown : {"missing", "error"}
