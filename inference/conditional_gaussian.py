@@ -161,8 +161,8 @@ class ConditionalGaussian:
             findings[variable.name] = Finding(variable, np.asarray(own, dtype=np.intp))
             if variable.name in wanted:
                 place = cases.row * len(variable) + own
-                table = np.bincount(place, cases.weight, rows * len(variable))
-                expected[variable.name] = table.reshape(rows, len(variable))
+                table = np.bincount(place, cases.weight, rows * len(variable)).astype(np.float64)
+                expected[variable.name] = np.asarray(table.reshape(rows, len(variable)))
         others = [name for name in wanted if name in self.discrete and name not in expected]
         if others:
             evidence = Evidence(findings, len(cases.row), single=False)
@@ -358,7 +358,7 @@ def _truncated_normal(levels: Values, low: Values, high: Values) -> Values:
     low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
     levels = np.where(flipped, 1 - levels, levels)
     quantiles = ndtri_exp(np.logaddexp(np.log(levels) + log_ndtr(high), np.log1p(-levels) + log_ndtr(low)))
-    return np.where(flipped, -quantiles, quantiles)
+    return np.asarray(np.where(flipped, -quantiles, quantiles))
 
 
 def conditional_gaussian(network: Network) -> ConditionalGaussian | None:

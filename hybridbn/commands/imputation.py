@@ -311,7 +311,7 @@ def _summarize(run: ImputationRun) -> None:
             f"{name} ({count:,} outside of {profile.columns[name].low:g} to {profile.columns[name].high:g})"
             for name, count in run.outside.items()
         ]
-        terminal.note(
+        terminal.warn(
             f"{sum(run.outside.values()):,} imputed numbers lie outside of the observed range:"
             f" {', '.join(columns[:_MOST_TOLD])}{', ...' if len(columns) > _MOST_TOLD else ''}; --bounds observed keeps"
             " them within"

@@ -138,9 +138,8 @@ class Model:
 
     def _settle(self, rows: IncompleteRows, cells: Cells) -> Cells:
         """Return the columns with rounded numbers that keep the rules."""
-        numbers = {
-            name: values for name, values in cells.items() if isinstance(self.columns.variables[name], Continuous)
-        }
+        variables = self.columns.variables
+        numbers = {name: values for name, values in cells.items() if isinstance(variables[name], Continuous)}
         holes = {name: holes for name, holes in rows.holes.items() if name in numbers}
         return {**cells, **self.columns.rules.settle(numbers, holes, self._round)}
 

@@ -432,7 +432,8 @@ def fit_stacked_regression(
     mean = float(np.average(target, weights=weights))
     centered = target - mean
     center, slopes, in_sample, left_out = _fit_ridge(regressors, centered, weights)
-    forest, out_of_bag = grow_forest(regressors, centered, rng)
+    # a column alone is expected to be its mean
+    forest, out_of_bag = grow_forest(regressors if len(others) else np.zeros((len(target), 1)), centered, rng)
     predictions = np.column_stack([left_out, out_of_bag])
     mean_predictions = np.average(predictions, axis=0, weights=weights)
     shares = _find_shares(predictions - mean_predictions, centered, weights)

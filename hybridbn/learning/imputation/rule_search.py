@@ -276,7 +276,7 @@ def _fit_signs(parts: Values, target: Values) -> Values | None:
     """Return the coefficients of a combination if each of them is 1 or -1."""
     centered = parts - parts.mean(axis=1, keepdims=True)
     slopes, *_ = np.linalg.lstsq(centered.T, target - target.mean(), rcond=1e-10)
-    signs = np.round(slopes)
+    signs: Values = np.asarray(np.round(slopes), dtype=np.float64)
     return signs if (np.abs(signs) == 1).all() and (np.abs(slopes - signs) < _COEFFICIENT).all() else None
 
 
