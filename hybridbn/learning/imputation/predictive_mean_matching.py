@@ -111,8 +111,10 @@ class ColumnMatcher:
         observed = self.values[chosen]
         # where no row has nearly the same prediction, a row's residual is taken instead of its number
         shifted = observed + (predicted - self.predictions[chosen])
-        is_distant = np.abs(shifted - observed) > self.tolerance
-        return np.asarray(np.where(is_distant & (shifted >= self.low) & (shifted <= self.high), shifted, observed))
+        shift, inside = np.abs(shifted - observed), np.clip(shifted, self.low, self.high)
+        # at the ends of the range a number of a row that is farther away than residuals are is worse than the end
+        is_taken = (shift > self.tolerance) & ((shifted == inside) | (shift > self.tolerance / _DISTANT))
+        return np.asarray(np.where(is_taken, inside, observed))
 
 
 @dataclass(frozen=True, eq=False)

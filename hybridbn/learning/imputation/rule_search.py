@@ -41,7 +41,7 @@ _COEFFICIENT = 0.05
 """A coefficient of a sum lies this close to 1, -1 or 0 before it is rounded to it."""
 _EDGE_ROWS, _EDGE_SHARE = 5, 0.02
 """An end of the observed range that occurs so often is an end of the scale, as that of a test score."""
-_NORMAL_CHANCE = 0.2
+_NORMAL_CHANCE = 0.02
 """An order counts if differences that are normal would keep it with at most this probability, or if some are zero."""
 _HEAP_SHARE = 0.4
 """A column in which so many numbers are multiples of five is heaped."""
