@@ -201,8 +201,8 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         "--full-precision",
         action="store_true",
         help=(
-            "leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their"
-            " column (six at most)"
+            "leave imputed numbers unrounded; by default they have as many decimals as nearly all of the observed ones"
+            " of their column (six at most)"
         ),
     )
 

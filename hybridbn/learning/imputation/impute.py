@@ -170,8 +170,8 @@ def impute(
         Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type
         always. With `network` only columns of an integer type and those named here, as a few rows must not decide it.
     full_precision : bool
-        Leave imputed numbers unrounded. By default they get as many decimals as the observed numbers of their column,
-        if these have six at most and there are at least 20 of them; for whole numbers see `integers`.
+        Leave imputed numbers unrounded. By default they get as many decimals as nearly all observed numbers of their
+        column have, if these are six at most and there are at least 20 numbers; for whole numbers see `integers`.
     donors : bool
         Predictive mean matching: with a learned network of linear regressions without hidden nodes, numbers that these
         describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows. They
