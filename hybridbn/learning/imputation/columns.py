@@ -52,7 +52,7 @@ _LARGEST_NUMBER = 1e150
 """The squares of larger numbers are close to the end of the range of floats."""
 _ROUNDED_ROWS = 20
 """Columns with fewer observed numbers are not rounded, as these may have few decimals by chance."""
-_USUAL_SHARE = 0.95
+_USUAL_SHARE = 0.9
 """So many numbers of a column have the decimals that imputed ones get."""
 _SPIKE_SHARE = 0.1
 """A number that a larger share of the cells has says nothing about the decimals of the others."""

@@ -140,7 +140,8 @@ class Model:
         """Return the columns with rounded numbers that keep the rules."""
         variables = self.columns.variables
         numbers = {name: values for name, values in cells.items() if isinstance(variables[name], Continuous)}
-        holes = {name: holes for name, holes in rows.holes.items() if name in numbers}
+        # cells that the observed ones determine are right already
+        holes = {name: np.isnan(rows.working.column(name)) for name in numbers if name in rows.holes}
         return {**cells, **self.columns.rules.settle(numbers, holes, self._round)}
 
     def complete(self, rows: IncompleteRows, fills: Fills, added: Mapping[str, NDArray[np.bool_]]) -> Any:

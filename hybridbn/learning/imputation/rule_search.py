@@ -39,8 +39,8 @@ _PROBED_ROWS, _FEWEST_PROBED = 400, 10
 """Whether columns add up is looked at in so many rows first, if so many of them are complete there."""
 _COEFFICIENT = 0.05
 """A coefficient of a sum lies this close to 1, -1 or 0 before it is rounded to it."""
-_EDGE_ROWS, _EDGE_SHARE = 5, 0.02
-"""An end of the observed range that occurs so often is an end of the scale, as that of a test score."""
+_EDGE_ROWS, _EDGE_SHARE, _EDGE_FACTOR = 5, 0.02, 3.0
+"""An end of the observed range that occurs so often, and so many times as often as others, is an end of the scale."""
 _NORMAL_CHANCE = 0.02
 """An order counts if differences that are normal would keep it with at most this probability, or if some are zero."""
 _HEAP_SHARE = 0.4
@@ -139,11 +139,11 @@ def _find_support(values: Values) -> tuple[float, float]:
             whole_scale = 0.9 * top < most <= top and least < 0.1 * top
             if most == top or whole_scale or (0.5 * top < most < top and chance < math.log(0.01)):
                 high = top
-    enough = max(_EDGE_ROWS, _EDGE_SHARE * len(values))
-    if (values == most).sum() >= enough and len(np.unique(values)) > _MOST_CODES:
-        high = min(high, most)
-    if (values == least).sum() >= enough and len(np.unique(values)) > _MOST_CODES:
-        low = max(low, least)
+    distinct = len(np.unique(values))
+    enough = max(_EDGE_ROWS, _EDGE_SHARE * len(values), _EDGE_FACTOR * len(values) / distinct)
+    if distinct > _MOST_CODES:
+        low = max(low, least) if (values == least).sum() >= enough else low
+        high = min(high, most) if (values == most).sum() >= enough else high
     return low, high
 
 

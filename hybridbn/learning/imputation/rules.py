@@ -168,7 +168,7 @@ class Rules:
                     rows = np.flatnonzero(single & own)
                     if len(rows):
                         part = {other: np.where(np.isnan(v), 0.0, v)[rows] for other, v in columns.items()}
-                        columns[name][rows] = self._clip(name, sign * one.missing_part(part))
+                        columns[name][rows] = _round_noise(sign * one.missing_part(part))
                         changed.add(name)
             if len(changed) == before:
                 break
@@ -248,7 +248,8 @@ class Rules:
         """Return the columns with sums that are right wherever one of their cells was missing."""
         settled = dict(columns)
         fixed: dict[str, NDArray[np.bool_]] = {}
-        for one in self.sums:
+        # a second pass mends what a later sum has changed in an earlier one
+        for one in self.sums * min(len(self.sums), 2):
             if not all(name in columns for name in one.names):
                 continue
             size = len(columns[one.names[0]])
@@ -305,8 +306,7 @@ class Rules:
             moved = np.clip(values + step, low, high)[chosen, everywhere]
             scale = _SLACK * np.maximum(np.abs(values).max(axis=0), 1.0)
             values[chosen, everywhere] = np.where(np.abs(short) > scale, moved, values[chosen, everywhere])
-        # sums of decimal fractions carry digits of floats
-        return np.where(free, np.round(values, 9 - _digits(values)), values)
+        return np.where(free, _round_noise(values), values)
 
     def _correct_orders(self, columns: Cells, holes: Holes) -> Cells:
         """Return the columns with filled holes between the cells that they must lie between."""
@@ -385,7 +385,7 @@ def _choose_ones(values: Values, free: NDArray[np.bool_], total: float) -> Value
     return np.where(free, (rank < wanted).astype(np.float64), values)
 
 
-def _digits(values: Values) -> int:
-    """Return the number of digits before the decimal point."""
-    size = float(np.nanmax(np.abs(values), initial=1.0))
-    return int(np.clip(np.ceil(np.log10(max(size, 1.0))), 0, 9))
+def _round_noise(values: Values) -> Values:
+    """Return numbers without the last digits, which sums of decimal fractions carry."""
+    size = float(np.max(np.abs(values), initial=1.0))
+    return np.round(values, 12 - int(np.clip(np.ceil(np.log10(size)), 0, 12)))
