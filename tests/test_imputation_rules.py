@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.cli import run
 from hybridbn.learning.imputation.rule_search import find_rules
 from hybridbn.learning.imputation.rules import Rules, Sum, minutes_of, times_of
 
@@ -109,29 +108,32 @@ def test_a_saved_model_keeps_the_rules(tmp_path: Path) -> None:
     assert not broken_rules(hb.impute(hide(make_table(seed=5), seed=6), network=network, random_state=1))
 
 
-def test_the_command_tells_the_rules_and_keeps_them(tmp_path: Path) -> None:
+def test_the_command_tells_the_rules_and_keeps_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hide(make_table()).to_csv(tmp_path / "in.csv", index=False)
-    command = [sys.executable, "-m", "hybridbn", "impute", "in.csv", "out.csv"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    told = [line for line in ran.stderr.splitlines() if "treated as" in line]
+    assert run(["impute", str(tmp_path / "in.csv"), str(tmp_path / "out.csv"), "--chunk", "50"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "treated as" in line]
     assert len(told) == 1
     for rule in ("clock times: leaves", "grade (1, 2, 3, 4)", "price (of 5)", "= 100", "begun <= ended", "--no-rules"):
         assert rule in told[0]
     assert not broken_rules(pd.read_csv(tmp_path / "out.csv"))
 
 
-def test_the_command_counts_what_is_outside_of_the_observed_range(tmp_path: Path) -> None:
+def test_the_command_counts_what_is_outside_of_the_observed_range(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
     frame = pd.DataFrame({"x": x, "y": x + 0.1 * rng.normal(size=400)})
     frame["y"] = frame["y"].mask(x > 1)
     frame.to_csv(tmp_path / "in.csv", index=False)
-    command = [sys.executable, "-m", "hybridbn", "impute", "in.csv", "out.csv"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run(["impute", str(tmp_path / "in.csv"), str(tmp_path / "out.csv"), "--chunk", "150"]) == 0
     filled = pd.read_csv(tmp_path / "out.csv")
     outside = int((filled["y"] > frame["y"].max()).sum() + (filled["y"] < frame["y"].min()).sum())
     assert outside
-    assert f"{outside} imputed numbers lie outside of the observed range: y ({outside} outside of" in ran.stderr
+    assert (
+        f"{outside} imputed numbers lie outside of the observed range: y ({outside} outside of"
+        in capsys.readouterr().err
+    )
 
 
 def test_rules_can_be_forgotten() -> None:
@@ -160,7 +162,7 @@ def find(frame: pd.DataFrame) -> Rules:
     return find_rules(table, table.names)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 def test_rules_are_found_by_name_in_tables_with_and_without_holes(seed: int) -> None:
     for share in (0.0, 0.12, 0.3):
         rules = find(hide(make_table(400, seed), share, seed))
@@ -190,6 +192,26 @@ def test_chance_makes_no_rules(seed: int) -> None:
 
 def test_few_rows_show_nothing() -> None:
     assert not find(make_table(40)).describe()
+
+
+@pytest.mark.parametrize("strategy", ["draw", "mean"])
+def test_equations_hold_together(strategy: str) -> None:
+    rng = np.random.default_rng(2)
+    born, year = rng.integers(1930, 2005, size=300).astype(float), rng.integers(2010, 2020, size=300).astype(float)
+    frame = hide(pd.DataFrame({"born": born, "year": year, "age": year - born, "copy": born}), 0.25)
+    filled = hb.impute(frame, strategy=strategy, random_state=0)
+    assert (filled["year"] - filled["born"] == filled["age"]).all()
+    assert (filled["born"] == filled["copy"]).all()
+
+
+def test_chains_of_orders_hold() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 2000, size=300)
+    second = first + rng.integers(0, 20, size=300)
+    third = second + rng.integers(0, 50, size=300)
+    filled = hb.impute(hide(pd.DataFrame({"c": third, "a": first, "b": second}), 0.3), random_state=0)
+    assert (filled["a"] <= filled["b"]).all()
+    assert (filled["b"] <= filled["c"]).all()
 
 
 def test_prices_in_steps_of_fifty_are_no_clock_times() -> None:

@@ -41,6 +41,8 @@ _COEFFICIENT = 0.05
 """A coefficient of a sum lies this close to 1, -1 or 0 before it is rounded to it."""
 _EDGE_ROWS, _EDGE_SHARE, _EDGE_FACTOR = 5, 0.02, 3.0
 """An end of the observed range that occurs so often, and so many times as often as others, is an end of the scale."""
+_EDGE_NUMBERS = 10
+"""A column of fewer different numbers has no end of the scale that stands out."""
 _NORMAL_CHANCE = 0.02
 """An order counts if differences that are normal would keep it with at most this probability, or if some are zero."""
 _HEAP_SHARE = 0.4
@@ -141,7 +143,7 @@ def _find_support(values: Values) -> tuple[float, float]:
                 high = top
     distinct = len(np.unique(values))
     enough = max(_EDGE_ROWS, _EDGE_SHARE * len(values), _EDGE_FACTOR * len(values) / distinct)
-    if distinct > _MOST_CODES:
+    if distinct >= _EDGE_NUMBERS:
         low = max(low, least) if (values == least).sum() >= enough else low
         high = min(high, most) if (values == most).sum() >= enough else high
     return low, high
