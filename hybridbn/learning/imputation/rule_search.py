@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from hybridbn.learning.imputation.columns import decimals_of
 from hybridbn.learning.imputation.rules import Rules, Sum, minutes_of
 from hybridbn.tables import Table
-from hybridbn.variables import Values
+from hybridbn.variables import Values, Variable
 
 __all__ = ["find_rules", "is_heaped"]
 
@@ -39,7 +39,7 @@ _PROBED_ROWS, _FEWEST_PROBED = 400, 10
 """Whether columns add up is looked at in so many rows first, if so many of them are complete there."""
 _COEFFICIENT = 0.05
 """A coefficient of a sum lies this close to 1, -1 or 0 before it is rounded to it."""
-_EDGE_ROWS, _EDGE_SHARE, _EDGE_FACTOR = 5, 0.02, 3.0
+_EDGE_ROWS, _EDGE_SHARE, _EDGE_FACTOR = 5, 0.02, 2.0
 """An end of the observed range that occurs so often, and so many times as often as others, is an end of the scale."""
 _EDGE_NUMBERS = 10
 """A column of fewer different numbers has no end of the scale that stands out."""
@@ -61,22 +61,43 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
     'codes: code (1, 2, 3), as sums: came + stay = left'
     """
     observed = {name: column[~np.isnan(column)] for name in names for column in [table.column(name)]}
-    clocks = tuple(name for name, values in observed.items() if _is_clock(values))
+    kinds = {name: _kind_of(table.variable(name)) for name in names}
+    clocks = tuple(name for name, values in observed.items() if not kinds[name] and _is_clock(values))
     columns = {name: np.asarray(table.column(name), dtype=np.float64) for name in names}
     for name in clocks:
         columns[name], observed[name] = minutes_of(columns[name]), minutes_of(observed[name])
-    codes = {name: found for name, values in observed.items() if (found := _find_codes(values)) is not None}
+    codes = {
+        name: found
+        for name, values in observed.items()
+        if not kinds[name] and (found := _find_codes(values)) is not None
+    }
     plain = [name for name in names if name not in codes]
-    steps = {name: step for name in plain if name not in clocks and (step := _find_step(observed[name])) is not None}
-    supports = {name: _find_support(observed[name]) for name in plain}
+    steps = {}
+    for name in plain:
+        if kinds[name]:
+            step = 1.0 if len(observed[name]) >= _SIGNS_ROWS and not (observed[name] % 1).any() else None
+        else:
+            step = None if name in clocks else _find_step(observed[name])
+        if step is not None:
+            steps[name] = step
+    # points in time have no sign
+    supports = {name: _find_support(observed[name]) for name in plain if kinds[name] not in ("date", "time")}
+    supports |= {name: (0.0, 1.0) for name in plain if kinds[name] == "time"}
     for name in clocks:
         supports[name] = (float(observed[name].min() > 0 and observed[name].max() >= 1440), 1440.0)
         supports[name] = supports[name] if observed[name].max() >= 1440 else (0.0, 1439.0)
     first = {name: columns[name] for name in list(names)[:_MOST_COLUMNS] if name not in clocks}
     sums = _find_sums(first)
-    orders = _find_orders({name: column for name, column in first.items() if name not in codes}, sums, supports)
+    ordered = {name: column for name, column in first.items() if name not in codes}
+    orders = _find_orders(ordered, sums, kinds)
     bounded = {name: ends for name, ends in supports.items() if np.isfinite(ends).any()}
     return Rules(clocks, codes, steps, bounded, sums, orders)
+
+
+def _kind_of(variable: Variable) -> str:
+    """Return "date", "time" or "duration" of a variable that counts days, and nothing of others."""
+    kind = str(getattr(getattr(variable, "unit", None), "kind", ""))
+    return "date" if kind == "datetime" else kind
 
 
 # -- single columns ---------------------------------------------------------------------------------------------------
@@ -286,20 +307,31 @@ def _fit_signs(parts: Values, target: Values) -> Values | None:
 
 
 def _find_orders(
-    columns: Mapping[str, Values], sums: Sequence[Sum], supports: Mapping[str, tuple[float, float]]
+    columns: Mapping[str, Values], sums: Sequence[Sum], kinds: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of columns of which the first is never greater, where that says something."""
+    """Return the pairs of columns of one kind of which the first is never greater, where that says something."""
     implied = {frozenset(pair) for one in sums for pair in itertools.combinations(one.names, 2)}
     candidates = []
     for low, high in itertools.permutations(columns, 2):
         x, y = columns[low][:_SEARCH_ROWS], columns[high][:_SEARCH_ROWS]
-        if frozenset((low, high)) not in implied and not (x > y).any():
+        if kinds[low] == kinds[high] and frozenset((low, high)) not in implied and not (x > y).any():
             candidates.append((low, high))
     limit = math.log(_CHANCE / max(len(columns) ** 2, 1))
-    return tuple((low, high) for low, high in candidates if _is_order(columns[low], columns[high], limit))
+    return tuple(
+        (low, high) for low, high in candidates if _is_order(columns[low], columns[high], limit, bool(kinds[low]))
+    )
 
 
-def _is_order(lesser: Values, greater: Values, limit: float) -> bool:
+def _is_order(lesser: Values, greater: Values, limit: float, comparable: bool) -> bool:
+    """Return whether an order holds in all rows that have both numbers, and hardly by chance.
+
+    Parameters
+    ----------
+    limit : float
+        The logarithm of the probability that counts as hardly.
+    comparable : bool
+        Whether the columns are of one kind for sure, so that normal differences need not be ruled out.
+    """
     both = ~(np.isnan(lesser) | np.isnan(greater))
     rows = int(both.sum())
     if rows < _ROWS:
@@ -313,4 +345,4 @@ def _is_order(lesser: Values, greater: Values, limit: float) -> bool:
         return False
     gaps = y - x
     below = float(ndtr(-gaps.mean() / max(float(gaps.std()), 1e-300)))
-    return bool((gaps == 0).any() or rows * math.log1p(-min(below, 0.999)) < math.log(_NORMAL_CHANCE))
+    return bool(comparable or (gaps == 0).any() or rows * math.log1p(-min(below, 0.999)) < math.log(_NORMAL_CHANCE))

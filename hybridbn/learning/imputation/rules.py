@@ -106,7 +106,7 @@ class Rules:
         kinds = {
             "clock times": list(self.clocks),
             "codes": [f"{name} ({_list_some([f'{v:g}' for v in values])})" for name, values in self.codes.items()],
-            "multiples": [f"{name} (of {step:g})" for name, step in self.steps.items()],
+            "multiples": [f"{name} (of {step:g})" for name, step in self.steps.items() if step != 1],
             "sums": [str(one) for one in self.sums],
             "ordered": [f"{low} <= {high}" for low, high in direct],
         }
