@@ -58,7 +58,7 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
     >>> came, stay = rng.integers(1000, size=80), rng.integers(30, size=80)
     >>> table = Table({"came": came, "left": came + stay, "stay": stay, "code": rng.integers(1, 4, size=80)})
     >>> find_rules(table, table.names).describe()
-    'codes: code (1, 2, 3), as sums: came + stay = left'
+    'codes: code (1, 2, 3), as sums: left = stay + came'
     """
     observed = {name: column[~np.isnan(column)] for name in names for column in [table.column(name)]}
     kinds = {name: _kind_of(table.variable(name)) for name in names}
