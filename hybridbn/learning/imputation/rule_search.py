@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.special import ndtr
 
 from hybridbn.learning.imputation.columns import decimals_of
 from hybridbn.learning.imputation.rules import Rules, Sum, minutes_of
@@ -142,6 +141,8 @@ def _find_step(values: Values) -> float | None:
 
 def _find_support(values: Values) -> tuple[float, float]:
     """Return what numbers of a column can't be below or above: zero, one, a hundred, or an end where many are."""
+    from scipy.special import ndtr
+
     low, high = -math.inf, math.inf
     if len(values) < _SIGNS_ROWS:
         return low, high
@@ -332,6 +333,8 @@ def _is_order(lesser: Values, greater: Values, limit: float, comparable: bool) -
     comparable : bool
         Whether the columns are of one kind for sure, so that normal differences need not be ruled out.
     """
+    from scipy.special import ndtr
+
     both = ~(np.isnan(lesser) | np.isnan(greater))
     rows = int(both.sum())
     if rows < _ROWS:
