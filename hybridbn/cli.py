@@ -204,8 +204,8 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         "--full-precision",
         action="store_true",
         help=(
-            "leave imputed numbers unrounded; by default they have as many decimals as the observed ones of their"
-            " column (six at most)"
+            "leave imputed numbers unrounded; by default they have as many decimals as nearly all of the observed ones"
+            " of their column (six at most)"
         ),
     )
 
@@ -232,6 +232,15 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         help=(
             "draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of"
             " taking observed ones from similar rows"
+        ),
+    )
+    model.add_argument(
+        "--no-rules",
+        dest="rules",
+        action="store_false",
+        help=(
+            "let imputed numbers be what none of their column is (below zero, no code, no clock time), and break the"
+            " sums and orders that the observed ones keep"
         ),
     )
     model.add_argument(
@@ -266,10 +275,7 @@ def _add_impute_arguments(impute: argparse.ArgumentParser) -> None:
         "--format",
         choices=formats,
         metavar="FORMAT",
-        help=(
-            "of pipes, and of files whose suffix says nothing: csv, tsv, arff, parquet, feather or jsonl; a pipe as"
-            " OUTPUT has that of INPUT otherwise"
-        ),
+        help="of pipes and files without a telling suffix: csv, tsv, arff, parquet, feather or jsonl",
     )
     files.add_argument(
         "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
@@ -451,6 +457,7 @@ def _run_impute(options: argparse.Namespace) -> int:
             ("rounds", None),
             ("full_precision", False),
             ("donors", True),
+            ("rules", True),
             ("save_model", None),
         ):
             if values[name] != value:

@@ -9,16 +9,18 @@ drawing one variable after the other from its posterior, at a fraction of the co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import TableCollector, impossible_evidence, solve
+from hybridbn.inference.answers import TableCollector, impossible_evidence, posterior_of, solve
 from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import read_relevant_evidence
 from hybridbn.inference.regressions import Regressions, solve_conditionals
@@ -32,8 +34,30 @@ __all__ = ["ConditionalGaussian", "conditional_gaussian"]
 
 _MOST_CONFIGURATIONS = 512
 _SWEEPS = 40
+_NEGLIGIBLE = 1e-12
+"""A configuration with less probability in a row adds nothing to what is expected there."""
 _CHUNK = 2**22
 """Numbers in the largest temporary array."""
+
+
+class _WeighedConfigurations(NamedTuple):
+    """Rows in which the same columns are missing: the weights (rows, steps) of configurations, counted from the first.
+
+    The weights are proportional to probabilities.
+    """
+
+    names: tuple[str, ...]
+    rows: Codes
+    steps: Codes
+    weights: Values
+
+
+class _Cases(NamedTuple):
+    """Configurations of rows, and their probabilities; rows ascend."""
+
+    row: Codes
+    configuration: Codes
+    weight: Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +112,75 @@ class ConditionalGaussian:
         drawn = self._draw_numbers(values, configuration, noise)
         return self._fill(known, configuration, drawn, levels, options)
 
+    def expect(self, evidence: Evidence, wanted: Sequence[str], options: Options) -> dict[str, Values]:
+        """Return the expectations of numbers (rows,), and the probabilities of discrete columns (rows, states).
+
+        Each row has a case for each configuration that is possible in it, and averages over these.
+
+        Parameters
+        ----------
+        evidence : Evidence
+            Observed and missing values only.
+        wanted : sequence of str
+            Columns; what is returned says nothing of rows in which one is observed.
+        """
+        rows, values = evidence.rows, self._values(evidence)
+        known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
+        first = self._first_configurations(known, rows)
+        parts = list(self._weigh_configurations(known, values, options))
+        weighed = np.concatenate([np.zeros(0, dtype=np.intp), *(part.rows for part in parts)])
+        whole = np.setdiff1d(np.arange(rows), weighed)
+        row, configuration, weight = [whole], [first[whole]], [np.ones(len(whole))]
+        for part in parts:
+            weights = part.weights / part.weights.sum(axis=1, keepdims=True)
+            own, step = np.nonzero(weights > _NEGLIGIBLE)
+            row.append(part.rows[own])
+            configuration.append(first[part.rows[own]] + part.steps[step])
+            weight.append(weights[own, step])
+        order = np.argsort(np.concatenate(row), kind="stable")
+        cases = _Cases(*(np.concatenate(column)[order] for column in (row, configuration, weight)))
+        return {**self._expect_numbers(values, cases), **self._expect_states(known, wanted, cases, rows, options)}
+
+    def _expect_numbers(self, values: Values, cases: _Cases) -> dict[str, Values]:
+        expected, hidden = np.zeros(values.shape), np.isnan(values)
+        for part in solve_conditionals(self.regressions, cases.configuration, cases.row, values, hidden):
+            places = cases.row[part.cases][:, None] * values.shape[1] + part.columns[part.system]
+            weighted = cases.weight[part.cases][:, None] * part.mean[..., 0]
+            expected += np.bincount(places.ravel(), weighted.ravel(), expected.size).reshape(expected.shape)
+        expected = np.where(hidden, expected, values)
+        return {name: expected[:, column] for column, name in enumerate(self.numbers)}
+
+    def _expect_states(
+        self, known: Mapping[str, Finding], wanted: Sequence[str], cases: _Cases, rows: int, options: Options
+    ) -> dict[str, Values]:
+        sizes = [len(variable) for variable in self.given]
+        codes = np.unravel_index(cases.configuration, sizes) if sizes else ()
+        findings = {name: finding.take(cases.row) for name, finding in known.items()}
+        expected: dict[str, Values] = {}
+        for variable, own in zip(self.given, codes, strict=True):
+            findings[variable.name] = Finding(variable, np.asarray(own, dtype=np.intp))
+            if variable.name in wanted:
+                place = cases.row * len(variable) + own
+                table = np.bincount(place, cases.weight, rows * len(variable)).astype(np.float64)
+                expected[variable.name] = np.asarray(table.reshape(rows, len(variable)))
+        others = [name for name in wanted if name in self.discrete and name not in expected]
+        if others:
+            evidence = Evidence(findings, len(cases.row), single=False)
+            read = read_relevant_evidence(self.discrete, evidence, others)
+            answer = solve(self.discrete, Question(tuple(others)), read, options)
+            for number, name in enumerate(others):
+                posterior = posterior_of(answer, number, self.discrete.variable(name))
+                assert isinstance(posterior, DiscretePosterior)
+                probabilities = posterior.probabilities * cases.weight[:, None]
+                expected[name] = np.array([np.bincount(cases.row, own, rows) for own in probabilities.T]).T
+        return expected
+
     def draw_within(
         self,
         evidence: Evidence,
         start: Mapping[str, NDArray[np.generic]],
         bounds: Mapping[str, tuple[float, float]],
+        orders: Sequence[tuple[str, str]],
         levels: Callable[[int], dict[str, Values]],
         options: Options,
     ) -> dict[str, NDArray[np.generic]]:
@@ -103,11 +191,11 @@ class ConditionalGaussian:
 
         Parameters
         ----------
+        orders : sequence of (str, str)
+            Pairs of numbers, the first of which is not greater than the second.
         levels : callable
             From the number of a sweep to uniform numbers, as in `draw`.
         """
-        from scipy.stats import truncnorm
-
         hidden = np.isnan(self._values(evidence))
         low = np.array([bounds.get(name, (-np.inf, np.inf))[0] for name in self.numbers])
         high = np.array([bounds.get(name, (-np.inf, np.inf))[1] for name in self.numbers])
@@ -115,17 +203,24 @@ class ConditionalGaussian:
         values = np.where(hidden, np.clip(values, low, high), values)
         known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
         configuration: Codes = np.zeros(evidence.rows, dtype=np.intp)
+        pairs = [(self.numbers.index(lesser), self.numbers.index(greater)) for lesser, greater in orders]
         for sweep in range(_SWEEPS):
             uniforms = levels(sweep)
             configuration = self._draw_configurations(known, values, uniforms, options)
             for column, name in enumerate(self.numbers):
                 center = self.conditional_mean(column, values, configuration)
                 spread = 1 / np.sqrt(self.regressions.gram[self.regressions.kind[configuration], column, column])
-                a, b = (low[column] - center) / spread, (high[column] - center) / spread
-                fresh = truncnorm.ppf(uniforms[name], a, b, center, spread)
-                values[:, column] = np.where(
-                    hidden[:, column], np.clip(fresh, low[column], high[column]), values[:, column]
-                )
+                least, most = np.full(len(values), low[column]), np.full(len(values), high[column])
+                for lesser, greater in pairs:
+                    if greater == column:
+                        least = np.maximum(least, values[:, lesser])
+                    elif lesser == column:
+                        most = np.minimum(most, values[:, greater])
+                # a start that breaks an order leaves no room for one of the two until the other has moved
+                rows = np.flatnonzero(hidden[:, column] & (least < most))
+                a, b = ((ends[rows] - center[rows]) / spread[rows] for ends in (least, most))
+                fresh = center[rows] + spread[rows] * _truncated_normal(uniforms[name][rows], a, b)
+                values[rows, column] = np.clip(fresh, least[rows], most[rows])
         return self._fill(known, configuration, values, levels(_SWEEPS), options)
 
     def conditional_mean(self, column: int, values: Values, configuration: Codes) -> Values:
@@ -167,17 +262,34 @@ class ConditionalGaussian:
         self, known: dict[str, Finding], values: Values, levels: dict[str, Values], options: Options
     ) -> Codes:
         """Draw the configuration of the given columns from its posterior; observed ones stay."""
-        rows, names = len(values), [variable.name for variable in self.given]
+        result = self._first_configurations(known, len(values))
+        for part in self._weigh_configurations(known, values, options):
+            cumulated = np.cumsum(part.weights, axis=1)
+            level = levels[part.names[0]][part.rows] * cumulated[:, -1]
+            chosen = (level[:, None] >= cumulated).sum(axis=1)
+            result[part.rows] += part.steps[np.minimum(chosen, len(part.steps) - 1)]
+        return result
+
+    def _first_configurations(self, known: Mapping[str, Finding], rows: int) -> Codes:
+        """Return the configuration of each row with the first state for what is missing."""
         result: Codes = np.zeros(rows, dtype=np.intp)
-        if not names:
-            return result
+        for variable in self.given:
+            codes = known[variable.name].values.astype(np.intp) if variable.name in known else np.zeros(1, np.intp)
+            result = result * len(variable) + np.maximum(codes, 0)
+        return result
+
+    def _weigh_configurations(
+        self, known: dict[str, Finding], values: Values, options: Options
+    ) -> Iterator[_WeighedConfigurations]:
+        """Yield the posterior probabilities of the configurations of rows in which given columns are missing."""
+        rows, names = len(values), [variable.name for variable in self.given]
         sizes = [len(variable) for variable in self.given]
         strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        first = self._first_configurations(known, rows)
         pattern = np.zeros(rows, dtype=np.intp)
         for place, name in enumerate(names):
-            codes = known[name].values.astype(np.intp) if name in known else np.full(rows, -1, dtype=np.intp)
-            pattern |= (codes < 0).astype(np.intp) << place
-            result += np.where(codes < 0, 0, codes) * strides[place]
+            is_missing = known[name].values.astype(np.intp) < 0 if name in known else np.ones(rows, dtype=bool)
+            pattern |= is_missing.astype(np.intp) << place
         impossible: list[int] = []
         for missing in np.unique(pattern[pattern > 0]).tolist():
             places = [place for place in range(len(names)) if missing >> place & 1]
@@ -188,19 +300,17 @@ class ConditionalGaussian:
             step = max(_CHUNK // (len(steps) * (len(self.numbers) + 1)), 1)
             for start in range(0, len(concerned), step):
                 own = concerned[start : start + step]
+                absent = tuple(names[place] for place in places)
                 # impossible rows are marked, and named together with those of other parts
-                logs = self._prior([names[place] for place in places], known, own, replace(options, impossible="nan"))
-                logs += self._densities(values[own], result[own], steps, np.isfinite(logs))
+                logs = self._prior([*absent], known, own, replace(options, impossible="nan"))
+                logs += self._densities(values[own], first[own], steps, np.isfinite(logs))
                 best = logs.max(axis=1)
                 impossible.extend(own[~np.isfinite(best)].tolist())
                 with np.errstate(invalid="ignore"):
-                    cumulated = np.cumsum(np.exp(logs - best[:, None]), axis=1)
-                level = levels[names[places[0]]][own] * cumulated[:, -1]
-                chosen = (level[:, None] >= cumulated).sum(axis=1)
-                result[own] += steps[np.minimum(chosen, len(steps) - 1)]
+                    weights = np.exp(logs - best[:, None])
+                yield _WeighedConfigurations(absent, own, steps, weights)
         if impossible:
             raise impossible_evidence(sorted(impossible), single=False)
-        return result
 
     def _prior(self, names: list[str], known: dict[str, Finding], rows: Codes, options: Options) -> Values:
         """Return the log probabilities of all states of some columns given the other discrete ones: (rows, states)."""
@@ -237,6 +347,18 @@ class ConditionalGaussian:
             rows, columns = part.cases[:, None], part.columns[part.system]
             drawn[rows, columns] = part.draw(noise[rows, columns])
         return drawn
+
+
+def _truncated_normal(levels: Values, low: Values, high: Values) -> Values:
+    """Return quantiles of the standard normal distribution between two ends."""
+    from scipy.special import log_ndtr, ndtri_exp
+
+    # the upper tail is the lower one of the negative number, which has more digits
+    flipped = low > 0
+    low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
+    levels = np.where(flipped, 1 - levels, levels)
+    quantiles = ndtri_exp(np.logaddexp(np.log(levels) + log_ndtr(high), np.log1p(-levels) + log_ndtr(low)))
+    return np.asarray(np.where(flipped, -quantiles, quantiles))
 
 
 def conditional_gaussian(network: Network) -> ConditionalGaussian | None:

@@ -12,17 +12,15 @@ import numpy as np
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import (
     Completion,
     alternate,
-    draw_alone,
     draw_levels,
-    fill_at_random,
     fill_table,
     find_holes,
-    log_likelihood,
 )
-from hybridbn.estimation.em import expectation_maximization, is_exact
+from hybridbn.estimation.em import expectation_maximization, is_exact, log_likelihood
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -188,12 +188,12 @@ def test_a_model_of_another_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], text: str, *options: str) -> tuple[list[str], str]:
-    """Return the warnings and the output for a table that is odd, but can be completed."""
+    """Return the warnings, but for numbers outside of the observed range, and the output for an odd table."""
     Path("t.csv").write_text(text)
     assert run(["impute", "t.csv", "out.csv", *options]) == 0
     said = capsys.readouterr()
     assert said.out == ""
-    lines = said.err.splitlines()
+    lines = [line for line in said.err.splitlines() if "outside of the observed range" not in line]
     assert all(line.startswith("hybridbn: warning: ") for line in lines)
     return lines, Path("out.csv").read_text()
 

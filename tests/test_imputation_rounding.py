@@ -10,7 +10,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.commands.column_profiles import ColumnProfile
-from hybridbn.learning.imputation.columns import decimals_of, grid_ends
+from hybridbn.learning.imputation.columns import decimals_of, grid_ends, usual_decimals
 from hybridbn.tables.cells import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
@@ -97,15 +97,31 @@ def test_ends_of_bounds_lie_on_the_grid_and_within() -> None:
                 assert [round(end, int(decimals)) for end in ends] == list(ends)
 
 
-def test_the_command_counts_decimals_over_all_blocks() -> None:
+def test_the_command_knows_whether_numbers_are_whole_in_all_blocks() -> None:
     column = ColumnProfile("x")
-    for part in ([1.0, np.nan], [2.5, 3.0], [0.25]):
-        column.add_cells(Cells(np.array(part)), 0)
-    assert (column.decimals, column.whole, column.decimals_to_impute(False)) == (2, False, None)
+    column.add_cells(Cells(np.array([1.0, np.nan])), 0)
+    assert column.whole
+    column.add_cells(Cells(np.array([2.5, 3.0])), 0)
     column.add_cells(Cells(np.arange(20.0)), 0)
-    assert (column.decimals_to_impute(False), column.decimals_to_impute(True)) == (2, None)
-    column.add_cells(Cells(np.array([1 / 3])), 0)
-    assert column.decimals_to_impute(False) is None
+    assert not column.whole
+
+
+@pytest.mark.parametrize("usual", range(5))
+def test_a_few_numbers_with_more_decimals_do_not_count(usual: int) -> None:
+    rng = np.random.default_rng(usual)
+    x = (rng.normal(40, 12, size=400)).round(usual)
+    x[rng.random(400) < 0.02] += 1 / 3
+    x[rng.random(400) < 0.25] = np.nan
+    frame = pd.DataFrame({"x": x, "y": rng.normal(size=400)})
+    drawn = hb.impute(frame, donors=False, random_state=0)["x"][np.isnan(x)]
+    assert (drawn == drawn.round(usual)).all()
+    assert usual == 0 or (drawn != drawn.round(usual - 1)).any()
+
+
+def test_a_spike_does_not_tell_the_decimals_of_other_numbers() -> None:
+    rng = np.random.default_rng(0)
+    paid = np.where(rng.random(600) < 0.97, 0.0, rng.exponential(20, size=600).round(2))
+    assert usual_decimals(paid) == 2
 
 
 def test_estimates_do_not_suffer_from_rounding() -> None:

@@ -55,8 +55,8 @@ class ColumnProfile:
         Of dates and times, which are numbers; its step is the coarsest that all of them are multiples of.
     integer : bool
         Whether all numbers are of an integer type.
-    decimals : int or None
-        The largest number of decimals; None if it is above six.
+    whole : bool
+        Whether all numbers are whole.
     low, high : float
         The least and the greatest number.
     bulk : (low, high), optional
@@ -83,7 +83,7 @@ class ColumnProfile:
     kind: str | None = None
     unit: Unit | None = None
     integer: bool = True
-    decimals: int | None = 0
+    whole: bool = True
     low: float = math.inf
     high: float = -math.inf
     bulk: tuple[float, float] | None = None
@@ -115,18 +115,6 @@ class ColumnProfile:
         """Whether the column looks like an identifier or free text, or has too many states."""
         return self.kind is not None and self.reason_alone is not None
 
-    @property
-    def whole(self) -> bool:
-        """Whether all numbers are whole."""
-        return self.decimals == 0
-
-    def decimals_to_impute(self, full_precision: bool) -> int | None:
-        """Return the number of decimals that imputed numbers are rounded to; None to leave them unrounded."""
-        if self.unit is not None:
-            return 0 if self.unit.whole else None
-        few = self.observed < ROUNDED_ROWS or full_precision
-        return self.decimals if self.whole or not few else None
-
     def restore(self, values: Sequence[Any]) -> list[Any]:
         """Return imputed values as what the column holds: dates and times as those of Python, or as text."""
         if self.unit is None:
@@ -157,7 +145,7 @@ class ColumnProfile:
             steps = [coarsest_step(observed, cells.unit), *([] if self.unit is None else [self.unit.step])]
             self.unit = replace(self.unit or cells.unit, step=min(steps))
         self.integer = self.integer and cells.integer
-        self.decimals = None if self.decimals is None or self.unit is not None else decimals_of(observed, self.decimals)
+        self.whole = self.whole and self.unit is None and decimals_of(observed) == 0
         self.low, self.high = min(self.low, float(observed.min())), max(self.high, float(observed.max()))
         return np.asarray(cells.array, dtype=np.float64)
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 import hybridbn
@@ -32,6 +33,7 @@ from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load, save
+from hybridbn.formats.tables.base import Fills
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
 from hybridbn.tables import Table
@@ -44,6 +46,8 @@ _CELLS = 400_000
 """A block has at most this many cells, as one of them takes some hundred bytes of memory."""
 _SAMPLE_CELLS = 5_000_000
 """The sample of rows to learn from has at most this many cells."""
+_MOST_TOLD = 8
+"""So many columns with numbers outside of the observed range are named."""
 _SAMPLE_NUMBERS = 20_000_000
 """The largest array of learning has at most this many numbers; it has a column for each state."""
 
@@ -56,6 +60,8 @@ def complete(run: ImputationRun) -> None:
     output = _make_output(run)
     output.try_to_create()
     _learn(run, model)
+    with _forward_warnings(run.terminal):
+        run.draw_models.models[0].columns.rules.tell()
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
         raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
@@ -129,19 +135,19 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
 
 def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
     request = run.request
-    numbers = {name: run.profile.columns[name] for name in names if run.profile.columns[name].kind == "number"}
+    columns = {name: run.profile.columns[name] for name in names}
+    whole = [name for name, column in columns.items() if column.kind == "number" and column.integer]
     return Settings(
         structure=request.structure,
         target=request.target,
         potentials=request.potentials,
         include=[name for name in request.include if name in names],
         bounds=request.bounds,
-        integers=[name for name, column in numbers.items() if column.integer],
-        # These come from the profile of the whole table, although only a sample is learned from.
-        decimals={
-            name: d for name, c in numbers.items() if (d := c.decimals_to_impute(request.full_precision)) is not None
-        },
+        # a network says nothing of types, and where one is learned, columns of whole numbers are seen in the sample
+        integers=None if request.model is None else whole,
+        full_precision=request.full_precision,
         donors=request.donors,
+        rules=request.rules,
         rounds=request.rounds,
         random_state=request.seed,
     )
@@ -194,6 +200,7 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
                 cells = _read_cells(run, block, kinds)
                 table = Table.from_cells(cells, stateless=True)
                 fills = [run.draw_models.fill(table, block.start, draw) for draw in range(draws)]
+                workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
                 if request.report:
                     workspace.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
                 for draw, part_fills in enumerate(fills):
@@ -201,7 +208,22 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
                 report_rows(block.start + block.rows)
     if request.report:
         run.value_counts = add_counts(workspace.json(f"tally-{number}.json") for number in range(count))
+    for number in range(count):
+        for name, outside in (workspace.json(f"outside-{number}.json") or {}).items():
+            run.outside[name] = run.outside.get(name, 0) + outside
     return [workspace.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
+
+
+def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
+    """Return how many imputed numbers of each column lie outside of its observed range."""
+    counts = {}
+    for name in fills[0]:
+        column = profile.columns[name]
+        if column.kind == "number":
+            values = np.concatenate([np.asarray(part[name][1], dtype=np.float64) for part in fills])
+            if outside := int(((values < column.low) | (values > column.high)).sum()):
+                counts[name] = outside
+    return counts
 
 
 def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
@@ -289,6 +311,19 @@ def _summarize(run: ImputationRun) -> None:
         f"completed {cells:,} cells in {len(names)} of {len(run.source.names)} columns, {profile.rows:,} rows{draws}: "
         f"{run.destination.shown} ({time.monotonic() - run.began:.1f} s)"
     )
+    if run.outside:
+        columns = []
+        for name, count in run.outside.items():
+            column = profile.columns[name]
+            low, high = (
+                f"{end:g}" if column.unit is None else column.unit.text(end) for end in (column.low, column.high)
+            )
+            columns.append(f"{name} ({count:,} outside of {low} to {high})")
+        terminal.warn(
+            f"{sum(run.outside.values()):,} imputed numbers lie outside of the observed range:"
+            f" {', '.join(columns[:_MOST_TOLD])}{', ...' if len(columns) > _MOST_TOLD else ''}; --bounds observed keeps"
+            " them within"
+        )
     if run.request.show and not run.destination.pipe:
         show: Callable[[str], None] = terminal.show
         show(format_preview(run.source, run.profile, run.draw_models, _kinds_of_states(run), run.request.show))

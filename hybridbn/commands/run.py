@@ -61,6 +61,7 @@ class ImputationRequest:
     unknown: str = "error"
     full_precision: bool = False
     donors: bool = True
+    rules: bool = True
     rounds: int | None = None
     report: str | None = None
     sample: int = 100_000
@@ -163,6 +164,7 @@ class ImputationRun:
     profile: TableProfile = field(init=False)
     draw_models: DrawModels = field(init=False)
     value_counts: dict[str, Any] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
 

@@ -217,6 +217,8 @@ _WORDS = (
     (r"cut the continuous variables with bins=", "cut the continuous variables with --bins"),
     (r"for example write_network\(net, path, bins=(\d+)\)", r"for example --bins \1"),
     (r"say integers=\(\)", "leave them out"),
+    (r"unless discrete=\[\.\.\.\] makes", "unless --discrete makes"),
+    (r"\brules=False\b", "--no-rules"),
     (r"cast it to text in a query( first)?", "--keep leaves it as it is, or cast it to text in a query"),
     (
         rf"\b(encoding|delimiter|decimal|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",

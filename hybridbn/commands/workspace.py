@@ -27,7 +27,7 @@ _MARKER = "hybridbn"
 """The file that marks a folder of parts."""
 _MANIFEST = "manifest.json"
 _NAMES = re.compile(
-    rf"({_MARKER}|{_MANIFEST}|history\.json|finishing\.json|model-\d+\.hbn|(part-\d+|tally)-\d+(\.json)?)(\.tmp)?"
+    rf"({_MARKER}|{_MANIFEST}|history\.json|finishing\.json|model-\d+\.hbn|(part-\d+|tally|outside)-\d+(\.json)?)(\.tmp)?"
     r"|input(\.\w+)+|\.model-\d+\.hbn\..*\.tmp"
 )
 """The names of all files that a run makes in its folder."""

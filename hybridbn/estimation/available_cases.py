@@ -1,25 +1,40 @@
-"""Learning the potentials of given arcs from available cases: each family from the rows in which it is observed."""
+"""Learning the potentials of given arcs from available cases: each family from the rows in which it is observed.
+
+Where too few rows are complete, a column's own density fills its holes.
+"""
 
 from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 from hybridbn.errors import NetworkError
+from hybridbn.estimation.completion import Cells, Completion, draw_levels, fill_table, find_holes
+from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_stale_names
 from hybridbn.network_summary import is_arc_text
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.tables.frames import describe_left_alone, open_frame
 from hybridbn.variables import Discrete, Variable, shorten
 
-__all__ = ["fit_available", "fit_marginals", "list_arcs", "read_as_declared", "structure_of"]
+__all__ = [
+    "draw_alone",
+    "fill_at_random",
+    "fit_available",
+    "fit_marginals",
+    "list_arcs",
+    "read_as_declared",
+    "structure_of",
+]
 
 
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
@@ -193,3 +208,38 @@ def fit_marginals(table: Table, structure: nx.Graph | None = None, potentials: P
     if isinstance(potentials, Mapping):
         potentials = {name: spec for name, spec in potentials.items() if name in table}
     return fit_available([], table, "auto" if potentials is None else potentials)
+
+
+def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[str] | Network = ()) -> Cells:
+    """Draw each missing cell from the density of its column alone (line 4 of Algorithm 1 in Fernandez et al. 2008).
+
+    Parameters
+    ----------
+    marginals : Network
+        Without arcs.
+    skip : names of columns to leave as they are
+    """
+    completion = Completion.of(marginals, table, Options())
+    cells = {}
+    for name, missing in find_holes(table).items():
+        if name in skip:
+            continue
+        rows = np.flatnonzero(missing)
+        level = levels(0, rows)[name]
+        column = np.array(table.column(name))
+        column[rows] = completion.translate_to_table(table, name, marginals.potential(name).ppf(level, {}), level)
+        cells[name] = column
+    return cells
+
+
+def fill_at_random(table: Table, marginals: Network, rng: np.random.Generator) -> Table:
+    """Return a table with each hole filled from the density of its column alone.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> marginals = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=5, variance=1e-12)])
+    >>> fill_at_random(Table({"x": [1.0, None]}), marginals, np.random.default_rng(0)).column("x").round(3)
+    array([1., 5.])
+    """
+    return fill_table(table, draw_alone(table, marginals, draw_levels(rng, table)))

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.inference.answers import posterior_of, solve
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
@@ -28,21 +28,17 @@ from hybridbn.inference.queries import posteriors, read_relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, shorten
+from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = [
     "Cells",
     "Completion",
     "alternate",
     "collect_observed_numbers",
-    "draw_alone",
     "draw_levels",
-    "fill_at_random",
     "fill_table",
     "find_holes",
-    "log_likelihood",
 ]
 
 Cells: TypeAlias = dict[str, NDArray[Any]]
@@ -50,6 +46,9 @@ Cells: TypeAlias = dict[str, NDArray[Any]]
 
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 """For columns of numbers the least and the greatest one."""
+
+Orders: TypeAlias = Sequence[tuple[str, str]]
+"""Pairs of columns of numbers, the first of which is never greater than the second."""
 
 Completed = TypeVar("Completed")
 
@@ -65,11 +64,19 @@ for.
 """
 
 
+Limits: TypeAlias = Callable[[str, Mapping[str, NDArray[Any]]], tuple[Values, Values]]
+"""From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
+
+
 class Matcher(Protocol):
     """Replaces drawn numbers by observed ones, as predictive mean matching does."""
 
     def match(
-        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], uniforms: Callable[[str], Values]
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        uniforms: Callable[[str], Values],
+        limits: Limits,
     ) -> Mapping[str, Values]:
         """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
 
@@ -172,15 +179,24 @@ class Completion:
         Sorted observed numbers of the columns that the network sees in intervals.
     bounds : mapping from column to (low, high)
         Of what fills numbers.
+    supports : mapping from column to (low, high)
+        Where draws lie if they can: the model has no probability for it, as it has for bounds.
+    orders : sequence of (str, str)
+        Pairs of columns; drawn numbers of the first are not greater than those of the second, if they can.
     matcher : Matcher, optional
-        Of numbers that are far from normal.
+        Of numbers that are far from normal; it keeps `limits`.
+    limits : callable, optional
+        The limits of matched numbers, which may depend on the other cells of a row.
     """
 
     network: Network
     options: Options
     observed: Mapping[str, Values] = field(default_factory=dict)
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=dict)
+    supports: Bounds = field(default_factory=dict)
+    orders: Orders = ()
     matcher: Matcher | None = None
+    limits: Limits | None = None
 
     @classmethod
     def of(cls, network: Network, table: Table, options: Options) -> Self:
@@ -225,7 +241,7 @@ class Completion:
             column = np.array(cells[name])
             for part in self._split_by_blanket(name, rows, table, holes):
                 values = self._draw_one(name, evidence.take(rows[part], len(part)), level[part], rows[part])
-                column[rows[part]] = self._translate_to_table(table, name, values, level[part])
+                column[rows[part]] = self.translate_to_table(table, name, values, level[part])
             cells[name] = column
         return cells
 
@@ -255,7 +271,9 @@ class Completion:
         """
         if not isinstance(posterior, DiscretePosterior):
             return np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
-        variable, probabilities = posterior.variable, posterior.probabilities
+        return self._translate_probabilities(table, posterior.variable, posterior.probabilities)
+
+    def _translate_probabilities(self, table: Table, variable: Discrete, probabilities: Values) -> Values:
         own = table.variable(variable.name)
         if not isinstance(own, Discrete):
             return np.asarray(probabilities @ self._numbers_of(variable).means())
@@ -288,22 +306,44 @@ class Completion:
         values = self._draw_within_bounds(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
         own_level = levels(_OWN_NUMBER, rows) if any(self._is_binned(table, name) for name in holes) else {}
         for name, missing in holes.items():
-            own = self._translate_to_table(table, name, values[name], own_level.get(name, np.zeros(0)))
+            own = self.translate_to_table(table, name, values[name], own_level.get(name, np.zeros(0)))
             cells[name] = np.where(missing, own, cells[name])
         if self.matcher is not None and holes:
             everywhere = {name: holes.get(name, np.zeros(len(table), dtype=bool)) for name in table.names}
-            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__)
+            limits = self._limits_of_bounds if self.limits is None else self.limits
+            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__, limits)
             for name, numbers in matched.items():
-                low, high = self.bounds.get(name, (-np.inf, np.inf))
-                within = everywhere[name] & (numbers >= low) & (numbers <= high)
-                cells[name] = np.where(within, numbers, cells[name])
+                cells[name] = np.where(everywhere[name], numbers, cells[name])
         return cells
 
+    def _limits_of_bounds(self, name: str, cells: Mapping[str, NDArray[Any]]) -> tuple[Values, Values]:
+        low, high = self.bounds.get(name, (-np.inf, np.inf))
+        return np.full(len(cells[name]), low), np.full(len(cells[name]), high)
+
     def _expect_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
-        expected = {
-            name: self.expectation(table, posterior) for name, posterior in self.posteriors(table, rows).items()
-        }
+        holes = find_holes(table)
+        if self.closed is not None and not holes.keys() & self.bounds.keys():
+            expected = self._expect_closed(table, rows, holes)
+        else:
+            expected = {
+                name: self.expectation(table, posterior) for name, posterior in self.posteriors(table, rows).items()
+            }
         return {name: values if values.ndim == 1 else values.argmax(axis=1) for name, values in expected.items()}
+
+    def _expect_closed(
+        self, table: Table, rows: NDArray[np.intp], holes: Mapping[str, NDArray[np.bool_]]
+    ) -> dict[str, Values]:
+        assert self.closed is not None
+        evidence = EvidenceReader(self.network, table).evidence(table.names)
+        with _renumber_rows(rows):
+            expected = self.closed.expect(evidence, [name for name in holes if name in self.network], self.options)
+        return {
+            name: self._translate_probabilities(table, variable, expected[name])
+            if isinstance(variable := self.network.variable(name), Discrete)
+            else expected[name]
+            for name in holes
+            if name in expected
+        }
 
     def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         holes = find_holes(table)
@@ -312,7 +352,7 @@ class Completion:
         read = completed if isinstance(completed, Table) else Table(completed)
         middle = np.full(len(table), 0.5)
         return {
-            name: self._translate_to_table(table, name, read.coded(self.network.variable(name)), middle)
+            name: self.translate_to_table(table, name, read.coded(self.network.variable(name)), middle)
             for name in holes
         }
 
@@ -320,17 +360,20 @@ class Completion:
 
     def _draw_within_bounds(self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels) -> Cells:
         """Draw the network's variables in every row, as codes or numbers of its own."""
-        bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
+        bounds = {name: ends for name, ends in {**self.supports, **self.bounds}.items() if name in self.network}
         cells = {name: np.array(values) for name, values in self._draw_all(evidence, rows, levels(0, rows)).items()}
-        pending = _find_rows_out_of_bounds(cells, evidence, bounds, np.arange(len(rows)))
+        pending = _find_rows_out_of_bounds(cells, evidence, bounds, self.orders, np.arange(len(rows)))
         attempt = 1
         while len(pending) and attempt < _ATTEMPTS:
             part = evidence.take(pending, len(pending))
             _put(cells, pending, self._draw_all(part, rows[pending], levels(attempt, rows[pending])))
-            pending = _find_rows_out_of_bounds(cells, evidence, bounds, pending)
+            pending = _find_rows_out_of_bounds(cells, evidence, bounds, self.orders, pending)
             attempt += 1
+        if self.closed is None:
+            bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
+            pending = _find_rows_out_of_bounds(cells, evidence, bounds, (), pending)
         if len(pending):
-            constrained = self._draw_by_gibbs if self.closed is not None else self._draw_given_bounds
+            constrained = self._draw_given_bounds if self.closed is None else self._draw_by_gibbs
             start = {name: values[pending] for name, values in cells.items()}
             part = evidence.take(pending, len(pending))
             _put(cells, pending, constrained(part, rows[pending], levels, bounds, start))
@@ -351,7 +394,7 @@ class Completion:
         assert self.closed is not None
         return dict(
             self.closed.draw_within(
-                evidence, start, bounds, lambda sweep: dict(levels(_ATTEMPTS + sweep, rows)), self.options
+                evidence, start, bounds, self.orders, lambda sweep: dict(levels(_ATTEMPTS + sweep, rows)), self.options
             )
         )
 
@@ -426,7 +469,7 @@ class Completion:
     def _is_binned(self, table: Table, name: str) -> bool:
         return isinstance(self.network.variable(name), Discrete) and not table.is_discrete(name)
 
-    def _translate_to_table(self, table: Table, name: str, values: NDArray[Any], level: Values) -> NDArray[Any]:
+    def translate_to_table(self, table: Table, name: str, values: NDArray[Any], level: Values) -> NDArray[Any]:
         """Turn codes or numbers of the network's variable into those of the table's."""
         variable, own = self.network.variable(name), table.variable(name)
         if not isinstance(variable, Discrete):
@@ -446,28 +489,6 @@ class Completion:
                 " it together with rows in which it is observed"
             )
         return ObservedNumbers(seen, np.array(variable.cuts or ()))
-
-
-def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[str] | Network = ()) -> Cells:
-    """Draw each missing cell from the density of its column alone (line 4 of Algorithm 1 in Fernandez et al. 2008).
-
-    Parameters
-    ----------
-    marginals : Network
-        Without arcs.
-    skip : names of columns to leave as they are
-    """
-    completion = Completion.of(marginals, table, Options())
-    cells = {}
-    for name, missing in find_holes(table).items():
-        if name in skip:
-            continue
-        rows = np.flatnonzero(missing)
-        level = levels(0, rows)[name]
-        column = np.array(table.column(name))
-        column[rows] = completion._translate_to_table(table, name, marginals.potential(name).ppf(level, {}), level)
-        cells[name] = column
-    return cells
 
 
 @dataclass(frozen=True)
@@ -507,57 +528,6 @@ class ObservedNumbers:
         return np.where(count > 0, np.diff(sums[bounds]) / np.maximum(count, 1), nearest)
 
 
-def fill_at_random(table: Table, marginals: Network, rng: np.random.Generator) -> Table:
-    """Return a table with each hole filled from the density of its column alone.
-
-    Examples
-    --------
-    >>> import hybridbn as hb
-    >>> marginals = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=5, variance=1e-12)])
-    >>> fill_at_random(Table({"x": [1.0, None]}), marginals, np.random.default_rng(0)).column("x").round(3)
-    array([1., 5.])
-    """
-    return fill_table(table, draw_alone(table, marginals, draw_levels(rng, table)))
-
-
-def log_likelihood(network: Network, table: Table, options: Options) -> float:
-    """Return the weighted sum of the rows' log densities, missing cells marginalized.
-
-    Examples
-    --------
-    >>> import hybridbn as hb
-    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.5, 0.5])])
-    >>> round(log_likelihood(net, Table({"c": ["a", None, "b"]}), Options()), 6)
-    -1.386294
-    """
-    kept = table.select([name for name in table.names if name in network])
-    logs = network.log_density(kept, options=options)
-    counts = table.weights > 0
-    if np.isnan(logs).any():
-        faulty = [p.child.name for p in network.potentials if not _is_finite(p)]
-        raise NetworkError(
-            f"the learned network gives rows {shorten(np.flatnonzero(np.isnan(logs)).tolist(), 3)} no density"
-            f" (NaN){f'; the potentials of {shorten(faulty)} are at fault' if faulty else ''}: learn them as another"
-            " family, by potentials={...}"
-        )
-    return float(table.weights[counts] @ logs[counts])
-
-
-def _is_finite(potential: Potential) -> bool:
-    """Tell whether all parameters of a potential are numbers, as far as they can be looked at."""
-    try:
-        return _numbers_in(potential.to_dict())
-    except NetworkError:
-        return True
-
-
-def _numbers_in(state: Any) -> bool:
-    if isinstance(state, dict | list | tuple):
-        return all(map(_numbers_in, state.values() if isinstance(state, dict) else state))
-    array = np.asarray(state) if isinstance(state, float | np.ndarray) else np.zeros(0)
-    return array.dtype.kind != "f" or not np.isnan(array).any()
-
-
 def _count_block_rows(width: int) -> int:
     """Return how many rows are completed at once when each has so many numbers."""
     return max(_NUMBERS // max(width, 1), 100)
@@ -585,13 +555,16 @@ def _is_missing(evidence: Evidence, name: str) -> NDArray[np.bool_]:
 
 
 def _find_rows_out_of_bounds(
-    cells: Cells, evidence: Evidence, bounds: Bounds, rows: NDArray[np.intp]
+    cells: Cells, evidence: Evidence, bounds: Bounds, orders: Orders, rows: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Return those of some rows in which a drawn number breaks its bounds."""
+    """Return those of some rows in which a drawn number breaks its bounds, or an order with another one."""
     broken = np.zeros(len(rows), dtype=bool)
     for name, (low, high) in bounds.items():
         values = cells[name][rows]
         broken |= _is_missing(evidence, name)[rows] & ~((values >= low) & (values <= high))
+    for lesser, greater in orders:
+        drawn = _is_missing(evidence, lesser)[rows] | _is_missing(evidence, greater)[rows]
+        broken |= drawn & (cells[lesser][rows] > cells[greater][rows])
     return rows[broken]
 
 

@@ -13,15 +13,19 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
-from hybridbn.estimation.available_cases import fit_available, fit_marginals, read_as_declared, structure_of
+from hybridbn.estimation.available_cases import (
+    fill_at_random,
+    fit_available,
+    fit_marginals,
+    read_as_declared,
+    structure_of,
+)
 from hybridbn.estimation.completion import (
     Completion,
     alternate,
     draw_levels,
-    fill_at_random,
     fill_table,
     find_holes,
-    log_likelihood,
 )
 from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.fitting.base import Fitter, Statistics
@@ -36,7 +40,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.variables import Values, Variable, shorten
 
-__all__ = ["Learned", "expectation_maximization"]
+__all__ = ["Learned", "expectation_maximization", "log_likelihood"]
 
 _NOISE = 1e-3
 """Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
@@ -414,3 +418,41 @@ def is_exact(network: Network) -> bool:
     False
     """
     return all(potential.family in ("gaussian", "multinomial") for potential in network.potentials)
+
+
+def log_likelihood(network: Network, table: Table, options: Options) -> float:
+    """Return the weighted sum of the rows' log densities, missing cells marginalized.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.5, 0.5])])
+    >>> round(log_likelihood(net, Table({"c": ["a", None, "b"]}), Options()), 6)
+    -1.386294
+    """
+    kept = table.select([name for name in table.names if name in network])
+    logs = network.log_density(kept, options=options)
+    counts = table.weights > 0
+    if np.isnan(logs).any():
+        faulty = [p.child.name for p in network.potentials if not _is_finite(p)]
+        raise NetworkError(
+            f"the learned network gives rows {shorten(np.flatnonzero(np.isnan(logs)).tolist(), 3)} no density"
+            f" (NaN){f'; the potentials of {shorten(faulty)} are at fault' if faulty else ''}: learn them as another"
+            " family, by potentials={...}"
+        )
+    return float(table.weights[counts] @ logs[counts])
+
+
+def _is_finite(potential: Potential) -> bool:
+    """Tell whether all parameters of a potential are numbers, as far as they can be looked at."""
+    try:
+        return _numbers_in(potential.to_dict())
+    except NetworkError:
+        return True
+
+
+def _numbers_in(state: Any) -> bool:
+    if isinstance(state, dict | list | tuple):
+        return all(map(_numbers_in, state.values() if isinstance(state, dict) else state))
+    array = np.asarray(state) if isinstance(state, float | np.ndarray) else np.zeros(0)
+    return array.dtype.kind != "f" or not np.isnan(array).any()

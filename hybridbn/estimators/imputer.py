@@ -33,8 +33,10 @@ class Imputer(TransformerMixin, BaseEstimator):
         As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other
         rows, so that a transformed batch has the rows of its parts; rows with the very same cells get different draws,
         in their order.
-    structure, target, potentials, discrete, continuous, skip, include, bounds, integers, full_precision, donors, rounds
+    structure, target, potentials, discrete, continuous, skip, include
         As in `impute`; the columns of an array are called x0, x1, ...
+    bounds, integers, full_precision, donors, rules, rounds
+        As in `impute`.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes in `fit`.
     handle_unknown : {"missing", "error"}
@@ -94,6 +96,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         integers: str | Iterable[str] | None = None,
         full_precision: bool = False,
         donors: bool = True,
+        rules: bool = True,
         indicators: bool = False,
         handle_unknown: str = "missing",
         rounds: int | None = None,
@@ -113,6 +116,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         self.integers = integers
         self.full_precision = full_precision
         self.donors = donors
+        self.rules = rules
         self.indicators = indicators
         self.handle_unknown = handle_unknown
         self.rounds = rounds
@@ -143,6 +147,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         )
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         model = self.model_ = fitted.model
+        model.columns.rules.tell()
         self._seed = fitted.seed
         self.network_ = None if model.completion is None else model.network
         self.history_ = fitted.history

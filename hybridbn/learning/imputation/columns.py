@@ -1,6 +1,6 @@
 """How imputation treats each column: modeled, constant, left alone or drawn by itself; its bounds and its decimals.
 
-Imputed numbers get as many decimals as the observed numbers of their column have.
+Imputed numbers get as many decimals as the observed numbers of their column usually have.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hybridbn.errors import TableError
+from hybridbn.learning.imputation.rules import Rules
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.columns import Column, read_as_variable, read_column
@@ -39,6 +40,7 @@ __all__ = [
     "reason_alone",
     "refuse_empty_bounds",
     "round_to_decimals",
+    "usual_decimals",
 ]
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -55,6 +57,10 @@ _LARGEST_NUMBER = 1e150
 """The squares of larger numbers are close to the end of the range of floats."""
 ROUNDED_ROWS = 20
 """Columns with fewer observed numbers are not rounded, as these may have few decimals by chance."""
+_USUAL_SHARE = 0.9
+"""So many numbers of a column have the decimals that imputed ones get."""
+_SPIKE_SHARE = 0.1
+"""A number that a larger share of the cells has says nothing about the decimals of the others."""
 _MOST_DECIMALS = 6
 """Numbers with more decimals are taken for measurements of full precision."""
 _FLOAT_DIGITS = (("f8", 1e13), ("f4", 1e6))
@@ -76,10 +82,13 @@ class ModelColumns:
     alone : tuple of str
         Identifiers that are completed on request, from their own values.
     decimals : mapping from column to int
-        The decimals that a column's observed numbers have at most, and imputed ones get; 0 for whole numbers.
+        The decimals that nearly all of a column's observed numbers have at most, and imputed ones get; 0 for whole
+        numbers.
     bounds : mapping from column to (low, high)
     ranges : mapping from column to (low, high)
         The range of a column's integer type; imputed numbers are clipped to it.
+    rules : Rules
+        What imputed numbers keep. The bounds of clock times are in minutes.
     """
 
     variables: Mapping[str, Variable]
@@ -89,15 +98,29 @@ class ModelColumns:
     decimals: Mapping[str, int]
     bounds: Bounds
     ranges: Bounds
+    rules: Rules = field(default_factory=Rules)
+
+    def with_rules(self, rules: Rules) -> ModelColumns:
+        """Return the columns with rules, which bounds of the user restrict."""
+        bounds = rules.encode_bounds(self.bounds)
+        return replace(self, bounds=bounds, rules=rules.within(bounds))
+
+    @property
+    def rules_of_draws(self) -> Rules:
+        """The rules of unrounded draws, with limits half a unit wider where the numbers are rounded later."""
+        return replace(self.rules, supports=_widen(self.rules.supports, self.decimals))
 
 
 def bounds_of_draws(columns: ModelColumns) -> dict[str, tuple[float, float]]:
     """Return the bounds of unrounded draws: half a unit wider at both ends where the numbers are rounded later."""
-    widened = dict(columns.bounds)
-    for name in columns.bounds.keys() & columns.decimals.keys():
-        decimals = columns.decimals[name]
-        low, high = grid_ends(*columns.bounds[name], decimals)
-        widened[name] = (low - 0.5 * 10.0**-decimals, high + 0.5 * 10.0**-decimals)
+    return _widen(columns.bounds, columns.decimals)
+
+
+def _widen(bounds: Bounds, decimals: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+    widened = dict(bounds)
+    for name in bounds.keys() & decimals.keys():
+        low, high = grid_ends(*bounds[name], decimals[name])
+        widened[name] = (low - 0.5 * 10.0 ** -decimals[name], high + 0.5 * 10.0 ** -decimals[name])
     return widened
 
 
@@ -108,13 +131,11 @@ def classify_columns(
     bounds: Any = None,
     ranges: Bounds | None = None,
     full_precision: bool = False,
-    decimals: Mapping[str, int] | None = None,
     unusable: Mapping[str, str] | None = None,
 ) -> ModelColumns:
     """Decide how each column is treated, and name all that are left alone in one warning.
 
-    `decimals` may be given where they are known from a larger table; `unusable` are columns that are not in this one,
-    and why.
+    `unusable` are columns that are not in this table, and why.
 
     Examples
     --------
@@ -145,7 +166,7 @@ def classify_columns(
                 left_alone[name] = reason
             if reason is not None:
                 continue
-        elif isinstance(variable, Continuous) and variable.unit is not None and decimals is None and not full_precision:
+        elif isinstance(variable, Continuous) and variable.unit is not None and not full_precision:
             variable = _coarsen_unit(variable, observed)
         variables[name] = variable
         _refuse_extreme_numbers(name, observed)
@@ -165,9 +186,7 @@ def classify_columns(
             "include to complete them from their own values",
             stacklevel=4,
         )
-    if decimals is None:
-        decimals = _find_decimals(table, variables, integers, full_precision)
-    decimals = refuse_empty_bounds(limits, decimals)
+    decimals = refuse_empty_bounds(limits, _find_decimals(table, variables, integers, full_precision))
     return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
 
 
@@ -287,12 +306,17 @@ def _find_decimals(
             raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
     result = {name: 0 for name, unit in units.items() if unit.whole}
     for name, observed in numbers.items():
-        decimals = decimals_of(observed)
-        if decimals == 0:
-            # an integer type can't hold other numbers
-            if integers is None or name in named or has_integer_type(table, name):
-                result[name] = 0
-        elif decimals is not None and len(observed) >= ROUNDED_ROWS and not full_precision:
+        is_whole = decimals_of(observed) == 0
+        if is_whole:
+            decimals: int | None = 0
+        elif len(observed) < ROUNDED_ROWS or full_precision:
+            continue
+        else:
+            decimals = usual_decimals(observed)
+        # an integer type can't hold other numbers
+        if decimals == 0 and not (integers is None or name in named or has_integer_type(table, name)):
+            continue
+        if decimals is not None:
             result[name] = decimals
     return result
 
@@ -368,8 +392,24 @@ def _check_names(option: str, names: str | Iterable[str], table: Table) -> froze
     return result
 
 
-def decimals_of(values: Values, least: int = 0) -> int | None:
-    """Return the greatest number of decimals among the values, at least `least`; None for more than six.
+def usual_decimals(values: Values) -> int | None:
+    """Return the number of decimals that nearly all values have at most; None for more than six.
+
+    A number that very many cells have, such as zero, is left out.
+
+    Examples
+    --------
+    >>> ages = np.array([*range(20, 79), 0.9166666667])
+    >>> usual_decimals(ages), usual_decimals(np.array([0.0] * 90 + [1.25, 3.5, 12.75, 8.25, 2.75]))
+    (0, 2)
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    rare = distinct[counts <= _SPIKE_SHARE * len(values)]
+    return decimals_of(values[np.isin(values, rare)] if 0 < len(rare) < len(distinct) else values, share=_USUAL_SHARE)
+
+
+def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | None:
+    """Return the number of decimals that a share of the values has at most, at least `least`; None for more than six.
 
     Examples
     --------
@@ -387,8 +427,9 @@ def decimals_of(values: Values, least: int = 0) -> int | None:
         for decimals in range(least, _MOST_DECIMALS + 1):
             if decimals and size * 10.0**decimals > digits:
                 break
-            # the first few numbers usually suffice to rule it out
-            if all((np.round(part, decimals).astype(converted.dtype) == part).all() for part in (values[:20], values)):
+            # the first few numbers usually suffice to rule out that all have so few decimals
+            parts = (values[:20], values) if share == 1 else (values,)
+            if all((np.round(part, decimals).astype(converted.dtype) == part).mean() >= share for part in parts):
                 return decimals
     return None
 

@@ -32,8 +32,10 @@ from hybridbn.fitting.fitter_choice import Potentials, check_spec
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.learning.imputation.columns import Bounds, bounds_of_draws, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
-from hybridbn.learning.imputation.model import Model, build_model, check_unmodeled_columns, has_metadata
+from hybridbn.learning.imputation.model import Model, add_matching, build_model, check_unmodeled_columns, has_metadata
 from hybridbn.learning.imputation.predictive_mean_matching import fit_matching
+from hybridbn.learning.imputation.rule_search import find_rules
+from hybridbn.learning.imputation.rules import Rules
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build
@@ -150,6 +152,8 @@ class DataAugmentation:
     rounds : int, optional
     matching : bool
         Whether numbers that are far from normal are drawn by predictive mean matching.
+    rules : Rules
+        What draws keep. In learning they keep sums only: limits would shift means, as normal distributions ignore them.
     network : Network
         The network that was learned last.
     history : list of dict
@@ -164,6 +168,7 @@ class DataAugmentation:
     rng: np.random.Generator
     rounds: int | None = None
     matching: bool = True
+    rules: Rules = field(default_factory=Rules)
     network: Network = field(init=False)
     history: list[dict[str, Any]] = field(init=False, default_factory=list)
 
@@ -178,7 +183,7 @@ class DataAugmentation:
                 self.learner.learn_first(self.table, self.table), self.table, settled=False
             )
             return
-        self._completed = fill_table(self.table, self._fill_at_random())
+        self._completed = fill_table(self.table, self.rules.settle_sums(self.table, self._fill_at_random()))
         self.network = self.learner.learn_first(self.table, self._completed)
         rounds = self._count_rounds(_REMAINING_ERROR, 6, 20) if self.rounds is None else self.rounds
         completed_tables: list[Table] = []
@@ -215,13 +220,14 @@ class DataAugmentation:
 
     def completion_of(self, network: Network) -> Completion:
         """Return the completion by a network, with predictive mean matching of numbers that are far from normal."""
-        completion = self._plain_completion(network)
+        completion = replace(self._plain_completion(network), supports=self.rules.supports, orders=self.rules.orders)
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):
             return completion
         cells = {name: self._completed.column(name) for name in self.table.names}
         proper = network is not self.network
-        return replace(completion, matcher=fit_matching(completion.closed, cells, self._holes, self.rng, proper))
+        matcher = fit_matching(completion.closed, cells, self._holes, self.rng, proper, self.rules)
+        return add_matching(completion, matcher, self.rules)
 
     def _plain_completion(self, network: Network) -> Completion:
         return Completion(network, self.options, self.observed, self.bounds)
@@ -235,6 +241,7 @@ class DataAugmentation:
     def _draw(self, network: Network) -> Table:
         keys = self.rng.integers(2**64, size=len(self.table), dtype=np.uint64)
         cells = self._plain_completion(network).draw(self.table, levels_of(keys, list(network), 0))
+        cells = self.rules.settle_sums(self.table, cells)
         self.history.append(self._summarize(cells))
         return fill_table(self.table, cells)
 
@@ -292,13 +299,7 @@ def _skeleton(table: Table, arcs: list[tuple[str, str]]) -> Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of learning; all but `decimals` are those of `impute`.
-
-    Attributes
-    ----------
-    decimals : mapping from column to int, optional
-        The decimals of the numbers in the whole table, where the network is learned from a sample.
-    """
+    """The options of learning, which are those of `impute`."""
 
     structure: Any = "auto"
     target: str | None = None
@@ -307,8 +308,8 @@ class Settings:
     bounds: Any = None
     integers: str | Iterable[str] | None = None
     full_precision: bool = False
-    decimals: Mapping[str, int] | None = None
     donors: bool = True
+    rules: bool = True
     rounds: int | None = None
     random_state: Any = None
     options: Options = DRAW_OPTIONS
@@ -365,7 +366,6 @@ def fit_imputation(
         settings.bounds,
         ranges,
         settings.full_precision,
-        settings.decimals,
         unusable,
     )
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
@@ -373,10 +373,20 @@ def fit_imputation(
     if not columns.modeled:
         return FittedImputation(Model(columns, None), seed)
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])
+    if settings.rules:
+        rules = find_rules(working, [name for name in working.names if not working.is_discrete(name)])
+        columns, working = columns.with_rules(rules), rules.encode(working)
     learner = _choose_learner(settings.structure, settings.target, settings.potentials, working)
     rng = np.random.default_rng(seed)
     augmentation = DataAugmentation(
-        working, learner, bounds_of_draws(columns), settings.options, rng, rounds, settings.donors
+        working,
+        learner,
+        bounds_of_draws(columns),
+        settings.options,
+        rng,
+        rounds,
+        settings.donors,
+        columns.rules_of_draws,
     )
     return FittedImputation(Model(columns, augmentation.completion_of(augmentation.network)), seed, augmentation)
 

@@ -48,6 +48,7 @@ class ImputeKeywords(PrecisionKeywords, total=False):
     integers: str | Iterable[str] | None
     full_precision: bool
     donors: bool
+    rules: bool
     indicators: bool
     keys: Any
     unknown: str
@@ -115,6 +116,7 @@ def impute(
     integers: str | Iterable[str] | None = None,
     full_precision: bool = False,
     donors: bool = True,
+    rules: bool = True,
     indicators: bool = False,
     details: bool = False,
     keys: Any = None,
@@ -170,12 +172,18 @@ def impute(
         Columns of numbers to round. By default those that are whole in every observed cell; columns of an integer type
         always. With `network` only columns of an integer type and those named here, as a few rows must not decide it.
     full_precision : bool
-        Leave imputed numbers unrounded. By default they get as many decimals as the observed numbers of their column,
-        if these have six at most and there are at least 20 of them; for whole numbers see `integers`.
+        Leave imputed numbers unrounded. By default they get as many decimals as nearly all observed numbers of their
+        column have, if these are six at most and there are at least 20 numbers; for whole numbers see `integers`.
     donors : bool
         Predictive mean matching: with a learned network of linear regressions without hidden nodes, numbers that these
         describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows. They
         become the observed number of a row for which a regression and a forest predict the same.
+    rules : bool
+        Imputed numbers are what numbers of their column can be: not below zero where none is, not above one or a
+        hundred where these end the scale. Where at least 50 rows show it, and chance would hardly make all of them do
+        so, they also keep clock times (such as 1745), codes, multiples (of 5, of 100), sums of columns (totals, shares
+        that add up to 100) and orders (one number never above another); a warning names these. With False they keep
+        none of it.
     indicators : bool
         Add a column of truth values ``<name>_imputed`` for each column that had holes.
     details : bool
@@ -238,6 +246,7 @@ def impute(
         integers=None if integers is None else whole.find_names(integers),
         full_precision=full_precision,
         donors=donors,
+        rules=rules,
         rounds=rounds,
         random_state=random_state,
         options=chosen,
@@ -253,6 +262,7 @@ def impute(
         frame = frame.select(table.names)
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         rows = read_rows(frame, fitted.model, "error", declared=table)
+        fitted.model.columns.rules.tell()
     keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
     if strategy == "mean" and rows.holes:
         warnings.warn(

@@ -33,6 +33,7 @@ from hybridbn.learning.imputation.columns import (
     round_to_decimals,
 )
 from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
+from hybridbn.learning.imputation.rules import Rules
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -45,6 +46,7 @@ __all__ = [
     "Fills",
     "IncompleteRows",
     "Model",
+    "add_matching",
     "build_model",
     "check_unmodeled_columns",
     "has_metadata",
@@ -111,7 +113,7 @@ class Model:
 
     def fill(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int) -> Fills:
         """Return the values that fill the holes of each column, in their order: numbers, or states of the model."""
-        cells = self._fill_modeled(rows, strategy, keys, seed)
+        cells = self._settle(rows, self._fill_modeled(rows, strategy, keys, seed))
         fills = {}
         for name, holes in rows.holes.items():
             variable = self.columns.variables[name]
@@ -131,8 +133,23 @@ class Model:
                 listed[:] = states
                 fills[name] = listed[values]
             else:
-                fills[name] = self._round(name, np.asarray(values, dtype=np.float64))
+                numbers = self.columns.rules.decode(name, np.asarray(values, dtype=np.float64))
+                fills[name] = np.clip(numbers, *self.columns.ranges.get(name, (-math.inf, math.inf)))
         return fills
+
+    def _settle(self, rows: IncompleteRows, cells: Cells) -> Cells:
+        """Return the columns with rounded numbers that keep the rules."""
+        variables = self.columns.variables
+        numbers = {name: values for name, values in cells.items() if isinstance(variables[name], Continuous)}
+        # cells that the observed ones determine are right already
+        holes = {name: np.isnan(rows.working.column(name)) for name in numbers if name in rows.holes}
+        settled = self.columns.rules.settle(numbers, holes, self._round)
+        # bounds of the user come before orders and sums
+        bounded = {
+            name: np.where(holes[name], np.clip(settled[name], *self._ends(name)), settled[name])
+            for name in self.columns.bounds.keys() & holes.keys()
+        }
+        return {**cells, **settled, **bounded}
 
     def complete(self, rows: IncompleteRows, fills: Fills, added: Mapping[str, NDArray[np.bool_]]) -> Any:
         """Return the frame with its holes filled and columns of truth values added."""
@@ -154,17 +171,21 @@ class Model:
             return completion.draw(rows.working, levels_of(keys, list(completion.network), seed))
         return (completion.expect if strategy == "mean" else completion.find_most_probable)(rows.working)
 
-    def _round(self, name: str, values: Values) -> Values:
+    def _ends(self, name: str) -> tuple[float, float]:
+        """Return the least and the greatest number within the bounds that has the decimals of the column."""
         low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
         decimals = self.columns.decimals.get(name)
+        return (low, high) if decimals is None else grid_ends(low, high, decimals)
+
+    def _round(self, name: str, values: Values) -> Values:
+        low, high = self._ends(name)
+        decimals = self.columns.decimals.get(name)
         if decimals is not None:
-            low, high = grid_ends(low, high, decimals)
             values = round_to_decimals(values, decimals)
         unit = getattr(self.columns.variables[name], "unit", None)
         if unit is not None:
             values = unit.round(np.clip(values, low, high))
-        least, most = self.columns.ranges.get(name, (low, high))
-        return np.clip(values, max(low, least), min(high, most))
+        return np.clip(values, low, high)
 
 
 def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Table | None = None) -> IncompleteRows:
@@ -211,7 +232,7 @@ def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Tabl
             stacklevel=3,
         )
     _warn_of_blanks(holes, frame.rows, len(readings.names))
-    return IncompleteRows(frame, readings, working, holes)
+    return IncompleteRows(frame, readings, model.columns.rules.encode(working), holes)
 
 
 def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: int) -> None:
@@ -299,6 +320,17 @@ def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
         )
 
 
+def add_matching(completion: Completion, matcher: PredictiveMeanMatching | None, rules: Rules) -> Completion:
+    """Return a completion with matched numbers, which keep the rules and the bounds.
+
+    Limits of matched columns are left to the matching, as their normal draws, which it replaces, would shift.
+    """
+    if matcher is None:
+        return completion
+    supports = {name: ends for name, ends in completion.supports.items() if name not in matcher.matchers}
+    return replace(completion, matcher=matcher, supports=supports, limits=rules.within(completion.bounds).limits)
+
+
 def has_metadata(network: Network) -> bool:
     """Return whether a network was learned by imputation."""
     return _METADATA in network.graph
@@ -330,6 +362,7 @@ def attach_metadata(columns: ModelColumns, completion: Completion | None) -> Net
         "matching": completion.matcher.to_dict()
         if completion is not None and isinstance(completion.matcher, PredictiveMeanMatching)
         else {},
+        "rules": columns.rules.to_dict(),
     }
     return described
 
@@ -366,10 +399,14 @@ def read_metadata(
         columns = replace(columns, ranges=ranges, decimals={**columns.decimals, **whole})
         if not len(network):
             return columns, None
-        completion = Completion(network, options, dict(metadata["donors"]), bounds_of_draws(columns))
-        if metadata["matching"]:
-            completion = replace(completion, matcher=PredictiveMeanMatching.from_dict(metadata["matching"]))
-        return columns, completion
+        rules = columns.rules_of_draws
+        completion = Completion(
+            network, options, dict(metadata["donors"]), bounds_of_draws(columns), rules.supports, rules.orders
+        )
+        matching = metadata["matching"]
+        return columns, add_matching(
+            completion, PredictiveMeanMatching.from_dict(matching) if matching else None, rules
+        )
 
     return _read_metadata(network, read_content)
 
@@ -411,4 +448,6 @@ def _columns_from(metadata: Mapping[str, Any], network: Network) -> ModelColumns
         dict(metadata["decimals"]),
         bounds,
         {},  # the ranges of integer types come from the table that is filled
+        # models of earlier versions have no rules
+        Rules.from_dict(metadata["rules"]) if "rules" in metadata else Rules(),
     )

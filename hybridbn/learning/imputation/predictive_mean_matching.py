@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
 from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
+from hybridbn.learning.imputation.rule_search import is_heaped
+from hybridbn.learning.imputation.rules import Rules
 from hybridbn.variables import Codes, Values
 
 __all__ = ["ColumnMatcher", "PredictiveMeanMatching", "StackedRegression", "fit_matching", "fit_stacked_regression"]
@@ -37,12 +39,17 @@ _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 """The two sides on which `numpy.searchsorted` inserts a number."""
 _DISTANT = 0.1
 """Differences of predictions below this many standard deviations of the residuals are neglected."""
+_ATTEMPTS = 20
+"""Numbers that are outside of their limits are drawn again this often."""
+_GOLDEN_RATIO = 0.6180339887498949
 _FEWEST_OBSERVED = 25
 """With fewer observed numbers the nearest predictions are too far away, so the column is not matched."""
 _SKEWNESS, _KURTOSIS = 0.5, 1.0
 """Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
 _STANDARD_ERRORS = 4.0
 """Deviations of fewer standard errors are put down to chance."""
+_OUTSIDE_SHARE = 0.002
+"""A column of whose draws more are outside of what the column can be is far from normal."""
 _SPIKE_SHARE = 0.1
 """A column in which one number has a larger share has a spike, so it isn't continuous."""
 _MOST_INDICATORS = 20
@@ -78,9 +85,23 @@ class ColumnMatcher:
     low: float
     high: float
 
-    def draw(self, features: Values, uniforms: Values) -> Values:
-        """Draw a number for each row of the features, given uniform numbers."""
-        predicted = self.regression.predict(features)
+    def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Values:
+        """Draw a number within limits for each row of the features, given uniform numbers; NaN where there is none."""
+        predicted, drawn = self.regression.predict(features), np.full(len(features), np.nan)
+        low, high = (np.broadcast_to(ends, len(features)) for ends in (low, high))
+        pending = np.arange(len(features))
+        for attempt in range(_ATTEMPTS):
+            # multiples of the golden ratio fill the interval evenly
+            levels = np.modf(uniforms[pending] + attempt * _GOLDEN_RATIO)[0]
+            numbers = self._match(predicted[pending], levels)
+            within = (numbers >= low[pending]) & (numbers <= high[pending])
+            drawn[pending[within]] = numbers[within]
+            pending = pending[~within]
+            if not len(pending):
+                break
+        return drawn
+
+    def _match(self, predicted: Values, uniforms: Values) -> Values:
         count = max(_NEAREST_ROWS, int(_NEAREST_SHARE * len(self.values)))
         left, right = (np.searchsorted(self.predictions, predicted, side) for side in _SIDES)
         first = np.clip((left + right - count) // 2, 0, len(self.values) - count)
@@ -90,8 +111,10 @@ class ColumnMatcher:
         observed = self.values[chosen]
         # where no row has nearly the same prediction, a row's residual is taken instead of its number
         shifted = observed + (predicted - self.predictions[chosen])
-        is_distant = np.abs(shifted - observed) > self.tolerance
-        return np.asarray(np.where(is_distant & (shifted >= self.low) & (shifted <= self.high), shifted, observed))
+        shift, inside = np.abs(shifted - observed), np.clip(shifted, self.low, self.high)
+        # at the ends of the range a number of a row that is farther away than residuals are is worse than the end
+        is_taken = (shift > self.tolerance) & ((shifted == inside) | (shift > self.tolerance / _DISTANT))
+        return np.asarray(np.where(is_taken, inside, observed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +133,15 @@ class PredictiveMeanMatching:
     matchers: Mapping[str, ColumnMatcher]
 
     def match(
-        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], uniforms: Callable[[str], Values]
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        uniforms: Callable[[str], Values],
+        limits: Callable[[str, Cells], tuple[Values, Values]],
     ) -> dict[str, Values]:
         """Return the matched columns, with new numbers in what were holes.
+
+        Where no number within the limits is found, the hole keeps what it was filled with, or gets the nearest limit.
 
         Parameters
         ----------
@@ -121,16 +150,21 @@ class PredictiveMeanMatching:
         holes : mapping from column to ndarray of bool
         uniforms : callable
             Returns a uniform number for each row, given a column's name.
+        limits : callable
+            Returns the least and the greatest number of each row, given a column's name and the cells.
         """
-        features = _build_features(self.columns, cells)
+        features, current = _build_features(self.columns, cells), dict(cells)
         completed = {}
         for name, matcher in self.matchers.items():
             rows = np.flatnonzero(holes[name])
             if len(rows):
                 # later columns are matched given the new numbers of this one
                 feature = self.columns.index((name, -1))
-                features[rows, feature] = matcher.draw(features[rows], uniforms(name)[rows])
-                completed[name] = np.array(features[:, feature])
+                low, high = (ends[rows] for ends in limits(name, current))
+                numbers = matcher.draw(features[rows], uniforms(name)[rows], low, high)
+                kept = np.clip(features[rows, feature], low, high)
+                features[rows, feature] = np.where(np.isnan(numbers), kept, numbers)
+                current[name] = completed[name] = np.array(features[:, feature])
         return completed
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,6 +205,7 @@ def fit_matching(
     holes: Mapping[str, NDArray[np.bool_]],
     rng: np.random.Generator,
     proper: bool,
+    rules: Rules,
 ) -> PredictiveMeanMatching | None:
     """Learn the matching of the columns of numbers that the network describes badly; return None if there are none.
 
@@ -182,8 +217,11 @@ def fit_matching(
         The holes of the columns that had any.
     proper : bool
         Whether to learn from a bootstrap sample of the observed rows, and only the columns with holes.
+    rules : Rules
+        What the columns can be. Numbers of a sum are not matched, as the others tell them exactly.
     """
-    names = _find_badly_described(closed, completed, holes)
+    summed = {name for one in rules.sums for name in one.names}
+    names = [name for name in _find_badly_described(closed, completed, holes, rules) if name not in summed]
     if proper:
         names = [name for name in names if name in holes]
     if not names:
@@ -199,7 +237,8 @@ def fit_matching(
         if proper:
             weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
         matchers[name] = _fit_column(features[~is_missing], feature, weights, rng)
-        features[is_missing, feature] = matchers[name].draw(features[is_missing], rng.random(int(is_missing.sum())))
+        uniforms = rng.random(int(is_missing.sum()))
+        features[is_missing, feature] = matchers[name].draw(features[is_missing], uniforms, -np.inf, np.inf)
     return PredictiveMeanMatching(columns, matchers)
 
 
@@ -210,7 +249,8 @@ def _fit_column(features: Values, feature: int, weights: Values, rng: np.random.
     order: Codes = np.argsort(predictions, kind="stable").astype(np.intp)
     order = np.repeat(order, weights[order].astype(np.intp))
     residuals = (values - predictions)[order]
-    tolerance = np.inf if _share_of_most_frequent(values[order]) > _SPIKE_SHARE else _DISTANT * float(np.std(residuals))
+    has_spikes = _share_of_most_frequent(values[order]) > _SPIKE_SHARE or is_heaped(values)
+    tolerance = np.inf if has_spikes else _DISTANT * float(np.std(residuals))
     return ColumnMatcher(
         regression, predictions[order], values[order], tolerance, float(values.min()), float(values.max())
     )
@@ -239,9 +279,11 @@ def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
 
 
 def _find_badly_described(
-    closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]]
+    closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]], rules: Rules
 ) -> list[str]:
-    """Return the columns with spikes, or with residuals that are far from normal or depend on other numbers."""
+    """Return the columns with spikes or heaps, with residuals that are far from normal or depend on other numbers, and
+    with draws that can't be.
+    """
     values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
     configuration: Codes = np.zeros(len(values), dtype=np.intp)
     for variable in closed.given:
@@ -256,12 +298,36 @@ def _find_badly_described(
         )
         others = np.delete(values[observed], column, axis=1)
         if (
-            _share_of_most_frequent(values[observed, column]) > _SPIKE_SHARE
+            name in rules.codes
+            or _share_of_most_frequent(values[observed, column]) > _SPIKE_SHARE
+            or is_heaped(values[observed, column])
+            or _draws_outside(closed, column, values, configuration, rules.supports.get(name))
             or _far_from_normal(residuals)
             or _has_structure(residuals, others)
         ):
             names.append(name)
     return names
+
+
+def _draws_outside(
+    closed: ConditionalGaussian,
+    column: int,
+    values: Values,
+    configuration: Codes,
+    support: tuple[float, float] | None,
+) -> bool:
+    """Return whether a normal distribution has too large a share where no number of the column can be."""
+    from scipy.special import ndtr
+
+    if support is None:
+        return False
+    low, high = support
+    center = closed.conditional_mean(column, values, configuration)
+    spread = 1 / np.sqrt(closed.regressions.gram[closed.regressions.kind[configuration], column, column])
+    # of the distribution given all other cells, and of what was drawn, given fewer of them
+    expected = float((ndtr((low - center) / spread) + ndtr((center - high) / spread)).mean())
+    drawn = float(((values[:, column] < low) | (values[:, column] > high)).mean())
+    return max(expected, drawn) > _OUTSIDE_SHARE
 
 
 def _far_from_normal(residuals: Values) -> bool:
@@ -368,7 +434,8 @@ def fit_stacked_regression(
     mean = float(np.average(target, weights=weights))
     centered = target - mean
     center, slopes, in_sample, left_out = _fit_ridge(regressors, centered, weights)
-    forest, out_of_bag = grow_forest(regressors, centered, rng)
+    # a column alone is expected to be its mean
+    forest, out_of_bag = grow_forest(regressors if len(others) else np.zeros((len(target), 1)), centered, rng)
     predictions = np.column_stack([left_out, out_of_bag])
     mean_predictions = np.average(predictions, axis=0, weights=weights)
     shares = _find_shares(predictions - mean_predictions, centered, weights)
