@@ -63,7 +63,8 @@ class Problem:
     sources : the sources of the factors, in the order of `factors`
     scopes : for each target, the names of the table that its posterior is computed from
     batched : whether arrays have a row dimension
-    shared : the sources for nodes that all rows share; None if rows differ in which of these variables are observed
+    shared : the sources for nodes that all rows share, those of variables that only some rows know being hidden; None
+        if there is other evidence than values on such variables
     """
 
     potentials: Mapping[str, Potential]
@@ -174,12 +175,12 @@ class ProblemTables:
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held."""
-        executors = [self.executor, *(grid.executor for grid in list(self.grids.values()) if grid is not None)]
-        programs = [executor.program for executor in executors if executor is not None]
-        if self.placement is not None:
-            programs.append(self.placement)
-        return sum(program.estimate_bytes() for program in programs) + sum(
-            group.estimate_bytes() for group in list(self.groups.values())
+        grids = [grid for grid in list(self.grids.values()) if grid is not None]
+        programs = [program for program in (self.executor and self.executor.program, self.placement) if program]
+        return (
+            sum(program.estimate_bytes() for program in programs)
+            + sum(grid.estimate_bytes() for grid in grids)
+            + sum(group.estimate_bytes() for group in list(self.groups.values()))
         )
 
 
@@ -245,7 +246,8 @@ def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
     question, findings = axis_choice.question, axis_choice.findings
     sources = axis_choice.sources(batched)
     partly_observed = tuple(name for name in axis_choice.nodes if name in findings)
-    shared = None if partly_observed or not axis_choice.nodes else tuple(axis_choice.sources(batched, shared=True))
+    sharable = axis_choice.nodes and all(findings[name].plain for name in partly_observed)
+    shared = tuple(axis_choice.sources(batched, shared=True)) if sharable else None
     scopes = axis_choice.scopes(question.targets, sources)
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]

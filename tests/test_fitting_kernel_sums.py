@@ -231,6 +231,34 @@ def test_places_matrices_and_tables_give_the_same(monkeypatch, n, shift, scale):
         _all_ways(monkeypatch, potential, {"c": np.array([[0, 1, 2, 1, 0]]), "y": y_rows})
 
 
+@pytest.mark.parametrize(("shift", "scale"), [(0, 1), (1e6, 1), (0, 1e-200)])
+def test_rows_that_share_grids_get_what_they_get_alone(monkeypatch, shift, scale):
+    """Rows with one of a few grids of the parent, of which two begin with the same value."""
+    rng = np.random.default_rng(11)
+    y = rng.standard_t(3, size=40) * scale + shift
+    x = np.sin(2 * (y - shift) / scale) * scale + 0.3 * scale * rng.normal(size=40)
+    potential = Kernel(
+        Continuous("x"),
+        (Continuous("y"),),
+        points=np.column_stack([x, y]),
+        bandwidths=[0.1 * scale, 0.2 * scale],
+        weights=rng.exponential(size=40) + 1e-5,
+    )
+    grids = rng.normal(size=(4, 5)) * 3 * scale + shift
+    grids[3, 0] = grids[0, 0]
+    which = rng.integers(0, 3, 60)
+    which[-1] = 3
+    ys, xs = grids[which].T, np.r_[x, x[:10], x[:10] + scale * np.logspace(-3, 6, 10)][None]
+    monkeypatch.setattr(evaluation, "CELLS_IN_CACHE", 400)
+    monkeypatch.setattr(evaluation, "LARGEST_TABLE", 40 * 16)
+    distinct = evaluation.find_distinct([ys.T], xs.T)
+    assert distinct.block_terms < distinct.table_terms
+    blocks = evaluation.evaluate_blocks(potential._mixture_of(0), distinct)[:, :, 0].T
+    monkeypatch.setattr(evaluation, "find_repeats", lambda *_: None)
+    alone = np.column_stack([potential.log_on({"x": xs[0, i : i + 1], "y": ys[:, i]})[:, 0] for i in range(60)])
+    np.testing.assert_allclose(blocks, alone, rtol=1e-12, atol=1e-12)
+
+
 def test_places_in_small_chunks_and_without_rows(monkeypatch):
     rng = np.random.default_rng(8)
     points = rng.normal(size=(400, 2))

@@ -10,6 +10,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.inference.engines import elimination
+from hybridbn.inference.problem import Problem
 
 CLOSE = 1e-10
 
@@ -107,3 +108,81 @@ def test_impossible_rows_are_named_by_their_place(net: hb.Network) -> None:
         small.log_evidence(table), small.posteriors(table)
     assert caught.value.rows == (2, 3)
     assert np.isneginf(small.log_evidence(table)).tolist() == [False, False, True, True]
+
+
+def test_no_pattern_of_holes_gets_an_order_of_its_own(
+    net: hb.Network, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def restrict(*_: object) -> None:
+        raise AssertionError("rows were split by what they know")
+
+    monkeypatch.setattr(Problem, "restrict_to_observed", restrict)
+    net.posteriors(table), net.log_density(table)
+
+
+def coupled(name: str, *parents: str) -> hb.Density:
+    """A density on the unit interval that all parents bend."""
+
+    def function(**values: np.ndarray) -> np.ndarray:
+        bend = sum((np.cos(3 * values[parent]) for parent in parents), np.zeros_like(values[name]))
+        return 1 + 0.7 / max(len(parents), 1) * bend * (2 * values[name] - 1)
+
+    variables = [hb.Continuous(n, domain=(0, 1)) for n in (name, *parents)]
+    return hb.Density(variables[0], parents=variables[1:], function=function)
+
+
+def make_kernel(name: str, parent: str | None, rng: np.random.Generator) -> hb.Kernel:
+    points = rng.normal(size=(12, 1 if parent is None else 2))
+    parents = () if parent is None else (hb.Continuous(parent),)
+    return hb.Kernel(hb.Continuous(name), parents=parents, points=points, bandwidths=[0.6] * points.shape[1])
+
+
+@pytest.mark.parametrize("shape", ["chain", "ladder", "star", "kernels"])
+def test_holes_of_every_pattern(shape: str) -> None:
+    rng = np.random.default_rng(5)
+    if shape == "kernels":
+        potentials: list[hb.Potential] = [make_kernel("a", None, rng)]
+        potentials += [make_kernel(child, parent, rng) for child, parent in ("ba", "cb", "da")]
+    else:
+        below = {"chain": "a ba cb dc", "ladder": "a ba cba dcb", "star": "a ba ca dab"}[shape]
+        potentials = [coupled(*names) for names in below.split()]
+    v = potentials[-1].child
+    assert isinstance(v, hb.Continuous)
+    s = hb.Discrete("s", ("n", "y"))
+    potentials.append(hb.Softmax(s, parents=(v,), intercept=[0.0, 0.4], coefficients=[[0.0], [2.0]]))
+    net = hb.Network(potentials)
+    whole = net.sample(48, random_state=0)
+    masks = np.array([[row >> column & 1 for column in range(5)] for row in range(32)] + [[0, 1, 0, 1, 1]] * 16)
+    table = whole.mask(masks.astype(bool))
+    every, log_evidence = net.posteriors(table), net.log_evidence(table)
+    for row in (0, 6, 11, 26, 40):
+        alone = case(table, row)
+        assert log_evidence[row] == pytest.approx(net.log_evidence(alone), abs=1e-9)
+        for name in set("abcd").difference(alone):
+            one = net.posterior(name, alone)
+            assert every[name].mean()[row] == pytest.approx(one.mean(), abs=1e-9)
+            assert every[name].var()[row] == pytest.approx(one.var(), rel=1e-8)
+        if "s" not in alone:
+            np.testing.assert_allclose(
+                every["s"].probabilities[row], net.posterior("s", alone).probabilities, atol=1e-9
+            )
+    seen = table["b"].notna().to_numpy()
+    np.testing.assert_array_equal(every["b"].mean()[seen], table["b"][seen])
+    assert every["b"].error.max() < 1e-9
+
+
+def test_rows_of_which_none_knows_a_number_that_others_know() -> None:
+    """In these rows its cells have the same masses, and yet a factor with rows."""
+    b, x, z = (hb.Continuous(name) for name in "bxz")
+    narrow = hb.LinearGaussian(z, parents=(x,), intercept=0.0, coefficients=[1.0], variance=1e-6)
+    net = hb.Network([
+        hb.Kernel(b, points=[0.0, 1.0, 3.0], bandwidths=0.5),
+        hb.Kernel(x, points=[0.0, 2.0, 5.0], bandwidths=0.5),
+        narrow,
+    ])  # fmt: skip
+    table = pd.DataFrame({"b": [0.3, None, None], "x": [1.0, 2.0, None], "z": [None, None, 40.0]})
+    every = net.posteriors(table)
+    for row in range(3):
+        for name in {"b", "x", "z"}.difference(case(table, row)):
+            alone = net.posterior(name, case(table, row))
+            assert every[name].mean()[row] == pytest.approx(alone.mean(), abs=1e-9)

@@ -150,6 +150,34 @@ def bench_solve(report: Report, rows: int) -> None:
                 result[own] = -0.5 * (squares + logs + (len(mean) - count) * np.log(2 * np.pi))
             return result
 
+        values = complete.to_numpy()
+
+        def residuals(values: Any = values) -> Any:
+            result = np.zeros(len(values))
+            for column in range(values.shape[1]):
+                apart = values[:, column] - 0.3 - (0.7 * values[:, column - 1] if column else 0.0)
+                result -= 0.5 * apart**2 + 0.5 * np.log(2 * np.pi)
+            return result
+
+        rest, name = complete.drop(columns="x010"), "x010"
+        known = rest.to_numpy()
+        slopes = -np.delete(precision[10], 10) / precision[10, 10]
+        offset = mean[10] - np.delete(mean, 10) @ slopes
+
+        def regress(known: Any = known, slopes: Any = slopes, offset: float = offset) -> Any:
+            return known @ slopes + offset
+
+        def ours_regression(network: Any = network, rest: Any = rest, name: str = name) -> Any:
+            return network.posterior(name, rest).mean()
+
+        for what, ours, peer, bound in (
+            ("log_density, beside local residuals", partial(network.log_density, complete), residuals, 1 / 2),
+            ("posterior of one, beside one regression", ours_regression, regress, 1 / 3),
+        ):
+            least, answers = take_turns({"ours": ours, "numpy": peer}, 3)
+            difference = float(np.abs(answers["ours"] - answers["numpy"]).max())
+            label = f"{what}, {rows:,} x {nodes}"
+            report.show(label, least["ours"], least["numpy"], bound, difference, "ms")
         for label, peer, rows_of in (("complete rows", solve, complete), ("30 % holes", solves, table)):
             least, answers = take_turns({"ours": partial(network.log_density, rows_of), "numpy": peer}, 3)
             difference = float(np.abs(answers["ours"] - answers["numpy"]).max())
@@ -191,6 +219,8 @@ def main() -> None:
         report.run(bench_queries, 1000 if options.ours else 4000)
         report.run(bench_chain, 500 if options.ours else 20_000)
         report.run(bench_solve, 1000 if options.ours else 4000)
+        if not options.ours:
+            report.run(bench_solve, 100_000)
         report.run(bench_sample, 400 if options.ours else 4000)
         report.run(bench_em, 60 if options.ours else 1000)
         report.run(bench_impute, 1000 if options.ours else 4000)

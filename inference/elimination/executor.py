@@ -21,7 +21,17 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["Executor", "FactorSource", "LikelihoodSource", "NormalizedTables", "PotentialSource", "WeightSource"]
+__all__ = [
+    "SUSPICIOUS",
+    "Executor",
+    "FactorSource",
+    "LikelihoodSource",
+    "NormalizedTables",
+    "PotentialSource",
+    "WeightSource",
+    "evaluate_source",
+    "normalize",
+]
 
 
 class FactorSource(Protocol):
@@ -145,6 +155,9 @@ class PotentialSource:
             edges = np.clip(edges[:, None] if self.rows else edges, low, high)
         array, scale = self.potential.mass(points, edges)
         if finding is None or not finding.observed.any():
+            if self.rows and not self._has_rows(array):
+                # other rows of the table know the child
+                array = np.repeat(array[..., None], evidence.rows, axis=-1)
             return array, scale
         known = finding.observed
         values = finding.fill()
@@ -260,6 +273,10 @@ class Executor:
     _static_scale: float = 0.0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes the stored tables take."""
+        return self.program.estimate_bytes()
+
     def run(
         self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values] | None = None
     ) -> NormalizedTables:
@@ -282,15 +299,9 @@ class Executor:
                     arrays[number], fixed = source.values(axes, evidence)
                     static_scale += float(np.max(fixed))
                 continue
-            if source.rows and isinstance(source, PotentialSource) and not self.nodes.isdisjoint(source.names):
-                arrays[number], added, lost = _exponentiate_rows(
-                    logs[number] if number in logs else source.logs(axes, evidence)
-                )
-                wide = wide | lost
-                scale = scale + added
-            else:
-                arrays[number], log_scale = source.values(axes, evidence)
-                scale = scale + log_scale
+            arrays[number], log_scale, lost = evaluate_source(source, axes, evidence, self.nodes, logs.get(number))
+            wide = wide | lost
+            scale = scale + log_scale
         if not warm:
             self._static_scale = static_scale
         tables = [
@@ -304,8 +315,8 @@ class Executor:
         else:
             with np.errstate(divide="ignore"):
                 log_norm = np.log(total)
-            tables[0] = _normalize(tables[0])
-        tables[1:] = [_normalize(table) for table in tables[1:]]
+            tables[0] = normalize(tables[0])
+        tables[1:] = [normalize(table) for table in tables[1:]]
         return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound | wide)
 
     def run_in_logs(
@@ -330,7 +341,7 @@ class Executor:
             if not tables:
                 with np.errstate(divide="ignore"):
                     log_norm = np.log(table.sum(axis=over)) + shift
-            tables.append(_normalize(table))
+            tables.append(normalize(table))
         return NormalizedTables(tables, log_norm, np.zeros(evidence.rows, dtype=bool))
 
     @property
@@ -343,6 +354,31 @@ class Executor:
         if table.ndim == len(scope):
             table = table[..., None]
         return table if table.shape[-1] == count else np.array(np.broadcast_to(table, (*table.shape[:-1], count)))
+
+
+def evaluate_source(
+    source: FactorSource,
+    axes: Mapping[str, Axis],
+    evidence: Evidence,
+    nodes: frozenset[str],
+    known: Values | None = None,
+) -> tuple[Values, Values | float, NDArray[np.bool_] | bool]:
+    """Return a factor, its log scale, and the rows in which it spans more than doubles can hold.
+
+    `nodes` are the variables with Gauss-Legendre nodes, along which potentials may; `known` are its logarithms, if they
+    were computed before.
+    """
+    if source.rows and isinstance(source, PotentialSource):
+        if not nodes.isdisjoint(source.names):
+            return _exponentiate_rows(source.logs(axes, evidence) if known is None else known)
+        if not source.names and type(source.potential).on is Potential.on:
+            # one number a row, which the potential knows by its logarithm
+            logs = source.logs(axes, evidence)
+            possible = logs > -np.inf
+            if possible.all():
+                return np.ones(len(logs)), logs, False
+            return possible.astype(float), np.where(possible, logs, 0.0), False
+    return (*source.values(axes, evidence), False)
 
 
 def _exponentiate_rows(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
@@ -360,7 +396,8 @@ def _total(table: Values) -> Values:
     return np.asarray(np.add.reduce(table, axis=0 if table.ndim == 2 else tuple(range(table.ndim - 1))))
 
 
-def _normalize(table: Values) -> Values:
+def normalize(table: Values) -> Values:
+    """Return a table (*names, rows) whose rows sum to one; NaN where all is zero."""
     total = _total(table)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(table / total)

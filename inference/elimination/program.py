@@ -59,6 +59,9 @@ _MOST_EVIDENCE_FREE = 2**22
 _FEW = 8
 """A product of at most this many inputs is ordered by the smallest results; the search is quadratic in the inputs."""
 
+_MOST_APART = 6
+"""A wide clique sends so many messages without its own table where rows differ in what is observed."""
+
 
 class Factor(NamedTuple):
     """The shape of a factor: its names, whether it has rows, whether it is independent of the evidence (static)."""
@@ -276,11 +279,12 @@ def compile_program(
     scopes: Sequence[tuple[str, ...]],
     sizes: Mapping[str, int],
     order: EliminationOrder | None = None,
+    partly_observed: Iterable[str] = (),
 ) -> Program:
     """Return the program for the tables over some scopes, in a given elimination order or the best that is found.
 
     With one scope, its variables are eliminated last; with several, messages are sent both ways through a junction
-    tree.
+    tree. Where a variable is observed in some rows, tables that it was summed out of depend on the row.
 
     Examples
     --------
@@ -294,7 +298,7 @@ def compile_program(
         order = choose_order(factors, scopes, sizes)
     if not factors:
         return Program((), tuple(scopes), order)
-    compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes)
+    compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes, frozenset(partly_observed))
     cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
     assign_factors(cliques, [factor.names for factor in factors], scopes)
     compiler.collect(cliques)
@@ -308,9 +312,12 @@ def compile_program(
 class Compiler:
     """Appends the steps of a program."""
 
-    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: Program, sizes: Mapping[str, int], partly_observed: frozenset[str] = frozenset()
+    ) -> None:
         self.program = program
         self.sizes = sizes
+        self.partly_observed = partly_observed
         self.static = [factor.static for factor in program.factors]
         program.names = [factor.names for factor in program.factors]
         program.rows = [factor.rows for factor in program.factors]
@@ -320,8 +327,9 @@ class Compiler:
         result.
         """
         program = self.program
-        with_rows = any(program.rows[i] for i in inputs)
         union = dict.fromkeys(name for i in inputs for name in program.names[i])
+        differ = not self.partly_observed.isdisjoint(name for name in union if name not in out)
+        with_rows = differ or any(program.rows[i] for i in inputs)
         letter = dict(zip(union, LETTERS, strict=False))
         parts = ["".join(letter[n] for n in program.names[i]) + _ROWS * program.rows[i] for i in inputs]
         subscripts = f"{','.join(parts)}->{''.join(letter[n] for n in out)}{_ROWS * with_rows}"
@@ -334,7 +342,7 @@ class Compiler:
         program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
         program.names.append(out)
         program.rows.append(with_rows)
-        self.static.append(all(self.static[i] for i in inputs))
+        self.static.append(not differ and all(self.static[i] for i in inputs))
         return slot
 
     def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
@@ -395,7 +403,9 @@ class Compiler:
             inputs = clique.inputs + [upper[i]] * (upper[i] >= 0)
             if not inputs or not (clique.scopes or clique.children):
                 continue
-            if len(clique.scopes) + len(clique.children) <= 2 and self.cells(clique.names) >= ENOUGH:
+            # a table of the clique would have rows, but not most of its inputs
+            most = _MOST_APART if self.partly_observed else 2
+            if len(clique.scopes) + len(clique.children) <= most and self.cells(clique.names) >= ENOUGH:
                 self._distribute_apart(cliques, clique, inputs, upper, outputs)
                 continue
             available = {name for slot in inputs for name in names[slot]}

@@ -5,7 +5,7 @@ Rows are solved in chunks, on a grid of nodes that all rows share where it is fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, NodeAxis, node_axis
+from hybridbn.inference.elimination.executor import Executor, normalize
+from hybridbn.inference.elimination.patterns import PatternExecutor, RowGroup
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.grids import place_nodes, refinement_tolerance, start_cells, table_size
-from hybridbn.inference.quadrature.shared_grids import SharedGrid, make_shared_grid, refine_shared_grid
+from hybridbn.inference.quadrature.shared_grids import RowAssessment, SharedGrid, make_shared_grid, refine_shared_grid
 from hybridbn.options import Options
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Values
@@ -33,6 +35,7 @@ MOST_ROWS = 1 << 14
 NEARLY = 1e-6
 """A shared grid whose estimated error is smaller approximates the probability of the evidence."""
 _FIRST = freeze(np.arange(1))
+_NOTHING: frozenset[str] = frozenset()
 
 
 class Elimination(Engine):
@@ -62,7 +65,8 @@ class EliminationPlan(Plan):
         apart.
         """
         widest, cells = problem, _table_cells(problem)
-        if grouped and problem.partly_observed and evidence.rows:
+        # the table with all of them hidden is the largest; the others are looked at only where that is too large
+        if grouped and problem.partly_observed and evidence.rows and 16 * cells > options.max_bytes:
             patterns = np.unique(_flag_observed(problem, evidence), axis=1)
             groups = [problem.restrict_to_observed(_list_observed(problem, pattern)) for pattern in patterns.T]
             widest = max(groups, key=_table_cells)
@@ -92,16 +96,107 @@ def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[n
 def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk."""
     tables = problem.tables  # this reference keeps them for all chunks
+    if problem.partly_observed and evidence.rows > 1:
+        rows = yield from _solve_with_patterns(problem, evidence, options.tolerance)
+        if not len(rows):
+            return
+        evidence = evidence.take(rows, len(rows))
+    else:
+        rows = np.arange(evidence.rows)
     for members, restricted, group_evidence in _split_by_pattern(problem, evidence):
-        for rows, chunk in split_rows(restricted, group_evidence):
+        for part, chunk in split_rows(restricted, group_evidence):
+            own = rows[members[part]]
             if restricted.nodes:
-                for solution in _solve_with_nodes(
-                    restricted, chunk, members[rows], options.tolerance, options.max_bytes
-                ):
+                for solution in _solve_with_nodes(restricted, chunk, own, options.tolerance, options.max_bytes):
                     yield _add_observed_targets(problem, solution)
             else:
-                yield _add_observed_targets(problem, _solve(restricted, chunk, members[rows], {}, np.zeros(len(rows))))
+                yield _add_observed_targets(problem, _solve(restricted, chunk, own, {}, np.zeros(len(own))))
     del tables
+
+
+def _solve_with_patterns(
+    problem: Problem, evidence: Evidence, tolerance: float
+) -> Generator[Solution, None, NDArray[np.intp]]:
+    """Yield solutions on one grid for rows that differ in what is observed; return the rows for which it is too coarse.
+
+    Where a table is over several variables of which some rows know one, there are none.
+    """
+    everything = np.arange(evidence.rows)
+    partly = set(problem.partly_observed)
+    if any(len(scope) > 1 and not partly.isdisjoint(scope) for scope in problem.scopes):
+        return everything
+    stricter = refinement_tolerance(problem, tolerance)
+    grids = problem.tables.grids
+    if tolerance not in grids:
+        grids[tolerance] = make_shared_grid(problem, stricter)
+    left = []
+    rows = everything
+    while len(rows):
+        grid = grids[tolerance]
+        if grid is None:
+            break
+        assert isinstance(grid.executor, PatternExecutor)
+        chunk = rows[: int(np.clip(MOST_BYTES / (8 * grid.executor.largest), 16, MOST_ROWS))]
+        solution, accurate, splits = _solve_patterns(problem, grid, evidence.take(chunk, len(chunk)), chunk, stricter)
+        if not accurate.all() and (finer := refine_shared_grid(problem, grid, splits)) is not None:
+            grids[tolerance] = finer
+            continue
+        if accurate.any():
+            yield solution if accurate.all() else _select_rows(solution, np.flatnonzero(accurate))
+        left.append(chunk[~accurate])
+        rows = rows[len(chunk) :]
+    return np.concatenate([*left, rows])
+
+
+def _solve_patterns(
+    problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
+) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+    """Return the solution on a grid, the rows for which it is accurate, and the cells that are too coarse for
+    others.
+    """
+    assert isinstance(grid.executor, PatternExecutor)
+    run = grid.executor.run(grid.axes, evidence)
+    kept = len(problem.scopes)
+    hidden = {
+        name: RowGroup(groups[_NOTHING].rows, normalize(groups[_NOTHING].array))
+        for name, groups in zip(problem.nodes, run.tables[kept:], strict=True)
+        if _NOTHING in groups
+    }
+    look = _assess_groups(grid, hidden, evidence.rows, tolerance)
+    if not look.fine.all():
+        # the sum of the errors of all variables decides
+        together = tolerance * len(problem.nodes)
+        likely = _assess_groups(grid, hidden, evidence.rows, together)
+        look = RowAssessment(look.fine | likely.fine & (look.error <= together), look.error, likely.splits)
+    axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
+    tables = []
+    for scope, groups in zip(problem.scopes, run.tables[:kept], strict=True):
+        table = np.zeros((*(axes[name].size for name in scope), evidence.rows))
+        for observed, (own, array) in groups.items():
+            # an observed value has the first node
+            table[(0,) * len(observed) + (..., own)] = array
+        tables.append(normalize(table))
+        for name in scope:
+            axis = axes[name]
+            if name in problem.partly_observed and isinstance(axis, NodeAxis):
+                values = evidence.findings[name].values
+                known = ~np.isnan(values)
+                axes[name] = node_axis(np.where(known, values, axis.low), np.where(known, values, axis.high), values)
+    with np.errstate(divide="ignore"):
+        log_norm = np.log(run.total) + run.log_scale
+    return Solution(problem, rows, evidence, axes, tables, log_norm, look.error), look.fine & ~run.doubtful, look.splits
+
+
+def _assess_groups(grid: SharedGrid, hidden: Mapping[str, RowGroup], rows: int, tolerance: float) -> RowAssessment:
+    """Assess a grid by the marginals of the variables that it has nodes for, each in the rows in which it is hidden."""
+    fine, error, splits = np.ones(rows, dtype=bool), np.zeros(rows), {}
+    for name, (own, table) in hidden.items():
+        assert own is not None
+        look = grid.assess_rows({name: table}, Evidence({}, len(own), single=False), tolerance)
+        fine[own] &= look.fine
+        error[own] += look.error
+        splits.update(look.splits)
+    return RowAssessment(fine, error, splits)
 
 
 def _split_by_pattern(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
@@ -187,6 +282,7 @@ def _solve_with_nodes(
                 placed_nodes.axes,
                 placed_nodes.error,
                 placed_nodes.logs,
+                placed_nodes.marginal,
             )
             if approximate is None:
                 yield solution_of_part
@@ -215,6 +311,7 @@ def _solve_on_grid(
     """Return the solution on a shared grid, the rows for which it is accurate, and the cells that are too coarse for
     others.
     """
+    assert isinstance(grid.executor, Executor)
     run = grid.executor.run(grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
@@ -268,11 +365,26 @@ def _solve(
     nodes: Mapping[str, NodeAxis],
     error: Values,
     logs: Mapping[int, Values] | None = None,
+    marginal: Values | None = None,
 ) -> Solution:
+    """Return the solution on given nodes.
+
+    Where they are known, `logs` are the logarithms of the factors, and `marginal` is that of the marginal of the only
+    variable with nodes.
+    """
     axes: dict[str, Axis] = {**problem.axes, **nodes}
     count = evidence.rows
     if not problem.sources:
         return Solution(problem, rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
+    if marginal is not None and all(scope in ((), problem.nodes) for scope in problem.scopes):
+        top = marginal.max(axis=0)
+        top = np.where(np.isfinite(top), top, 0.0)
+        table = np.exp(marginal - top)
+        total = table.sum(axis=0)
+        with np.errstate(divide="ignore"):
+            log_norm = np.log(total) + top
+        tables = [normalize(table) if scope else normalize(total) for scope in problem.scopes]
+        return Solution(problem, rows, evidence, axes, tables, log_norm, error)
     run = problem.executor.run(axes, evidence, logs)
     if run.doubtful.any():
         again = np.flatnonzero(run.doubtful)

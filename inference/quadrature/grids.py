@@ -20,6 +20,7 @@ from hybridbn.errors import TooWide
 from hybridbn.inference.axes import ORDER, NodeAxis, legendre, node_axis
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
+from hybridbn.inference.quadrature.log_marginals import PointwiseMarginal, evaluate_factors
 from hybridbn.inference.quadrature.modes import find_modes_along
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
 from hybridbn.variables import Continuous, Values, shorten
@@ -66,13 +67,18 @@ STRICTER_IF_WIDE = 3.0
 
 @dataclass
 class PlacedNodes:
-    """Axes with nodes, the error estimated for each row, and the logarithms of the factors at the nodes of a single
-    row.
+    """Axes with nodes, and the error estimated for each row.
+
+    Attributes
+    ----------
+    logs : the logarithms of the factors at the nodes of a single row, if there are several variables with nodes
+    marginal : ndarray (nodes, rows), the log marginal at the nodes of the only variable that has some
     """
 
     axes: dict[str, NodeAxis]
     error: Values
     logs: Mapping[int, Values] | None = None
+    marginal: Values | None = None
 
 
 def place_nodes(
@@ -93,14 +99,20 @@ def place_nodes(
         (rows, {name: (low[:, rows], high[:, rows]) for name, (low, high) in start.items()})
         for rows in np.split(np.arange(evidence.rows), range(step, evidence.rows, step))
     ]
+    pointwise = PointwiseMarginal(problem) if len(problem.nodes) == 1 else None
     for round_number in range(ROUNDS):
         fresh = []
         for rows, cells in work:
             part = evidence.take(rows, len(rows))
             axes = _make_axes(problem, part, cells)
-            arrays = {n: source.logs({**problem.axes, **axes}, part) for n, source in enumerate(problem.sources)}
-            logs = problem.placement.run_log(arrays)
-            reusable = arrays if evidence.rows == 1 else None
+            arrays: dict[int, Values] = {}
+            if pointwise is None:
+                arrays = evaluate_factors(problem, {**problem.axes, **axes}, part)
+                logs = problem.placement.run_log(arrays)
+            else:
+                logs = [pointwise.evaluate(axes[problem.nodes[0]], rows, part)]
+            reusable = arrays if arrays and evidence.rows == 1 else None
+            marginal = None if pointwise is None else logs[0]
             del arrays
             assessments = {
                 name: assess_cells(logs[i], axes[name], part, name, stricter) for i, name in enumerate(problem.nodes)
@@ -113,18 +125,11 @@ def place_nodes(
             finished = settled | (round_number == ROUNDS - 1)
             if finished.any():
                 pick = np.flatnonzero(finished)
-                done.append(
-                    (
-                        rows[pick],
-                        PlacedNodes(
-                            {n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick], reusable
-                        ),
-                    )
-                )
+                done.append((rows[pick], _select_nodes(axes, error, reusable, marginal, pick)))
             left = np.flatnonzero(~finished)
             if len(left):
                 fresh += _refine_cells(
-                    problem, rows, cells, assessments, error, left, budget, done, axes, bounds, reusable
+                    problem, rows, cells, assessments, error, left, budget, done, axes, bounds, reusable, marginal
                 )
         work = fresh
         if not work:
@@ -196,6 +201,17 @@ def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
         others = [other.error for key, other in assessments.items() if key != name]
         if others:
             seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
+
+
+def _select_nodes(
+    axes: Mapping[str, NodeAxis],
+    error: Values,
+    logs: Mapping[int, Values] | None,
+    marginal: Values | None,
+    rows: NDArray[np.intp],
+) -> PlacedNodes:
+    chosen = {name: _select_axis_rows(axis, rows) for name, axis in axes.items()}
+    return PlacedNodes(chosen, error[rows], logs, None if marginal is None else marginal[:, rows])
 
 
 def _select_axis_rows(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
@@ -299,6 +315,7 @@ def _refine_cells(
     axes: Mapping[str, NodeAxis],
     bounds: Mapping[str, Bounds],
     logs: Mapping[int, Values] | None,
+    marginal: Values | None,
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
     """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished
     ones.
@@ -317,10 +334,11 @@ def _refine_cells(
             over |= table_size(problem, names, capacity) > budget
     if over.any():
         pick = left[over]
-        done.append(
-            (rows[pick], PlacedNodes({n: _select_axis_rows(axis, pick) for n, axis in axes.items()}, error[pick], logs))
-        )
+        done.append((rows[pick], _select_nodes(axes, error, logs, marginal, pick)))
     keys = np.stack([capacity[name] for name in problem.nodes])
+    if len(keys) == 1 and not over.all():
+        # only new cells are evaluated, so that rows may stay together
+        keys[:] = keys[0, ~over].max()
     keys[:, over] = -1
     result = []
     for key in np.unique(keys[:, ~over], axis=1).T:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, NodeAxis, node_axis
 from hybridbn.inference.elimination.executor import Executor, FactorSource, PotentialSource
+from hybridbn.inference.elimination.patterns import PatternExecutor
 from hybridbn.inference.elimination.program import Factor, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
@@ -25,9 +26,11 @@ from hybridbn.inference.quadrature.modes import find_modes_of_root
 from hybridbn.inference.quadrature.supports import find_prior_ranges
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["SharedGrid", "make_shared_grid", "refine_shared_grid"]
+__all__ = ["RowAssessment", "SharedGrid", "make_shared_grid", "refine_shared_grid"]
 
 START_CELLS = 12
+FEWER_CELLS = 4
+"""The number of cells to start with where three or more variables with nodes are in one table."""
 MOST_CELLS = 96
 MOST_TABLE = 4e6
 MOST_AT_FIRST = 1e6
@@ -71,8 +74,12 @@ class SharedGrid:
     axes: dict[str, Axis]
     open_ends: dict[str, tuple[bool, bool]]
     edges: dict[str, Values]
-    executor: Executor
+    executor: Executor | PatternExecutor
     refinements: int = 0
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes the grid's stored tables take."""
+        return self.executor.estimate_bytes()
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -164,9 +171,14 @@ def _make_grid(
     factors = [Factor(source.names, source.rows, source.static) for source in problem.shared]
     scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
     sizes = {name: axis.size for name, axis in axes.items()}
-    program = compile_program(factors, scopes, sizes)
+    program = compile_program(factors, scopes, sizes, partly_observed=problem.partly_observed)
     program.on_growth = problem.on_growth
-    return SharedGrid(axes, open_ends, cells, Executor(problem.shared, program, frozenset(problem.nodes)), refinements)
+    executor: Executor | PatternExecutor
+    if problem.partly_observed:
+        executor = PatternExecutor(problem.shared, program, problem.partly_observed, sizes)
+    else:
+        executor = Executor(problem.shared, program, frozenset(problem.nodes))
+    return SharedGrid(axes, open_ends, cells, executor, refinements)
 
 
 def _halve_cells(edges: Values, split: NDArray[np.bool_]) -> Values:
@@ -176,12 +188,14 @@ def _halve_cells(edges: Values, split: NDArray[np.bool_]) -> Values:
 def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values:
     """Cut at breaks, and finely enough for the likelihoods of observed children and for functions."""
     touching = [potential for potential in problem.potentials.values() if name in potential.scope]
-    count = START_CELLS
+    together = max(len(set(problem.nodes).intersection(factor.names)) for factor in problem.factors)
+    count = START_CELLS if together <= 2 else FEWER_CELLS
+    observed = problem.hard.union(problem.partly_observed)
     varying = {
         id(source.potential) for source in problem.shared or () if isinstance(source, PotentialSource) and source.rows
     }
     for potential in touching:
-        if not problem.hard.isdisjoint(potential.scope) or id(potential) in varying or potential.opaque:
+        if not observed.isdisjoint(potential.scope) or id(potential) in varying or potential.opaque:
             scale = potential.scale(name)
             if scale * RESOLVED * MOST_CELLS < high - low:
                 return np.linspace(low, high, MOST_CELLS + 2)

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
 from hybridbn.potentials.kernel.lattice import sum_on_lattice
-from hybridbn.potentials.kernel.mixtures import KernelMixture, evaluate_child, log_conditional, weigh_by_parents
+from hybridbn.potentials.kernel.mixtures import (
+    CELLS_IN_CACHE,
+    SAFE,
+    KernelMixture,
+    evaluate_child,
+    log_conditional,
+    weigh_by_parents,
+)
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -49,6 +58,8 @@ LARGEST_TABLE = 1 << 21
 """A table of distinct values has at most this many numbers."""
 NUMBERS = 1 << 20
 """Temporary arrays hold about this many numbers."""
+_FEWEST_ROWS = 4
+"""Rows share grids where there are so many rows for each grid."""
 REACH = 14.0
 """Kernels are summed on the lattice up to this distance, in bandwidths; beyond it, few of the nearest points matter."""
 DIGITS = 25.0
@@ -65,6 +76,8 @@ def evaluate_conditional(group: KernelMixture, parents: Sequence[Values], child:
     """Return the logarithm of the conditional at the child's nodes, (rows or 1, parents' grid, child's nodes)."""
     distinct = find_repeats(group, parents, child)
     if distinct is not None:
+        if distinct.block_terms < distinct.table_terms:
+            return evaluate_blocks(group, distinct)
         return evaluate_distinct(group, distinct)
     if sums_are_cheaper(group, parents, child):
         return sum_per_target(group, parents, child)
@@ -80,9 +93,9 @@ def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray
     if rows == 1 or fastest < 8 * values * SECONDS_PER_SORTED:
         return None
     distinct = find_distinct(parents, child)
-    kernels = distinct.blocks * distinct.combinations + len(distinct.child)
-    # several blocks share some of the table's columns
-    terms = distinct.combinations * min(len(distinct.child) * distinct.blocks, distinct.child_index.size)
+    blocks = distinct.block_terms < distinct.table_terms
+    kernels = (1 if blocks else distinct.blocks) * distinct.combinations + len(distinct.child)
+    terms = min(distinct.table_terms, distinct.block_terms)
     table = (
         len(group.points) * (kernels * SECONDS_PER_KERNEL + terms * SECONDS_PER_PRODUCT) + values * SECONDS_PER_SORTED
     )
@@ -237,7 +250,8 @@ def _log_rest(logs: Values) -> Values:
     return np.log1p(-np.minimum(np.exp(logs), 1 - np.finfo(float).eps))
 
 
-class DistinctValues(NamedTuple):
+@dataclass(frozen=True)
+class DistinctValues:
     """The distinct values of the parents and the child, and their positions for each row.
 
     Attributes
@@ -259,6 +273,29 @@ class DistinctValues(NamedTuple):
         return len(self.parents[0]) if self.parents else 1
 
     @property
+    def table_terms(self) -> float:
+        """Number of sums in tables of all combinations; several blocks share some of a table's columns."""
+        return float(self.combinations * min(len(self.child) * self.blocks, self.child_index.size))
+
+    @property
+    def block_terms(self) -> float:
+        """Number of sums where each row needs its own ones only, infinite if rows do not share whole grids.
+
+        A block of few sums is computed half as fast.
+        """
+        rows, grid = self.parent_index.shape
+        grids = len(self.parent_grids)
+        if rows < 2 or self.child_index.shape != (rows, 1) or _FEWEST_ROWS * grids > rows:
+            return math.inf
+        return float(2 * rows * grid)
+
+    @cached_property
+    def parent_grids(self) -> Codes:
+        """A row of each of the different parents' grids."""
+        first: Codes = np.unique(self.parent_index[:, 0], return_index=True)[1]
+        return first
+
+    @property
     def blocks(self) -> int:
         """Number of tables that are needed so that none is too large."""
         if self.combinations * len(self.child) <= LARGEST_TABLE:
@@ -278,6 +315,9 @@ def find_distinct(parents: Sequence[Values], child: NDArray[Any]) -> DistinctVal
     values, child_index = np.unique(child, return_inverse=True)
     if not parents:
         return DistinctValues([], np.zeros((1, 1), dtype=np.intp), values, child_index.reshape(child.shape))
+    shared = _find_shared_grids(parents[0]) if len(parents) == 1 else None
+    if shared is not None:
+        return DistinctValues([shared[0].reshape(-1)], shared[1], values, child_index.reshape(child.shape))
     levels, code = np.unique(parents[0], return_inverse=True)
     code = code.reshape(-1)
     if len(parents) == 1:
@@ -289,6 +329,14 @@ def find_distinct(parents: Sequence[Values], child: NDArray[Any]) -> DistinctVal
         code = code.reshape(-1)
     combinations = [grid.reshape(-1)[first] for grid in parents]
     return DistinctValues(combinations, code.reshape(parents[0].shape), values, child_index.reshape(child.shape))
+
+
+def _find_shared_grids(grids: Values) -> tuple[Values, Codes] | None:
+    """Return a few grids, and for each row the positions of its points among them all; None where rows differ more."""
+    _, row, which = np.unique(grids[:, 0], return_index=True, return_inverse=True)
+    if _FEWEST_ROWS * len(row) > len(grids) or not (grids[row][which] == grids).all():
+        return None
+    return grids[row], which[:, None] * grids.shape[1] + np.arange(grids.shape[1])
 
 
 def evaluate_distinct(group: KernelMixture, distinct: DistinctValues) -> Values:
@@ -305,6 +353,73 @@ def evaluate_distinct(group: KernelMixture, distinct: DistinctValues) -> Values:
         table = log_conditional(group, [values[None] for values in distinct.parents], child, evaluate_child)[0]
         result[block] = table[parent_index[:, :, None], child_index.reshape(-1, 1, result.shape[2])]
     return result
+
+
+def evaluate_blocks(group: KernelMixture, distinct: DistinctValues) -> Values:
+    """Return what `evaluate_distinct` does, where many rows have the same grid of the parents and one child's node.
+
+    Kernels are computed once for each distinct value, and multiplied for the rows of each grid.
+    """
+    rows, grid = distinct.parent_index.shape
+    result = np.empty((rows, grid, 1))
+    first = distinct.parent_grids
+    # grids that begin with the same combination may differ later
+    number = np.searchsorted(distinct.parent_index[first, 0], distinct.parent_index[:, 0])
+    same = (distinct.parent_index == distinct.parent_index[first[number]]).all(axis=1)
+    others = np.flatnonzero(~same)
+    if len(others):
+        rest = replace(distinct, parent_index=distinct.parent_index[others], child_index=distinct.child_index[others])
+        result[others] = evaluate_distinct(group, rest)
+    weights, _ = weigh_by_parents(group, distinct.parents, distinct.combinations)
+    kernels, tops = evaluate_child(group, distinct.child)
+    points = len(group.points)
+    by_child = np.flatnonzero(same)[np.argsort(distinct.child_index[same, 0], kind="stable")]
+    step = max(1, LARGEST_TABLE // points)
+    for start in range(0, len(distinct.child), step):
+        values = slice(start, min(start + step, len(distinct.child)))
+        child = distinct.child_index[by_child, 0]
+        mine = by_child[(child >= start) & (child < start + step)]
+        bells = kernels(slice(None), values)
+        bells = np.exp(bells, out=bells).T.copy()
+        order = mine[np.argsort(number[mine], kind="stable")]
+        ends = np.searchsorted(number[order], np.arange(len(first) + 1))
+        grids = max(1, CELLS_IN_CACHE // (points * grid))
+        for block in range(0, len(first), grids):
+            some = [g for g in range(block, min(block + grids, len(first))) if ends[g] < ends[g + 1]]
+            if not some:
+                continue
+            columns = distinct.parent_index[first[some]]
+            logs = weights(slice(None), columns.reshape(-1)).reshape(points, len(some), grid)
+            logs -= logs.max(axis=0)
+            shares = np.exp(logs, out=logs)
+            totals = shares.sum(axis=0)
+            for position, g in enumerate(some):
+                own = order[ends[g] : ends[g + 1]]
+                chosen = distinct.child_index[own, 0] - start
+                every = len(chosen) == len(bells) and (chosen == np.arange(len(bells))).all()
+                sums = (bells if every else bells[chosen]) @ shares[:, position]
+                result[own, :, 0] = sums / totals[position]
+    with np.errstate(divide="ignore"):
+        small = (result < SAFE) & same[:, None, None]
+        logs = np.log(result, out=result, where=same[:, None, None])
+    _sum_in_logs(logs, small, distinct, weights, kernels, points)
+    result[same] += tops[distinct.child_index[same]][:, None, :]
+    return result
+
+
+def _sum_in_logs(
+    result: Values, small: NDArray[np.bool_], distinct: DistinctValues, weights: Any, kernels: Any, points: int
+) -> None:
+    """Replace entries that may have underflowed."""
+    from scipy.special import logsumexp
+
+    row, node, _ = np.nonzero(small)
+    at_once = max(1, NUMBERS // points)
+    for start in range(0, len(row), at_once):
+        some = row[start : start + at_once], node[start : start + at_once]
+        logs = weights(slice(None), distinct.parent_index[some])
+        both = logs + kernels(slice(None), distinct.child_index[some[0], 0])
+        result[(*some, 0)] = logsumexp(both, axis=0) - logsumexp(logs, axis=0)
 
 
 def log_kernel_sums(

@@ -19,6 +19,7 @@ from hybridbn.variables import Codes, Values
 
 __all__ = [
     "CELLS",
+    "CELLS_IN_CACHE",
     "KernelLogs",
     "KernelMixture",
     "component_quantile",
@@ -34,6 +35,8 @@ __all__ = [
 
 CELLS = 1 << 20
 """Temporary arrays hold about this many numbers."""
+CELLS_IN_CACHE = 1 << 17
+"""Arrays that are computed in several passes hold about this many numbers."""
 SAFE = 1e-280
 """Sums below this may have lost terms to underflow and are computed again in logarithms."""
 FARTHEST = 1e150
@@ -103,7 +106,13 @@ def _kernel_exponents(points: Values, widths: Values, values: Values) -> KernelL
         def relative(some: Any, columns: Any) -> Values:
             p, v, closest = _as_column(points, some), values[columns], near[columns]
             with np.errstate(over="ignore"):
-                return np.asarray(-0.5 * ((closest - p) / h) * (((v - closest) + (v - p)) / h))
+                # in place, because these arrays are the largest ones
+                product, other = np.asarray(closest - p), np.asarray(v - p)
+                other += v - closest
+                other /= h
+                product /= -2 * h
+                product *= other
+                return product
 
         return relative, -0.5 * ((values - near) / h) ** 2
 
@@ -128,11 +137,14 @@ def weigh_by_parents(group: KernelMixture, values: Sequence[Values], columns: in
     ]
 
     def logs(some: Any, chosen: Any) -> Values:
-        total = _as_column(group.log_weights, some)
-        total = np.broadcast_to(total, (len(total), len(np.arange(columns)[chosen])))
-        for part, _ in parts:
-            total = total + part(some, chosen)
-        return np.asarray(total)
+        own = _as_column(group.log_weights, some)
+        if not parts:
+            return np.repeat(own, len(np.arange(columns)[chosen]), axis=1) if own.shape[1] == 1 else np.array(own)
+        total = parts[0][0](some, chosen)
+        for part, _ in parts[1:]:
+            total += part(some, chosen)
+        total += own
+        return total
 
     return logs, np.asarray(sum((top for _, top in parts), start=np.zeros(columns)))
 
@@ -148,6 +160,8 @@ def evaluate_child(group: KernelMixture, values: NDArray[Any]) -> KernelLogs:
     low, high = group.domain
     relative, top = _kernel_exponents(group.points[:, 0], group.widths[:, 0], values)
     top = np.where((values >= low) & (values <= high), top - (math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI), -np.inf)
+    if not group.log_inside.any():
+        return relative, top
     return lambda some, columns: relative(some, columns) - _as_column(group.log_inside, some), top
 
 
@@ -242,17 +256,23 @@ def _log_mixture_block(
     top = np.full(left_columns.shape, -np.inf)
     total = np.zeros(left_columns.shape)
     sums = np.zeros((*left_columns.shape, right_columns.shape[1]))
-    step = max(64, CELLS // (left_columns.size + right_columns.size))
+    step = max(64, CELLS_IN_CACHE // (left_columns.size + right_columns.size))
     for start in range(0, points, step):
         some = slice(start, start + step)
         logs = weights(some, left_columns.reshape(-1)).reshape(-1, *left_columns.shape)
         higher = np.maximum(top, logs.max(axis=0))
-        # the sums so far are brought to the new scale
-        factor, top = np.exp(top - higher), higher
-        w = np.exp(logs - top)
-        k = np.exp(kernels(some, right_columns.reshape(-1))).reshape(-1, *right_columns.shape)
-        sums = sums * factor[..., None] + np.matmul(w.transpose(1, 2, 0), k.transpose(1, 0, 2))
-        total = total * factor + w.sum(axis=0)
+        if start and (higher > top).any():
+            # the sums so far are brought to the new scale
+            factor = np.exp(top - higher)
+            sums *= factor[..., None]
+            total *= factor
+        top = higher
+        logs -= top
+        w = np.exp(logs, out=logs)
+        bells = kernels(some, right_columns.reshape(-1))
+        k = np.exp(bells, out=bells).reshape(-1, *right_columns.shape)
+        sums += np.matmul(w.transpose(1, 2, 0), k.transpose(1, 0, 2))
+        total += w.sum(axis=0)
     shares = sums / total[..., None]
     with np.errstate(divide="ignore"):
         result = np.log(shares)
