@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO, TypeVar
 
 from hybridbn.errors import Canceled
 
-__all__ = ["ProgressLine", "Task", "format_task", "progress", "progress_if", "track", "track_items"]
+__all__ = ["ProgressLine", "Task", "advance", "format_task", "progress", "progress_if", "track", "track_items"]
 
 Item = TypeVar("Item")
 
@@ -143,6 +143,15 @@ def track(name: str, total: int | None = None) -> Iterator[Callable[[int, str], 
         yield report
     finally:
         shown._tasks.remove(task)
+
+
+def advance(detail: str = "") -> None:
+    """Tell that the innermost task has done another step, if there is one and anybody wants to know."""
+    shown = _CURRENT.get()
+    if shown is not None and shown._tasks:
+        task = shown._tasks[-1]
+        task.done, task.detail = task.done + 1, detail
+        shown._report()
 
 
 def track_items(items: Iterable[Item], name: str, total: int | None = None) -> Iterator[Item]:

@@ -15,6 +15,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.progress_reports import track_items
 from hybridbn.structures.building import Build, builder
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
@@ -163,7 +164,8 @@ class _Race:
         losses = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
         running = dict(zip(losses, candidates, strict=True))
         seen = np.zeros(len(self.rows), dtype=bool)
-        for part in range(self.parts.max() + 1):
+        folds = int(self.parts.max()) + 1
+        for part in track_items(range(folds), "automatic", folds):
             networks: dict[str, Network] = {}
             for test, halve in self._list_batches(part):
                 seen[test] = True

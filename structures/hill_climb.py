@@ -17,6 +17,7 @@ from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.structural_em import structural_em
@@ -311,15 +312,16 @@ def climb(
     >>> climb(["a", "b"], scores, limits, (0, 0), tabu=0, turns=0, restarts=0, rng=np.random.default_rng(0))
     (2, 0)
     """
-    search = _GraphSearch(names, scores, limits, start)
-    score, best = _find_local_maximum(search, tabu, turns, rng)
-    for _ in range(restarts):
-        arcs = arcs_of(best)
-        search.move_to(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
-        new_score, graph = _find_local_maximum(search, tabu, turns, rng)
-        if new_score > score + TOLERANCE:
-            score, best = new_score, graph
-    return best
+    with track("hill_climb"):
+        search = _GraphSearch(names, scores, limits, start)
+        score, best = _find_local_maximum(search, tabu, turns, rng)
+        for _ in range(restarts):
+            arcs = arcs_of(best)
+            search.move_to(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
+            new_score, graph = _find_local_maximum(search, tabu, turns, rng)
+            if new_score > score + TOLERANCE:
+                score, best = new_score, graph
+        return best
 
 
 def _find_local_maximum(search: _GraphSearch, tabu: int, turns: int, rng: np.random.Generator) -> tuple[float, Graph]:
@@ -472,6 +474,7 @@ class _GraphSearch:
         self._score_family(change.child)
         if change.kind == _REVERSE:
             self._score_family(change.parent)
+        advance(f"score {self.score:.1f}")
 
 
 def _list_nodes(nodes: int) -> Iterator[int]:

@@ -156,7 +156,7 @@ def structural_em(
         return _relearn_parameters(learn(completed), table, options, rng)
 
     first = _relearn_parameters(_build_first(learn, table, marginals, rng), table, options, rng)
-    last = alternate(first, complete, relearn, should_stop)
+    last = alternate(first, complete, relearn, should_stop, "structural EM")
     return Structured(best or last, np.array(history), converged)
 
 

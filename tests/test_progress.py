@@ -6,10 +6,13 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import hybridbn as hb
 from hybridbn.progress_reports import ProgressLine, Task, progress_if, track, track_items
+from hybridbn.structures import automatic, hill_climb, naive_bayes, tan
 
 DATA = {"x": [0, 1, 1, 0] * 9, "c": ["a", "b", "a", "a"] * 9}
 
@@ -69,3 +72,22 @@ def test_the_line_is_erased_at_the_end() -> None:
     assert "a long detail" in shown
     assert blank.strip() == end == ""
     assert len(blank) == len(shown)
+
+
+def test_long_calls_tell_how_far_they_are() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    frame = pd.DataFrame({"x": x, "y": x + rng.normal(size=60), "c": np.where(x > 0, "a", "b")})
+    holes = frame.mask(rng.random(frame.shape) < 0.1)
+    calls = {
+        "hill_climb": lambda: hill_climb(frame, "gaussian"),
+        "automatic": lambda: automatic(frame, "c", candidates=[naive_bayes, tan], potentials="gaussian"),
+        "learn to impute": lambda: hb.impute(holes, random_state=0),
+        "expectation maximization": lambda: hb.fit("c->x; x->y", holes, "gaussian", missing="em"),
+        "structural EM": lambda: hb.structural_em(holes, "c", tan, random_state=0),
+    }
+    for name, call in calls.items():
+        seen: set[str] = set()
+        with hb.progress(lambda tasks, seen=seen: seen.update(task.name for task in tasks)):
+            call()
+        assert name in seen

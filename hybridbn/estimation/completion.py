@@ -28,6 +28,7 @@ from hybridbn.inference.queries import posteriors, read_relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.progress_reports import advance, track
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -129,6 +130,8 @@ def alternate(
     complete: Callable[[Network], Completed],
     learn: Callable[[Completed], Network],
     until: Callable[[Network], bool],
+    task: str = "alternate",
+    rounds: int | None = None,
 ) -> Network:
     """Alternate between completing a table from a network and learning a network from the completed table.
 
@@ -142,6 +145,8 @@ def alternate(
         From these to the next network.
     until : callable
         Whether to stop at a network. It is called once for each network, in their order.
+    task, rounds : str, int or None
+        What progress reports call it, and the number of rounds where that is known.
 
     Returns
     -------
@@ -162,8 +167,10 @@ def alternate(
     >>> [round(p, 4) for p in history]
     [0.2, 0.64, 0.728, 0.7456]
     """
-    while not until(network):
-        network = learn(complete(network))
+    with track(task, rounds):
+        while not until(network):
+            network = learn(complete(network))
+            advance()
     return network
 
 

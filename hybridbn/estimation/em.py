@@ -245,7 +245,7 @@ def _iterate(
     def learn(statistics: Mapping[str, Statistics]) -> Network:
         return _maximize(families, _add(known, statistics), priors)
 
-    alternate(first, lambda _: expected, learn, until)
+    alternate(first, lambda _: expected, learn, until, "expectation maximization")
     return Learned(best, np.array(history), converged, np.array(likelihoods))
 
 

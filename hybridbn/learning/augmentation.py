@@ -193,7 +193,7 @@ def augment(
 
     # lines 4 to 8
     first = learn(fill_at_random(table, marginals, rng))
-    alternate(first, complete, learn, until)
+    alternate(first, complete, learn, until, "augment")
     assert best is not None
     if completed is None:
         scored = best

@@ -197,7 +197,7 @@ class DataAugmentation:
             self.network = network
             return len(completed_tables) >= rounds
 
-        alternate(self.network, self._draw, learn, until)
+        alternate(self.network, self._draw, learn, until, "learn to impute", rounds)
         if rounds:
             last_tables = completed_tables[-min(_FINAL_TABLES, max(rounds // 2, 1)) :]
             self.network = self.learner.learn_again(self.network, self._stack(last_tables), settled=True)
