@@ -365,3 +365,33 @@ def test_no_warning_where_all_is_well() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Classifier().fit(frame, y).predict(frame)
+
+
+def test_holes_are_a_policy_that_is_shown() -> None:
+    assert repr(Classifier()).endswith("missing='available')")
+    assert repr(HybridRegressor(builder="tan")) == "HybridRegressor(builder='tan', missing='available')"
+    assert repr(Classifier(missing="em")).count("missing") == 1
+    with pytest.raises(hb.TableError, match="missing must be 'available' or 'em', not 'drop'"):
+        Classifier(missing="drop").fit([[1.0], [2.0]], ["a", "b"])
+
+
+def test_expectation_maximization_uses_rows_with_holes() -> None:
+    rng = np.random.default_rng(0)
+    size = 400
+    y = rng.integers(0, 2, size)
+    a = np.where(rng.random(size) < 0.9, y, 1 - y)
+    b = np.where(rng.random(size) < 0.9, a, 1 - a)
+    frame = pd.DataFrame({"a": a.astype(str), "b": b.astype(str)}).mask(rng.random((size, 2)) < 0.4)
+    arcs = [("y", "a"), ("a", "b")]
+    available, em = (Classifier(arcs, target="y", missing=way).fit(frame, y).network_ for way in ("available", "em"))
+    evidence = [float(net.log_density(frame.assign(y=y)).sum()) for net in (available, em)]
+    assert evidence[1] > evidence[0]
+
+
+def test_predictions_come_with_standard_deviations() -> None:
+    x = np.linspace(0, 1, 50)
+    model = Regressor("regression").fit(x[:, None], 2 * x + np.sin(40 * x) / 10)
+    points, deviations = model.predict(x[:, None], return_std=True)
+    np.testing.assert_array_equal(points, model.predict(x[:, None]))
+    np.testing.assert_allclose(deviations, model.predict_distribution(x[:, None]).std())
+    assert (deviations > 0).all()

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import read_as_declared
+from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimators.inputs import (
     check_features,
     choose_target,
@@ -60,6 +61,7 @@ class HybridEstimator(BaseEstimator):
     continuous: str | Iterable[str]
     target: str | None
     handle_unknown: Any
+    missing: str
     tolerance: float
     max_bytes: float
 
@@ -69,6 +71,13 @@ class HybridEstimator(BaseEstimator):
     n_features_in_: int
     _stream: Stream
     _left_alone: dict[str, str]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text = str(super().__repr__(N_CHAR_MAX))
+        if "missing=" in text or not text.endswith(")"):
+            return text
+        # what becomes of holes is shown even where it is the default
+        return f"{text[:-1]}{'' if text.endswith('(') or text[-2] == '(' else ', '}missing={self.missing!r})"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -81,6 +90,8 @@ class HybridEstimator(BaseEstimator):
         """Return features, targets and weights of the rows that count, all checked."""
         if self.handle_unknown not in ("missing", "error"):
             raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
+        if self.missing not in ("available", "em"):
+            raise TableError(f"missing must be 'available' or 'em', not {self.missing!r}")
         features = check_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:
@@ -117,7 +128,10 @@ class HybridEstimator(BaseEstimator):
             stream = Stream.of(table, self.target_name_, self.potentials)
             return stream.network(), stream if stream.nbytes <= _KEPT else None
         table, build, potentials = self._without(table, build, left_out)
-        return build.learn(table, self.target_name_, potentials), None
+        network = build.learn(table, self.target_name_, potentials)
+        if self.missing == "em" and any(table.missing.values()):
+            network = expectation_maximization(network, table, options=self._options).network
+        return network, None
 
     def _build(self) -> Build:
         return Build.of(self.builder, "builder")
@@ -162,7 +176,8 @@ class HybridEstimator(BaseEstimator):
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
         named = isinstance(self.builder, str) and self.builder == "naive_bayes"
-        return (named or self.builder is naive_bayes) and getattr(self, "boost", None) is None
+        plain = getattr(self, "boost", None) is None and self.missing == "available"
+        return (named or self.builder is naive_bayes) and plain
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +66,10 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         of y if it has one, else "y" (with underscores while a column of X is called so).
     handle_unknown : {"missing", "error"}
         What to do with a category that was not seen in `fit`: treat the cell as missing, with a warning, or refuse it.
+    missing : {"available", "em"}
+        How holes of the features in `fit` are treated: each family is learned from the rows in which it is observed, or
+        the arcs are found so and the parameters by expectation maximization. In prediction, missing cells are
+        marginalized exactly.
     tolerance, max_bytes : float
         As in `Network.posterior`.
 
@@ -123,6 +127,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         continuous: str | Iterable[str] = (),
         target: str | None = None,
         handle_unknown: HandleUnknown = "missing",
+        missing: Literal["available", "em"] = "available",
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
     ) -> None:
@@ -134,6 +139,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         self.continuous = continuous
         self.target = target
         self.handle_unknown = handle_unknown
+        self.missing = missing
         self.tolerance = tolerance
         self.max_bytes = max_bytes
 
@@ -285,7 +291,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
 
     Parameters
     ----------
-    builder, potentials, discrete, continuous, target, handle_unknown, tolerance, max_bytes
+    builder, potentials, discrete, continuous, target, handle_unknown, missing, tolerance, max_bytes
         As in `HybridClassifier`. The target itself can't be discretized.
     point : {"mean", "median"}
         What `predict` returns: the mean has the least squared error, the median the least absolute one.
@@ -323,6 +329,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         continuous: str | Iterable[str] = (),
         target: str | None = None,
         handle_unknown: HandleUnknown = "missing",
+        missing: Literal["available", "em"] = "available",
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
     ) -> None:
@@ -333,6 +340,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         self.continuous = continuous
         self.target = target
         self.handle_unknown = handle_unknown
+        self.missing = missing
         self.tolerance = tolerance
         self.max_bytes = max_bytes
 
@@ -376,10 +384,24 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
         return self._keep(self._checked(stream.network()), stream)
 
-    def predict(self, X: Any) -> Values:
-        """Return the mean or the median of the target for each row, as `point` says."""
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Values: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Values, Values]: ...
+
+    def predict(self, X: Any, return_std: bool = False) -> Values | tuple[Values, Values]:
+        """Return the mean or the median of the target for each row, as `point` says.
+
+        Parameters
+        ----------
+        X : DataFrame or array (rows, columns)
+        return_std : bool
+            Return the standard deviations of the target as well, which are what the other columns leave open.
+        """
         posterior = self._posterior(X)
-        return np.asarray(posterior.mean() if self.point == "mean" else posterior.median())
+        points = np.asarray(posterior.mean() if self.point == "mean" else posterior.median())
+        return (points, np.asarray(posterior.std())) if return_std else points
 
     def predict_quantile(self, X: Any, q: ArrayLike) -> Values:
         """Return the value below which the target is with probability q: (rows,), or (rows, levels) for several
