@@ -111,7 +111,7 @@ def resolve_links(path: str | os.PathLike[str]) -> Path:
 
     Examples
     --------
-    >>> resolve_links("a/../b.csv") == Path(os.path.realpath("b.csv"))
+    >>> resolve_links("../b.csv") == Path(os.path.realpath("../b.csv"))
     True
     """
     if not hasattr(os, "geteuid"):  # Windows

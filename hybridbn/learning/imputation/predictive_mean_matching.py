@@ -451,10 +451,15 @@ def _find_shares(predictions: Values, target: Values, weights: Values) -> Values
 
     Where the forest adds next to nothing, the line, which is shrunk already, gets weight one.
     """
-    from scipy.optimize import nnls
-
     roots = np.sqrt(weights)
-    shares, residual_of_both = nnls(roots[:, None] * predictions, roots * target)
+    columns, goal = roots[:, None] * predictions, roots * target
+    shares = np.linalg.lstsq(columns, goal, rcond=None)[0]
+    if shares.min() < 0:
+        # of two non-negative weights one is zero, then
+        alone = np.maximum(columns.T @ goal, 0) / np.maximum((columns**2).sum(axis=0), 1e-300)
+        residuals = np.linalg.norm(goal[:, None] - columns * alone, axis=0)
+        shares = np.where(np.arange(2) == residuals.argmin(), alone, 0.0)
+    residual_of_both = float(np.linalg.norm(goal - columns @ shares))
     residual_of_line = float(np.linalg.norm(roots * (target - predictions[:, 0])))
     gain = weights.sum() * np.log(max(residual_of_line, 1e-300) / max(residual_of_both, 1e-300))
     return np.asarray(shares if gain > _FOREST_PRICE else [1.0, 0.0])
