@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -14,19 +14,17 @@ from hybridbn.errors import NetworkError
 from hybridbn.network_check import (
     DirectedGraph,
     check_new_names,
-    check_potential,
+    check_new_potential,
+    collect_potentials,
     describe_cycles,
-    describe_disagreement,
     describe_stale_names,
-    differ,
-    find_faults,
-    find_similar_names,
-    format_cycle,
+    describe_unknown_node,
+    raise_faults,
 )
 from hybridbn.network_summary import as_line, as_text, is_arc_text, parse_arcs
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Variable, shorten
+from hybridbn.variables import Variable
 
 if TYPE_CHECKING:
     import pandas
@@ -40,9 +38,6 @@ __all__ = ["Network"]
 
 Frame = TypeVar("Frame")
 """A table of evidence; methods return a frame of the same kind."""
-
-_MOST_FAULTS = 1000
-"""`check` lists this many faults and counts the others, so that its message stays readable."""
 
 
 class Network(DirectedGraph):
@@ -133,20 +128,8 @@ class Network(DirectedGraph):
         >>> list(net.edges), net.check()
         ([('x', 'y')], None)
         """
-        child = check_potential(potential).child
-        if nx.is_frozen(self):
-            raise NetworkError(f"can't add {potential!r} to a frozen network or a view; add to its copy() instead")
-        for parent in potential.parents:
-            present = self.nodes[parent.name].get("variable") if parent.name in self else None
-            if present is not None and differ(present, parent):
-                raise NetworkError(describe_disagreement(child.name, parent, present))
+        child = check_new_potential(self, potential).child
         if child.name in self:
-            for dependent in self._child_potentials(child.name):
-                if differ(dependent.variable(child.name), child):
-                    raise NetworkError(
-                        describe_disagreement(dependent.child.name, dependent.variable(child.name), child)
-                    )
-            self._refuse_cycle(potential)
             self.remove_edges_from(list(self.in_edges(child.name)))
         for parent in potential.parents:
             if parent.name not in self or self.nodes[parent.name].get("variable") is None:
@@ -155,42 +138,13 @@ class Network(DirectedGraph):
         self.add_edges_from((parent.name, child.name) for parent in potential.parents)
 
     def _add_all(self, potentials: list[Any]) -> None:
-        by_name: dict[str, Potential] = {}
-        for potential in potentials:
-            name = check_potential(potential).child.name
-            if name in by_name:
-                raise NetworkError(f"two potentials for {name!r}: {by_name[name]!r} and {potential!r}; give one a node")
-            by_name[name] = potential
-        variables: dict[str, Variable] = {name: potential.child for name, potential in by_name.items()}
-        for name, potential in by_name.items():
-            for parent in potential.parents:
-                present = variables.setdefault(parent.name, parent)
-                if differ(present, parent):
-                    raise NetworkError(describe_disagreement(name, parent, present))
+        by_name, variables = collect_potentials(potentials)
         self.add_nodes_from((name, {"variable": variable}) for name, variable in variables.items())
         for name, potential in by_name.items():
             self.nodes[name]["potential"] = potential
         self.add_edges_from((parent.name, name) for name, potential in by_name.items() for parent in potential.parents)
         for fault in describe_cycles(self):
             raise NetworkError(fault)
-
-    def _child_potentials(self, name: str) -> Iterator[Potential]:
-        """Yield the potentials of the node's children that mention the node."""
-        for child in self.successors(name):
-            potential = self.nodes[child].get("potential")
-            if isinstance(potential, Potential) and name in potential.scope:
-                yield potential
-
-    def _refuse_cycle(self, potential: Potential) -> None:
-        """Raise `NetworkError` where a parent descends from the child; a search from both ends keeps this cheap."""
-        name = potential.child.name
-        for parent in potential.scope[:-1]:
-            if parent in self:
-                try:
-                    path = nx.bidirectional_shortest_path(self, name, parent)
-                except nx.NetworkXNoPath:
-                    continue
-                raise NetworkError(f"{potential!r} would close {format_cycle(path)}")
 
     def rename(self, names: Mapping[str, str]) -> Network:
         """Return a new network with nodes, variables and potentials renamed; names that are not mentioned stay.
@@ -270,9 +224,7 @@ class Network(DirectedGraph):
 
     def _attributes(self, name: Hashable) -> dict[str, Any]:
         if not isinstance(name, Hashable) or name not in self:
-            close = find_similar_names(name, self)
-            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(self)}"
-            raise NetworkError(f"the network has no node {name!r}{hint if len(self) else '; it is empty'}")
+            raise NetworkError(describe_unknown_node(name, self))
         return self.nodes[name]  # type: ignore[no-any-return]
 
     # -- checking -------------------------------------------------------------------------------------------------
@@ -293,12 +245,7 @@ class Network(DirectedGraph):
             ...
         hybridbn.errors.NetworkError: node 'x' has no variable and no potential; add one with net.add
         """
-        faults = find_faults(self)
-        if len(faults) == 1:
-            raise NetworkError(faults[0])
-        if faults:
-            more = f"\n... and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
-            raise NetworkError("\n- ".join([f"the network has {len(faults)} faults:", *faults[:_MOST_FAULTS]]) + more)
+        raise_faults(self)
 
     # -- structure ------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ remedies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -26,16 +27,19 @@ else:
 __all__ = [
     "DirectedGraph",
     "check_new_names",
+    "check_new_potential",
     "check_potential",
+    "collect_potentials",
     "describe_cycles",
     "describe_disagreement",
     "describe_stale_names",
-    "differ",
-    "find_faults",
+    "describe_unknown_node",
     "find_similar_names",
-    "format_cycle",
+    "raise_faults",
 ]
 
+_MOST_FAULTS = 1000
+"""A message lists this many faults and counts the others, so that it stays readable."""
 _MOST_NAMES = 8
 """A message lists at most this many names to be changed."""
 
@@ -48,6 +52,62 @@ def check_potential(potential: Any) -> Potential:
     if scope[-1] in scope[:-1]:
         raise NetworkError(f"{potential!r}: {scope[-1]!r} can't be its own parent")
     return potential
+
+
+def check_new_potential(network: nx.DiGraph[Any], potential: Any) -> Potential:
+    """Return a potential that a network may get; raise `NetworkError` where it would close a cycle, or has other
+    variables of the same names.
+    """
+    child = check_potential(potential).child
+    if nx.is_frozen(network):
+        raise NetworkError(f"can't add {potential!r} to a frozen network or a view; add to its copy() instead")
+    for parent in potential.parents:
+        present = network.nodes[parent.name].get("variable") if parent.name in network else None
+        if present is not None and differ(present, parent):
+            raise NetworkError(describe_disagreement(child.name, parent, present))
+    for name in network.successors(child.name) if child.name in network else ():
+        below = network.nodes[name].get("potential")
+        if isinstance(below, Potential) and child.name in below.scope and differ(below.variable(child.name), child):
+            raise NetworkError(describe_disagreement(name, below.variable(child.name), child))
+    for above in potential.scope[:-1] if child.name in network else ():
+        if above in network:
+            # a search from both ends keeps this cheap
+            with suppress(nx.NetworkXNoPath):
+                path = nx.bidirectional_shortest_path(network, child.name, above)
+                raise NetworkError(f"{potential!r} would close {format_cycle(path)}")
+    return potential  # type: ignore[no-any-return]
+
+
+def collect_potentials(potentials: Iterable[Any]) -> tuple[dict[str, Potential], dict[str, Variable]]:
+    """Return the potentials of a network and all its variables by name; raise `NetworkError` where two potentials
+    belong to one node, or variables of one name differ.
+    """
+    by_name: dict[str, Potential] = {}
+    for potential in potentials:
+        name = check_potential(potential).child.name
+        if name in by_name:
+            raise NetworkError(f"two potentials for {name!r}: {by_name[name]!r} and {potential!r}; give one a node")
+        by_name[name] = potential
+    variables: dict[str, Variable] = {name: potential.child for name, potential in by_name.items()}
+    for name, potential in by_name.items():
+        for parent in potential.parents:
+            present = variables.setdefault(parent.name, parent)
+            if differ(present, parent):
+                raise NetworkError(describe_disagreement(name, parent, present))
+    return by_name, variables
+
+
+def describe_unknown_node(name: Any, nodes: Collection[Any]) -> str:
+    """Return the message for a name that is no node, with names that resemble it.
+
+    Examples
+    --------
+    >>> describe_unknown_node("seson", ["season", "rain"])
+    "the network has no node 'seson'; did you mean 'season'?"
+    """
+    close = find_similar_names(name, nodes)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; its nodes are {shorten(nodes)}"
+    return f"the network has no node {name!r}{hint if len(nodes) else '; it is empty'}"
 
 
 def check_new_names(names: Any, nodes: Iterable[str]) -> Mapping[str, str]:
@@ -82,6 +142,16 @@ def find_faults(network: nx.DiGraph[Any]) -> list[str]:
     names = describe_stale_names(network)
     faults = [*describe_cycles(network), *([names] if names else [])]
     return [*faults, *(fault for node in network for fault in _find_node_faults(network, node))]
+
+
+def raise_faults(network: nx.DiGraph[Any]) -> None:
+    """Raise `NetworkError` where a network has faults, naming them all."""
+    faults = find_faults(network)
+    if len(faults) == 1:
+        raise NetworkError(faults[0])
+    if faults:
+        more = f"\n... and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+        raise NetworkError("\n- ".join([f"the network has {len(faults)} faults:", *faults[:_MOST_FAULTS]]) + more)
 
 
 def describe_stale_names(network: nx.DiGraph[Any]) -> str:
