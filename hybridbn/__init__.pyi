@@ -30,6 +30,7 @@ from hybridbn.formats.networks.pgmpy import from_pgmpy as from_pgmpy
 from hybridbn.formats.tables import read_table as read_table
 from hybridbn.formats.tables import write_table as write_table
 from hybridbn.inference.cell_evidence import Interval as Interval
+from hybridbn.inference.interventions import effect as effect
 from hybridbn.learning import Augmented as Augmented
 from hybridbn.learning import augment as augment
 from hybridbn.learning import expectation_maximization as expectation_maximization
@@ -49,6 +50,7 @@ from hybridbn.potentials import Kernel as Kernel
 from hybridbn.potentials import LinearGaussian as LinearGaussian
 from hybridbn.potentials import Multinomial as Multinomial
 from hybridbn.potentials import Piece as Piece
+from hybridbn.potentials import PointMass as PointMass
 from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
 from hybridbn.progress_reports import progress as progress

@@ -294,6 +294,35 @@ class Network(DirectedGraph):
         skeleton.add_edges_from(self.edges)
         return nx.moral_graph(skeleton)
 
+    def do(self, settings: Mapping[str, Any] | None = None, /, **named: Any) -> Network:
+        """Return the network after an intervention: variables are set, whatever their parents are.
+
+        The network is taken as causal. The arcs into the variables are cut; what is known of their children tells
+        nothing about their parents any more.
+
+        Parameters
+        ----------
+        settings : mapping, optional
+            For names that are no identifiers; others are keywords. A variable is set to a value, to a distribution (a
+            potential without parents), or by a policy: a potential whose parents are what it looks at.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> ill, drug = hb.Discrete("ill", states=("no", "yes")), hb.Discrete("drug", states=("no", "yes"))
+        >>> net = hb.Network([
+        ...     hb.Multinomial(ill, table=[0.8, 0.2]),
+        ...     hb.Multinomial(drug, parents=(ill,), table=[[0.9, 0.1], [0.2, 0.8]]),
+        ... ])
+        >>> net.posterior("ill", {"drug": "yes"})
+        <posterior of 'ill': 'no': 0.3333, 'yes': 0.6667>
+        >>> net.do(drug="yes").posterior("ill")
+        <posterior of 'ill': 'no': 0.8, 'yes': 0.2>
+        """
+        from hybridbn.inference.interventions import intervene
+
+        return intervene(self, {**(settings or {}), **named})
+
     # -- queries --------------------------------------------------------------------------------------------------
 
     @overload

@@ -274,6 +274,8 @@ def posterior_of(
 ) -> DiscretePosterior | ContinuousPosterior:
     """Return the posterior of the target with that number."""
     collector = answer.collected[number]
+    if isinstance(variable, Continuous) and variable.name in answer.problem.hard:
+        return _point_posterior(answer, variable, log_evidence)
     if isinstance(collector, TableCollector):
         table = answer.arrange_rows(collector.table)
         if isinstance(variable, Discrete):
@@ -293,6 +295,15 @@ def posterior_of(
         return LazyPosterior(variable, piece, moments, distinct_rows, answer.marked, answer.error, log_evidence)
     if answer.distinct_rows is not None:
         density = density.select_rows(answer.distinct_rows)
+    return density.with_answer(answer.single, answer.error, answer.marked, log_evidence)
+
+
+def _point_posterior(
+    answer: Answer, variable: Continuous, log_evidence: Callable[[], Values] | None
+) -> ContinuousPosterior:
+    """Return the posterior of a target that has one value in every row."""
+    values = answer.evidence.findings[variable.name].values[None]
+    density = GaussianPosterior.of(variable, np.ones(values.shape), values, np.zeros(values.shape))
     return density.with_answer(answer.single, answer.error, answer.marked, log_evidence)
 
 

@@ -21,6 +21,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.cell_evidence import CellEvidence, Interval, as_evidence
 from hybridbn.network import Network
 from hybridbn.potentials.base import freeze
+from hybridbn.potentials.point_mass import PointMass
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 if TYPE_CHECKING:
@@ -265,6 +266,26 @@ class EvidenceReader:
             self._frame = frame.without_columns()
             self._table = Table(frame, variables=network.variables)
             self.rows = len(self._table)
+        self._fixed = {
+            name: potential
+            for name, node in network._node.items()
+            if isinstance(potential := node.get("potential"), PointMass)
+        }
+        """The nodes that have one value, which counts as observed."""
+        if self._fixed and self._case is not None:
+            fixed = {name: self._fix(name, self._case.finding(name)) for name in self._fixed}
+            self._case = Evidence({**self._case.findings, **fixed}, 1, single=True)
+
+    def _fix(self, name: str, finding: Finding | None) -> Finding:
+        """Return the finding of a node with one value, with what else is known of it."""
+        potential = self._fixed[name]
+        value = np.full(self.rows, potential.value)
+        if finding is None:
+            return Finding(potential.child, value)
+        # a value outside the range becomes another one, which is impossible
+        inside = np.isfinite(replace(finding, cells=None).log_weight_of(value))
+        values = np.where(finding.observed, finding.values, np.where(inside, value, np.nextafter(value, np.inf)))
+        return Finding(potential.child, values, cells=finding.cells)
 
     def answer(
         self, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], *, each: int | None = None
@@ -289,10 +310,15 @@ class EvidenceReader:
         """The names that the evidence mentions, without targets of which it has nothing but values."""
         if self._table is None:
             return list(self._read)
-        return [name for name in self._table.names if name not in self._targets or self.finding(name) is not None]
+        return [name for name in self._table.names if name not in self._targets or self._read_finding(name) is not None]
 
     def finding(self, name: str) -> Finding | None:
         """Return what is known of a variable, None if nothing is."""
+        finding = self._read_finding(name)
+        return self._fix(name, finding) if name in self._fixed else finding
+
+    def _read_finding(self, name: str) -> Finding | None:
+        """Return what the evidence says of a variable."""
         if name not in self._read and self._table is not None and name in self._table:
             read = _read_without_values if name in self._targets else _read_column
             finding = read(self._table.variable(name), self._table)
@@ -303,7 +329,7 @@ class EvidenceReader:
         """Return the evidence on some variables, or on all."""
         if self._case is not None:
             return self._case.evidence(names)
-        wanted = self.names if names is None else names
+        wanted = dict.fromkeys((*self.names, *self._fixed)) if names is None else names
         findings = {name: finding for name in wanted if (finding := self.finding(name)) is not None}
         return Evidence(findings, self.rows, self.single)
 

@@ -79,9 +79,10 @@ def explain(
     reader = EvidenceReader(network, evidence, [target])
     read = reader.evidence()
     names = [name for name in evidence if name in read.findings]
+    always = {name: finding for name, finding in read.findings.items() if name not in names}
     odds = []
     for count in range(len(names) + 1):
-        part = Evidence({name: read.findings[name] for name in names[:count]}, 1, single=True)
+        part = Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
         try:
             answer = solve(snapshot, Question((target,)), part, options)
             answer.refuse(find_contradictions(snapshot, answer.problem, part, options), options)

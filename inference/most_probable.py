@@ -72,9 +72,11 @@ def most_probable(
         targets = [name for name in network if status_of(read.finding(name)) != "hard"]
         shown = targets if read.single else list(network)
     completed: dict[str, NDArray[Any]] = {}
-    if targets and read.rows:
+    # a target that was set has its value
+    wanted = [name for name in targets if status_of(read.finding(name)) != "hard"]
+    if wanted and read.rows:
         search = _maximize_all if names is None else _maximize_targets
-        completed = search(network, read, targets, options)
+        completed = search(network, read, wanted, options)
         if names is not None or not _has_closed_form(network):
             completed = _sharpen(network, read, completed, options)
     for name in shown:

@@ -277,6 +277,8 @@ def _conditional(
     if not evidence.rows:
         return np.empty(0, dtype=np.intp if isinstance(variable, Discrete) else np.float64)
     own = evidence.finding(name)
+    if own is not None and own.hard:
+        return own.values
     read = read_relevant_evidence(network, evidence, [name])
     if own is not None:
         # rows in which it is observed keep their value anyway

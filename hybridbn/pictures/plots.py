@@ -9,15 +9,26 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.inference.interventions import Effect
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.network import Network
 from hybridbn.pictures.layout import lay_out
-from hybridbn.variables import Discrete, Values
+from hybridbn.potentials.point_mass import PointMass
+from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["choose_states", "plot_joint", "plot_network", "plot_posterior", "shorten_text", "trace_density"]
+__all__ = [
+    "choose_states",
+    "load_pyplot",
+    "plot_effect",
+    "plot_joint",
+    "plot_network",
+    "plot_posterior",
+    "shorten_text",
+    "trace_density",
+]
 
 COLOR, OBSERVED, INK = "#3b6ea5", "#c8553d", "#333333"
 ARC, LINE = "#8a8f98", "#b9bec6"
@@ -33,7 +44,7 @@ def plot_posterior(posterior: Posterior, ax: Any = None) -> Any:
     """Draw the posterior: bars of probabilities, or a density curve; of a batch one for each row. Returns the axes."""
     if not posterior.single:
         return _batch(posterior, ax)
-    ax = _pyplot().gca() if ax is None else ax
+    ax = load_pyplot().gca() if ax is None else ax
     if isinstance(posterior, DiscretePosterior):
         _bars(ax, posterior)
         ax.set_xlabel("probability")
@@ -59,7 +70,7 @@ def _batch(posterior: Posterior, ax: Any) -> Any:
             f"a picture of {rows} posteriors can't be read; choose a row, posterior[0].plot(), or up to {MOST_ROWS}"
             " rows"
         )
-    ax = _pyplot().gca() if ax is None else ax
+    ax = load_pyplot().gca() if ax is None else ax
     places = np.arange(rows)
     if isinstance(posterior, DiscretePosterior):
         bottom = np.zeros(rows)
@@ -87,7 +98,7 @@ def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
         raise TableError("this is a batch of posteriors; choose a row to plot: joint[0].plot()")
     if len(joint.variables) != 2:
         raise TableError(f"a picture shows two variables, not {len(joint.variables)}; plot marginals instead")
-    ax = _pyplot().gca() if ax is None else ax
+    ax = load_pyplot().gca() if ax is None else ax
     first, second = sorted(joint.variables, key=lambda variable: isinstance(variable, Discrete))
     if isinstance(first, Discrete) and isinstance(second, Discrete):
         table = joint.probabilities.T
@@ -120,6 +131,35 @@ def _reach(posterior: ContinuousPosterior, count: int) -> Any:
     return np.linspace(low, high, count)
 
 
+def plot_effect(effect: Effect, ax: Any = None) -> Any:
+    """Draw the outcome over the values to which a variable is set, a line for each state of a discrete outcome.
+
+    Where there are several networks, the band holds 90 % of them. Returns the axes.
+    """
+    ax = load_pyplot().gca() if ax is None else ax
+    numbers = isinstance(effect.of, Continuous)
+    places = np.array(effect.values) if numbers else np.arange(len(effect.values))
+    curves = effect.curves()
+    for number, (name, draws) in enumerate(curves[:MOST_STATES]):
+        color = COLOR if len(curves) == 1 else f"C{number}"
+        middle = draws.mean(axis=0)
+        low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+        if numbers:
+            ax.plot(places, middle, color=color, lw=1.5, label=name)
+            if len(draws) > 1:
+                ax.fill_between(places, low, high, color=color, alpha=0.2, lw=0)
+        else:
+            away = [middle - low, high - middle] if len(draws) > 1 else None
+            ax.errorbar(places, middle, yerr=away, fmt="o", color=color, label=name)
+    if not numbers:
+        ax.set_xticks(places, [str(value) for value in effect.values])
+    ax.set_xlabel(f"{effect.of.name}, set")
+    ax.set_ylabel("mean" if isinstance(effect.on, Continuous) else "probability")
+    ax.set_title(f"{effect.on.name} given do({effect.of.name})", color=INK)
+    ax.legend(frameon=False)
+    return ax
+
+
 def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: float = 1.0) -> Any:
     """Draw the graph with a small picture of each variable's belief in its node; observed values are marked.
 
@@ -138,8 +178,9 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
         )
     if not len(network):
         raise TableError("the network has no nodes to draw")
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     known = {name: value for name, value in (evidence or {}).items() if value is not None}
+    known |= {p.child.name: p.value for p in network.potentials if isinstance(p, PointMass)}
     beliefs = posteriors(network, evidence)
     layout = lay_out(network, BOX, GAP)
     if ax is None:
@@ -217,7 +258,8 @@ def _draw_bars_in(ax: Any, posterior: DiscretePosterior, left: float, top: float
         ax.text(left + width, y, f"{probability:.3f}", ha="right", va="center", fontsize=7, color=INK)
 
 
-def _pyplot() -> Any:
+def load_pyplot() -> Any:
+    """Return matplotlib's pyplot; raise an error that names the extra where it is not installed."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -271,6 +313,9 @@ def trace_density(posterior: ContinuousPosterior, count: int) -> tuple[Values, V
 
 
 def _curve(ax: Any, posterior: ContinuousPosterior) -> None:
+    if not posterior.std() > 0:
+        ax.axvline(posterior.mean(), color=COLOR, lw=1.5)
+        return
     x, density = trace_density(posterior, 400)
     ax.plot(x, density, color=COLOR, lw=1.5)
     ax.fill_between(x, density, color=COLOR, alpha=0.2, lw=0)

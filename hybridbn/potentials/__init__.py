@@ -20,6 +20,7 @@ __all__ = [
     "LinearGaussian",
     "Multinomial",
     "Piece",
+    "PointMass",
     "Potential",
     "Softmax",
 ]
@@ -34,6 +35,7 @@ _HOMES = {
     "LinearGaussian": "gaussian",
     "Multinomial": "multinomial",
     "Piece": "mte",
+    "PointMass": "point_mass",
     "Softmax": "softmax",
 }
 

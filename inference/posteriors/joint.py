@@ -224,7 +224,8 @@ class JointPosterior:
 
 def _collectors(problem: Problem, question: Question, rows: int) -> list[Collector]:
     """Collect the table of discrete targets, or the moments of the continuous ones."""
-    names = [name for name in question.targets if name in problem.nodes or name in problem.component_of]
+    numbers = {*problem.nodes, *problem.component_of, *problem.hard}
+    names = [name for name in question.targets if name in numbers]
     return [_MomentCollector(names, rows) if names else TableCollector(0, rows)]
 
 
@@ -246,6 +247,9 @@ class _MomentCollector:
         inner = np.zeros((len(names), len(names), table.shape[-1]))
         for i, name in enumerate(names):
             component = component_of.get(name)
+            if name in part.problem.hard:
+                values.append(part.evidence.findings[name].values)
+                continue
             if component is None:
                 axis = node_axis_of(part.axes, name)
                 shape = [axis.size if other == name else 1 for other in scope]
