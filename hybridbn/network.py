@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hybridbn.inference.posteriors.base import DiscretePosterior
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.posteriors.joint import JointPosterior
+    from hybridbn.inference.sensitivity import Sensitivity
 
 __all__ = ["Network"]
 
@@ -525,6 +526,22 @@ class Network(DirectedGraph):
         from hybridbn.inference.explain import explain
 
         return explain(self, target, evidence, state)
+
+    def sensitivity(
+        self,
+        target: str,
+        evidence: Mapping[str, Any] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> Sensitivity:
+        """Return how the posterior of a discrete variable depends on every parameter of every table.
+
+        See `Sensitivity`: derivatives, ranges in which the most probable state stays the same, and a tornado picture.
+        """
+        from hybridbn.inference.sensitivity import analyze_sensitivity
+
+        return analyze_sensitivity(self, target, evidence, resolve_options("sensitivity", options, keywords))
 
     def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0) -> Any:
         """Draw the graph with belief bars and density curves in its nodes, observed values marked; returns the axes."""

@@ -34,6 +34,7 @@ CONVENIENT = {
     "JointPosterior": "hybridbn.inference.posteriors.joint",
     "Explanation": "hybridbn.inference.explain",
     "Effect": "hybridbn.inference.interventions",
+    "Sensitivity": "hybridbn.inference.sensitivity",
 }
 """Classes whose methods may import higher layers, as a convenience, and their modules."""
 

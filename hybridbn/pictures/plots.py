@@ -14,6 +14,7 @@ from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 from hybridbn.inference.queries import posteriors
+from hybridbn.inference.sensitivity import Sensitivity
 from hybridbn.network import Network
 from hybridbn.pictures.layout import lay_out
 from hybridbn.potentials.point_mass import PointMass
@@ -26,6 +27,7 @@ __all__ = [
     "plot_joint",
     "plot_network",
     "plot_posterior",
+    "plot_sensitivity",
     "shorten_text",
     "trace_density",
 ]
@@ -156,6 +158,36 @@ def plot_effect(effect: Effect, ax: Any = None) -> Any:
     ax.set_xlabel(f"{effect.of.name}, set")
     ax.set_ylabel("mean" if isinstance(effect.on, Continuous) else "probability")
     ax.set_title(f"{effect.on.name} given do({effect.of.name})", color=INK)
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_sensitivity(
+    sensitivity: Sensitivity, state: Any = None, change: float = 0.1, ax: Any = None, most: int = 12
+) -> Any:
+    """Draw a tornado: bars from the probability of a state where a parameter is smaller to that where it is larger.
+
+    Returns the axes.
+    """
+    swings = sensitivity.find_swings(state, change, most)
+    ax = load_pyplot().gca() if ax is None else ax
+    state = sensitivity.state if state is None else state
+    posterior = float(sensitivity.probabilities[sensitivity.target.code(state)])
+    for number, way in enumerate(("smaller", "larger")):
+        ends = np.array([swing[1 + number] for swing in swings])
+        color = (OBSERVED, COLOR)[number]
+        ax.barh(
+            range(len(swings)),
+            ends - posterior,
+            left=posterior,
+            color=color,
+            height=0.7,
+            label=f"{way} by {change:.0%}",
+        )
+    ax.axvline(posterior, color=INK, lw=1)
+    ax.set_yticks(range(len(swings)), [shorten_text(name, 60) for name, _, _ in swings], fontsize=9)
+    ax.invert_yaxis()
+    ax.set_xlabel(f"P({sensitivity.target.name} = {state})")
     ax.legend(frameon=False)
     return ax
 
