@@ -13,12 +13,14 @@ from hybridbn.arguments import list_items
 from hybridbn.errors import NetworkError
 from hybridbn.network_check import (
     DirectedGraph,
+    check_graph_data,
     check_new_names,
     check_new_potential,
     collect_potentials,
     describe_cycles,
     describe_stale_names,
     describe_unknown_node,
+    list_graph_data,
     raise_faults,
 )
 from hybridbn.network_summary import as_line, as_text, is_arc_text, parse_arcs
@@ -81,12 +83,7 @@ class Network(DirectedGraph):
 
     def __init__(self, incoming_graph_data: Any = None, **attr: Any) -> None:
         data = incoming_graph_data
-        if isinstance(data, Potential):
-            raise NetworkError(f"a network is made of a list of potentials; write Network([...]) around {data!r}")
-        is_graph = isinstance(data, nx.Graph)
-        if is_graph and (data.is_multigraph() or not data.is_directed()):
-            kind = "parallel arcs (a multigraph)" if data.is_multigraph() else "arcs without direction"
-            raise NetworkError(f"a network is a directed acyclic graph; this {type(data).__name__} has {kind}")
+        is_graph = check_graph_data(data)
         if data is None or is_graph:
             super().__init__(data, **attr)
             return
@@ -94,10 +91,7 @@ class Network(DirectedGraph):
         if isinstance(data, str) and is_arc_text(data):
             nodes, data = parse_arcs(data)
             self.add_nodes_from(nodes)
-        if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
-            kind = type(data).__name__
-            raise NetworkError(f"a network is made of potentials, arcs or a directed graph, not of type {kind}")
-        items = list(data)
+        items = list_graph_data(data)
         if items and all(isinstance(item, tuple) for item in items):
             try:
                 self.add_edges_from(items)
@@ -535,13 +529,25 @@ class Network(DirectedGraph):
         options: Options | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Sensitivity:
-        """Return how the posterior of a discrete variable depends on every parameter of every table.
-
-        See `Sensitivity`: derivatives, ranges in which the most probable state stays the same, and a tornado picture.
-        """
+        """Return how a posterior depends on every parameter of every table: derivatives, ranges, a tornado picture."""
         from hybridbn.inference.sensitivity import analyze_sensitivity
 
         return analyze_sensitivity(self, target, evidence, resolve_options("sensitivity", options, keywords))
+
+    def value_of_information(
+        self,
+        target: str,
+        evidence: Mapping[str, Any] | None = None,
+        costs: Mapping[str, float] | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> pandas.DataFrame:
+        """Return what observing each variable would tell about the target; see `rank_by_information`."""
+        from hybridbn.inference.information import rank_by_information
+
+        chosen = resolve_options("value_of_information", options, keywords)
+        return rank_by_information(self, target, evidence, costs, chosen)
 
     def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0) -> Any:
         """Draw the graph with belief bars and density curves in its nodes, observed values marked; returns the axes."""

@@ -26,6 +26,7 @@ else:
 
 __all__ = [
     "DirectedGraph",
+    "check_graph_data",
     "check_new_names",
     "check_new_potential",
     "check_potential",
@@ -35,6 +36,7 @@ __all__ = [
     "describe_stale_names",
     "describe_unknown_node",
     "find_similar_names",
+    "list_graph_data",
     "raise_faults",
 ]
 
@@ -42,6 +44,28 @@ _MOST_FAULTS = 1000
 """A message lists this many faults and counts the others, so that it stays readable."""
 _MOST_NAMES = 8
 """A message lists at most this many names to be changed."""
+
+
+def check_graph_data(data: Any) -> bool:
+    """Return whether a network is made of a directed graph; raise `NetworkError` for other graphs and for a potential
+    that is not in a list.
+    """
+    if isinstance(data, Potential):
+        raise NetworkError(f"a network is made of a list of potentials; write Network([...]) around {data!r}")
+    is_graph = isinstance(data, nx.Graph)
+    if is_graph and (data.is_multigraph() or not data.is_directed()):
+        kind = "parallel arcs (a multigraph)" if data.is_multigraph() else "arcs without direction"
+        raise NetworkError(f"a network is a directed acyclic graph; this {type(data).__name__} has {kind}")
+    return is_graph
+
+
+def list_graph_data(data: Any) -> list[Any]:
+    """Return the potentials or arcs that a network is made of; raise `NetworkError` where there are none."""
+    if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
+        raise NetworkError(
+            f"a network is made of potentials, arcs or a directed graph, not of type {type(data).__name__}"
+        )
+    return list(data)
 
 
 def check_potential(potential: Any) -> Potential:
