@@ -20,7 +20,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Question, Snapshot, status_of
-from hybridbn.inference.queries import posterior
+from hybridbn.inference.queries import posterior, read_relevant_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["rank_by_information", "shapley_values"]
 
-MOST_CELLS = 32
+MOST_CELLS = 16
 """Cells of a continuous variable whose value the posterior of a continuous target is asked given."""
 MOST_FINDINGS = 15
 """Shapley values of so many findings are exact: they take the posteriors given each of their subsets."""
+TAIL = 1e-11
+"""The mass at each end of a continuous variable at which the posterior of a continuous target is not asked."""
 NOTHING = 1e-18
 """A state of less probability is left out."""
 
@@ -91,10 +93,9 @@ def rank_by_information(
     names = [name for name in network if name != target and status_of(read.finding(name)) != "hard"]
     prices = _check_costs(network, costs)
     case = _Case(snapshot, read, options)
-    if isinstance(present, DiscretePosterior):
-        values = case.inform_about_states(present, names)
-    else:
-        values = case.inform_about_number(present, names)
+    related = [name for name in names if case.matters(name, target)]
+    inform = case.inform_about_states if isinstance(present, DiscretePosterior) else case.inform_about_number
+    values = dict.fromkeys(names, (0.0, 0.0)) | inform(present, related)  # type: ignore[arg-type]
     frame = pandas.DataFrame(
         [values[name] for name in names],
         columns=["information", "gain"],
@@ -179,6 +180,12 @@ class _Case:
                 values[name] = max(entropy - float(shares @ given.entropy()), 0.0), gain
         return values
 
+    def matters(self, name: str, target: str) -> bool:
+        """Return whether the structure lets the target depend on a variable given the evidence."""
+        finding = Finding(self.network.variable(name), np.zeros(1))
+        supposed = Evidence({**self.read.findings, name: finding}, 1, single=False)
+        return name in read_relevant_evidence(self.network, supposed, [target]).findings
+
     def suppose_nothing(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the posteriors given the evidence alone, as batches of one row."""
         if not names:
@@ -205,9 +212,11 @@ def _lay_points(edges: Values) -> tuple[Values, Values]:
 
 def _choose_points(answer: ContinuousPosterior) -> tuple[Values, Values]:
     """Return values of a variable that stand for its density, and their shares of the mass."""
-    batch = np.unique(answer.knots()[0])
-    step = max(math.ceil((len(batch) - 1) / MOST_CELLS), 1)
-    points, weights = _lay_points(np.unique(np.append(batch[::step], batch[-1])))
+    low, high = answer.quantile([TAIL, 1 - TAIL])
+    knots = answer.knots()[0]
+    inner = np.unique(knots[(knots > low) & (knots < high)])
+    step = max(math.ceil((len(inner) + 1) / MOST_CELLS), 1)
+    points, weights = _lay_points(np.concatenate([[low], inner[step - 1 :: step], [high]]))
     shares = answer.pdf(points) * weights
     used = shares > NOTHING
     return points[used], shares[used]
