@@ -316,7 +316,7 @@ class Network(DirectedGraph):
         """
         from hybridbn.inference.interventions import intervene
 
-        return intervene(self, {**(settings or {}), **named})
+        return intervene(self, settings, **named)
 
     # -- queries --------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ def rank_by_information(
     """
     import pandas
 
+    network.variable(target)
     options, snapshot = options or Options(), Snapshot.of(network)
     if evidence is not None and not isinstance(evidence, Mapping):
         raise TableError(f"the value of information is about one case: its evidence is a mapping, not {evidence!r:.80}")
@@ -95,7 +96,7 @@ def rank_by_information(
     case = _Case(snapshot, read, options)
     related = [name for name in names if case.matters(name, target)]
     inform = case.inform_about_states if isinstance(present, DiscretePosterior) else case.inform_about_number
-    values = dict.fromkeys(names, (0.0, 0.0)) | inform(present, related)  # type: ignore[arg-type]
+    values = dict.fromkeys(names, (0.0, 0.0)) | inform(present, related)
     frame = pandas.DataFrame(
         [values[name] for name in names],
         columns=["information", "gain"],
@@ -276,7 +277,7 @@ def shapley_values(
     """
     if not isinstance(evidence, Mapping):
         raise TableError(f"Shapley values are those of one case: its evidence is a mapping, not {evidence!r:.80}")
-    options, snapshot = options or Options(), Snapshot.of(network)
+    variable, options, snapshot = network.variable(target), options or Options(), Snapshot.of(network)
     whole = posterior(network, target, evidence, options)
     read = EvidenceReader(network, evidence, [target]).evidence()
     names = [name for name in evidence if name in read.findings]
@@ -293,7 +294,7 @@ def shapley_values(
     findings = dict(read.take(np.zeros(rows, dtype=np.intp), rows).findings)
     findings |= {name: _hide(findings[name], ~known[:, number]) for number, name in enumerate(names)}
     answer = solve(snapshot, Question((target,)), Evidence(findings, rows, single=False), options)
-    result = posterior_of(answer, 0, network.variable(target))
+    result = posterior_of(answer, 0, variable)
     if isinstance(result, DiscretePosterior):
         assert isinstance(whole, DiscretePosterior)
         worth = result.probability(whole.mode() if state is None else state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,13 +37,15 @@ CURVE = 25
 """Values of a continuous variable at which its effect is computed by default."""
 
 
-def intervene(network: Network, settings: Mapping[str, Any]) -> Network:
+def intervene(network: Network, settings: Mapping[str, Any] | None = None, /, **named: Any) -> Network:
     """Return a copy of the network in which variables are set: they get other potentials, and other incoming arcs.
 
     Parameters
     ----------
-    settings : mapping
+    settings : mapping, optional
         From names to values, or to potentials of these variables.
+    **named
+        More of them.
 
     Examples
     --------
@@ -55,6 +58,9 @@ def intervene(network: Network, settings: Mapping[str, Any]) -> Network:
     >>> intervene(net, {"y": 3.0}).posterior("x").mean()
     0.0
     """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise NetworkError(f"an intervention is a mapping from names to values or potentials, not {settings!r:.80}")
+    settings = {**(settings or {}), **named}
     potentials = [_as_potential(network, name, setting) for name, setting in settings.items()]
     result: Network = network.copy()
     result.remove_edges_from([arc for name in settings for arc in network.in_edges(name)])
@@ -134,7 +140,7 @@ def effect(
     >>> hb.effect(net, of="dose", on="cured", given={"severe": "yes"}, values=[0, 4])
     <effect of 'dose' on 'cured' from 0.0 to 4.0: 'no': -0.2215, 'yes': +0.2215>
     """
-    networks = [network] if isinstance(network, Network) else list(network)
+    networks = [network] if isinstance(network, Network) else list(network) if isinstance(network, Iterable) else []
     if not networks or not all(isinstance(draw, Network) for draw in networks):
         raise NetworkError("an effect is that of a network, or of a sequence of networks")
     if of == on:
@@ -229,7 +235,7 @@ class Effect:
 
     def interval(self, level: float = 0.9, value: Any = None, base: Any = None) -> Any:
         """Return the ends of the central interval that holds this share of the networks' differences."""
-        if not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise TableError(f"the share of an interval lies between 0 and 1; found {level!r}")
         if len(self.draws) < 2:
             raise TableError("an interval needs the effects of several networks; give effect() a list of draws")

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.inference.answers import solve
 from hybridbn.inference.elimination.executor import PotentialSource
@@ -251,10 +253,10 @@ class Sensitivity:
         value : float
         """
         potential = self._table(node)
-        if set(states) != set(potential.scope):
-            raise TableError(f"name the states of {potential.scope}, not of {tuple(states)}")
+        if not isinstance(states, Mapping) or set(states) != set(potential.scope):
+            raise TableError(f"name the states of {potential.scope} in a mapping, not {states!r:.80}")
         cell = tuple(v.code(states[v.name]) for v in (*potential.parents, potential.child))
-        if min(cell) < 0 or not 0 <= value <= 1:
+        if min(cell) < 0 or not isinstance(value, Real) or not 0 <= value <= 1:
             raise TableError(
                 f"a parameter has known states and a value between 0 and 1, not {dict(states)} and {value}"
             )
@@ -302,7 +304,7 @@ class Sensitivity:
         """Return the parameters that matter most, each as text with the probability of a state where the parameter is
         smaller, and where it is larger, by a share of its value.
         """
-        if not 0 < change <= 1:
+        if not isinstance(change, Real) or not 0 < change <= 1:
             raise TableError(f"the share by which parameters change is above 0 and at most 1; found {change!r}")
         code, ends = self._code(state), {}
         for node in self.gradients:
@@ -333,6 +335,8 @@ class Sensitivity:
 
     def _rank(self, scores: Mapping[str, Values], most: int | None) -> list[tuple[str, tuple[int, ...]]]:
         """Return the nodes and cells with the largest scores, whatever their signs."""
+        if most is not None:
+            most = check_count(most, "the number of parameters")
         if not scores:
             return []
         nodes, sizes = list(scores), [score.size for score in scores.values()]
@@ -360,7 +364,7 @@ class Sensitivity:
         return own - moved if states > 1 else np.zeros_like(own)
 
     def _table(self, node: str) -> Multinomial:
-        if node not in self.tables:
+        if not isinstance(node, str) or node not in self.tables:
             raise NetworkError(f"{node!r} is no node with a table of probabilities")
         return self.tables[node]
 

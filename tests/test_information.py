@@ -152,6 +152,8 @@ def test_what_makes_no_sense_is_refused() -> None:
     net = make_mixed()
     for call, message in (
         (lambda: net.value_of_information("ill"), "no node"),
+        (lambda: net.value_of_information(["sick"]), "no node"),  # type: ignore[arg-type]
+        (lambda: hb.shapley_values(net, ["sick"], {"cough": "yes"}), "no node"),  # type: ignore[arg-type]
         (lambda: net.value_of_information("sick", {"sick": "yes"}), "asked for"),
         (lambda: net.value_of_information("sick", [{"cough": "yes"}]), "a mapping"),
         (lambda: net.value_of_information("sick", costs={"cost": 1}), "no node 'cost'"),

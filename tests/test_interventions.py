@@ -281,8 +281,12 @@ def test_effects_refuse_what_was_not_computed() -> None:
         effect.difference(2)
     with pytest.raises(hb.TableError, match="several networks"):
         effect.interval()
-    with pytest.raises(hb.NetworkError, match="sequence of networks"):
-        hb.effect([], of="dose", on="ill")
+    for networks in ([], 3, "ab"):
+        with pytest.raises(hb.NetworkError, match="sequence of networks"):
+            hb.effect(networks, of="dose", on="ill")  # type: ignore[arg-type]
+    for settings in (3, [("dose", 1)]):
+        with pytest.raises(hb.NetworkError, match="a mapping from names"):
+            make_mixed().do(settings)  # type: ignore[arg-type]
 
 
 def test_pictures_of_effects() -> None:
