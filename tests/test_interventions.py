@@ -206,6 +206,18 @@ def test_point_masses_in_bins_and_refusals() -> None:
         hb.PointMass(x, (SEX,), value=1)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_graph_goes_to_libraries_for_identification() -> None:
+    base, inference = pytest.importorskip("pgmpy.base"), pytest.importorskip("pgmpy.inference")
+    net = make_mixed()
+    (adjustment,) = inference.CausalInference(base.DAG(net.edges)).get_all_backdoor_adjustment_sets("dose", "ill")
+    assert adjustment == {"sex", "age"}
+    # standardizing over these gives the effect that cutting the arcs gives
+    rows = net.sample(4000, random_state=3)[["sex", "age"]]
+    adjusted = net.posterior("ill", rows.assign(dose=4.0))["yes"].mean()
+    assert hb.effect(net, of="dose", on="ill", values=[4.0]).outcomes[0, 1] == pytest.approx(adjusted, abs=0.01)
+
+
 # -- effects ------------------------------------------------------------------------------------------------------
 
 
@@ -299,5 +311,6 @@ def test_pictures_of_effects() -> None:
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ill = no", "ill = yes"]
     done = networks[0].do(dose=4.0)
     done.plot()
+    assert ">4</text>" in done._repr_html_()
     assert done.posterior("dose").plot(pyplot.figure().gca()).lines
     pyplot.close("all")

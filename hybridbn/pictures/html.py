@@ -24,6 +24,7 @@ from hybridbn.network_summary import as_html, as_line
 from hybridbn.options import Options
 from hybridbn.pictures.layout import lay_out
 from hybridbn.pictures.plots import choose_states, shorten_text, trace_density
+from hybridbn.potentials.point_mass import PointMass
 from hybridbn.tables import Table
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def show_network(network: Network) -> str:
     layout = lay_out(network, BOX, GAP)
     parts = [_draw_arc(route) for route in layout.routes.values()]
     for node, (x, y) in layout.centers.items():
-        parts.append(_draw_node(str(node), x - BOX[0] / 2, y - BOX[1] / 2, beliefs.get(node)))
+        potential = network.nodes[node].get("potential")
+        value = potential.value if isinstance(potential, PointMass) else None
+        parts.append(_draw_node(str(node), x - BOX[0] / 2, y - BOX[1] / 2, beliefs.get(node), value))
     return (
         f"<div><p>{escape(as_line(network))}</p>{_wrap(layout.width, layout.height, parts, as_line(network))}"
         f"<details><summary>nodes</summary>{table}</details></div>"
@@ -185,7 +188,7 @@ def _draw_arc(route: Sequence[tuple[float, float]]) -> str:
     )
 
 
-def _draw_node(name: str, left: float, top: float, posterior: Posterior | None) -> str:
+def _draw_node(name: str, left: float, top: float, posterior: Posterior | None, value: float | None) -> str:
     width, height = BOX
     parts = [
         f'<g><title>{escape(name)}</title><rect x="{left:.1f}" y="{top:.1f}" width="{width:g}" height="{height:g}" '
@@ -207,6 +210,8 @@ def _draw_node(name: str, left: float, top: float, posterior: Posterior | None) 
             ]
     elif isinstance(posterior, ContinuousPosterior):
         parts += _draw_density(posterior, left + 6, top + TITLE, width - 12, height - TITLE - 3)
+    elif value is not None:
+        parts.append(_draw_text(left + width / 2, top + (TITLE + height) / 2, f"{value:.6g}", "middle"))
     return "".join([*parts, "</g>"])
 
 
