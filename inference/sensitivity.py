@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import find_contradictions
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials.base import freeze
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sensitivity", "analyze_sensitivity", "differentiate"]
 
+_SMALL = 1e-50
+"""Products whose largest number is smaller are scaled, so that long ones do not underflow."""
 _LARGE = 20_000
 """Products of so many cells are left to BLAS."""
 
@@ -105,6 +109,9 @@ def _differentiate_tables(solution: Solution, states: int, max_bytes: float) -> 
     executor = problem.executor
     arrays = []
     for source in executor.sources:
+        if source.static and isinstance(source, PotentialSource) and isinstance(source.potential, Multinomial):
+            arrays.append(source.potential.table)
+            continue
         array, _ = source.values(solution.axes, solution.evidence)
         arrays.append(array[..., 0] if source.rows else array)
     joint, slopes = differentiate(executor.program, arrays)
@@ -155,34 +162,51 @@ def differentiate(program: Program, arrays: Sequence[Values]) -> tuple[Values, l
         assert not step.divide  # with one scope, messages go one way
         subscripts = step.subscripts.replace("Z", "")
         product = _multiply(subscripts, [slots[slot] for slot in step.inputs])
-        largest = float(product.max(initial=0.0)) or 1.0
-        slots[step.output] = product / largest
-        factors.append((step, subscripts, largest))
+        largest = float(product.max(initial=0.0))
+        scale = largest if 0 < largest < _SMALL else 1.0
+        slots[step.output] = product if scale == 1 else product / scale
+        factors.append((step, subscripts, scale))
     (output,) = program.outputs
     table = slots[output]
     slopes: dict[int, Values] = {output: np.eye(len(table))}
-    for step, subscripts, largest in reversed(factors):
+    for step, subscripts, scale in reversed(factors):
         above = slopes.pop(step.output, None)
         if above is None:
             continue
-        parts, out = subscripts.split("->")
-        names = parts.split(",")
-        for place, slot in enumerate(step.inputs):
-            others = [i for i in range(len(names)) if i != place]
-            slope = _pull_back(
-                names[place], out, above, [names[i] for i in others], [slots[step.inputs[i]] for i in others]
-            )
-            slope = np.broadcast_to(slope, (*slots[slot].shape, slope.shape[-1])) / largest
+        if scale != 1:
+            above = above / scale
+        for slot, (backward, alone) in zip(step.inputs, _turn_back(subscripts), strict=True):
+            slope = _multiply(backward, [above, *(slots[other] for other in step.inputs if other != slot)])
+            if alone:
+                slope = np.broadcast_to(np.expand_dims(slope, alone), (*slots[slot].shape, slope.shape[-1]))
             slopes[slot] = slopes[slot] + slope if slot in slopes else slope
     return table, [slopes.get(slot, np.zeros((*array.shape, len(table)))) for slot, array in enumerate(arrays)]
 
 
-def _pull_back(own: str, out: str, above: Values, others: Sequence[str], arrays: Sequence[Values]) -> Values:
-    """Return the derivatives by one input of a product, of size one along what the input alone was summed over."""
-    kept = [letter for letter in own if letter in out or any(letter in other for other in others)]
-    slope = _multiply(f"{','.join([f'{out}Z', *others])}->{''.join(kept)}Z", [above, *arrays])
-    sizes = iter(slope.shape)
-    return slope.reshape([next(sizes) if letter in kept else 1 for letter in own] + [slope.shape[-1]])
+@lru_cache(maxsize=256)
+def _select_others(states: int) -> Values:
+    """Return the matrix that adds up, for each state, the numbers of all other states."""
+    return freeze(1.0 - np.eye(states))
+
+
+@lru_cache(maxsize=4096)
+def _turn_back(subscripts: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Return, for each input of a product, the product that its derivatives are, and the dimensions along which they
+    are constant, because the input alone was summed over them.
+
+    Examples
+    --------
+    >>> _turn_back("abd,bc->ac")
+    [('acZ,bc->abZ', (2,)), ('acZ,abd->bcZ', ())]
+    """
+    parts, out = subscripts.split("->")
+    names, result = parts.split(","), []
+    for place, own in enumerate(names):
+        others = names[:place] + names[place + 1 :]
+        alone = tuple(i for i, letter in enumerate(own) if letter not in "".join([out, *others]))
+        kept = "".join(letter for i, letter in enumerate(own) if i not in alone)
+        result.append((f"{','.join([f'{out}Z', *others])}->{kept}Z", alone))
+    return result
 
 
 def _multiply(subscripts: str, operands: Sequence[Values]) -> Values:
@@ -357,10 +381,12 @@ class Sensitivity:
         if alone:
             return own
         states = table.shape[-1]
-        others = 1.0 - np.eye(states)
+        others = _select_others(states)
         rest, shares = others @ (table[..., None] * own), (table @ others)[..., None]
+        if shares.all():
+            return own - rest / shares
         even = others @ own / max(states - 1, 1)
-        moved = np.divide(rest, shares, out=np.array(even), where=shares > 0)
+        moved = np.divide(rest, shares, out=even, where=shares > 0)
         return own - moved if states > 1 else np.zeros_like(own)
 
     def _table(self, node: str) -> Multinomial:
