@@ -155,7 +155,7 @@ def _draw_curve(posterior: Any) -> str:
     if not np.isfinite(density).all() or not density.max() > 0:
         return ""
     steps = np.rint(density / density.max() * 8).astype(int)
-    return "".join(" ▁▂▃▄▅▆▇█"[step] for step in steps)
+    return "".join(" ▁▂▃▄▅▆▇█"[step] for step in steps).rstrip()
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) -> str:

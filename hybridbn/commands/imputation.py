@@ -189,7 +189,7 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     count = -(-profile.rows // rows)
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
-    kinds = _kinds_of_states(run)
+    kinds = run.profile.kinds_to_read(run.draw_models.names, run.source)
     with track("imputing rows", profile.rows, first=min(first * rows, profile.rows)) as report:
         if first < count:
             for number, block in enumerate(source.blocks(rows, first), start=first):
@@ -220,17 +220,6 @@ def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
             if outside := int(((values < column.low) | (values > column.high)).sum()):
                 counts[name] = outside
     return counts
-
-
-def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
-    kinds: dict[str, Any] = {}
-    for name in run.draw_models.names:
-        column = run.profile.columns[name]
-        if column.kind == "states":
-            kinds[name] = "text" if run.source.spelled else "discrete"
-        elif column.unit is not None:
-            kinds[name] = column.unit
-    return kinds
 
 
 def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
@@ -322,4 +311,12 @@ def _summarize(run: ImputationRun) -> None:
         )
     if run.request.show and not run.destination.pipe:
         show: Callable[[str], None] = terminal.show
-        show(format_preview(run.source, run.profile, run.draw_models, _kinds_of_states(run), run.request.show))
+        show(
+            format_preview(
+                run.source,
+                run.profile,
+                run.draw_models,
+                run.profile.kinds_to_read(run.draw_models.names, run.source),
+                run.request.show,
+            )
+        )

@@ -61,8 +61,8 @@ def find_node(network: Network, name: str) -> Variable:
 
     Examples
     --------
-    >>> from hybridbn.potentials import Multinomial
-    >>> net = Network([Multinomial(Discrete("rain", states=("no", "yes")), table=[0.8, 0.2])])
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("rain", states=("no", "yes")), table=[0.8, 0.2])])
     >>> find_node(net, "rian")
     Traceback (most recent call last):
         ...
@@ -80,9 +80,9 @@ def parse_evidence(network: Network, words: Sequence[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from hybridbn.potentials import LinearGaussian, Multinomial
-    >>> c, x = Discrete("c", states=("a", "b", "d")), Continuous("x")
-    >>> net = Network([Multinomial(c, table=[0.5, 0.3, 0.2]), LinearGaussian(x, intercept=0, variance=1)])
+    >>> import hybridbn as hb
+    >>> c, x = hb.Discrete("c", states=("a", "b", "d")), hb.Continuous("x")
+    >>> net = hb.Network([hb.Multinomial(c, table=[0.5, 0.3, 0.2]), hb.LinearGaussian(x, intercept=0, variance=1)])
     >>> parse_evidence(net, ["c={a,d}", "x=1:"]) == {"c": {"a", "d"}, "x": hb.Interval(1)}
     True
     >>> parse_evidence(net, ["c={a:0.5,b:1}"])

@@ -128,8 +128,8 @@ def _profile(
     kinds = {name: kind for name, kind in kinds_of(network).items() if name != target.name}
     nodes = {*network} - {target.name}
     others = [name for name in source.names if name not in nodes]
-    # text files are copied, so that nothing need be known of columns that the model doesn't have
-    copied = others if getattr(destination.form, "text", False) and source.textual else ()
+    # text is copied into a file of the same format, whatever stands in columns that the model does not have
+    copied = others if destination.form is origin.form and source.textual else ()
     known = TableRequest(request.input, chunk=request.chunk)
     profile = read_profile(source, origin.shown, known, terminal, kinds=kinds, leave=copied)
     if nodes and not nodes & {*profile.columns}:
@@ -175,18 +175,13 @@ class _Prediction:
     def _read(self, block: TableBlock | None) -> Table:
         """Return the cells of the model's columns, but for the target, with states that it doesn't know missing."""
         rows = 0 if block is None else block.rows
-        columns = {
-            name: column
+        columns = [
+            name
             for name, column in self.profile.columns.items()
-            if name in self.network and name != self.target.name and column.unusable is None and column.kind is not None
-        }
-        kinds: dict[str, Any] = {}
-        for name, column in columns.items():
-            if column.kind == "states":
-                kinds[name] = "text" if self.source.spelled else "discrete"
-            elif column.unit is not None:
-                kinds[name] = column.unit
-        read = {} if block is None else block.cells(list(columns), kinds)
+            if name in self.network and name != self.target.name and column.kind is not None
+        ]
+        kinds = self.profile.kinds_to_read(columns, self.source)
+        read = {} if block is None else block.cells(columns, kinds)
         cells = {name: self._keep_known(name, self.profile.align_cells(name, read.get(name), rows)) for name in columns}
         if not cells:  # the number of rows is all that there is
             return Table.from_cells({"": Cells(np.zeros(rows))}, stateless=True)
@@ -209,7 +204,7 @@ class _Prediction:
                 yield f"probability_{state}", Cells(table[:, number])
             return
         unit = posterior.variable.unit
-        low, high = posterior.interval(self.request.level)
+        low, high = np.moveaxis(np.reshape(posterior.interval(self.request.level), (-1, 2)), 1, 0)
         yield "mean", Cells(posterior.mean(), unit=unit)
         yield "sd", Cells(posterior.std())
         yield "low", Cells(low, unit=unit)

@@ -86,6 +86,7 @@ def add_text_arguments(group: argparse._ArgumentGroup) -> None:
         "--decimal",
         choices=(".", ","),
         default=".",
+        metavar="SIGN",
         help="what stands before the decimals in CSV and TSV (default a point)",
     )
     group.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")

@@ -10,6 +10,7 @@ import argparse
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any, ClassVar, NoReturn
 
 import hybridbn
@@ -131,6 +132,16 @@ def suggest(word: str, known: Iterable[str], prefix: str = "") -> str:
     return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Writes help without asking for choices that it does not show, which may have to be imported."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        if action.choices is not None and action.metavar is not None:
+            action = copy(action)
+            action.choices = None
+        return super()._expand_help(action)
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser that asks back where an option, a choice or a verb is misspelt."""
 
@@ -160,10 +171,12 @@ def make_parser(only: str | None = None) -> CommandParser:
         usage="hybridbn COMMAND ... [options]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"hybridbn {hybridbn.__version__}")
-    added = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=CommandParser)
+    added = top.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, prog="hybridbn", parser_class=CommandParser
+    )
     for name in list_verbs() if only is None else [only]:
         verb = find_verb(name)
         assert verb is not None
@@ -173,7 +186,7 @@ def make_parser(only: str | None = None) -> CommandParser:
             help=verb.summary,
             description="\n".join(_describe(verb)),
             epilog=verb.exit_codes,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpFormatter,
         )
         parser.set_defaults(verb=verb)
         verb.add_arguments(parser)
