@@ -39,6 +39,8 @@ class Task:
         The reading of `time.monotonic` at its beginning.
     first : int
         The number of steps that were done before it began, by an earlier call.
+    unit : str
+        What its steps are.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Task:
     detail: str = ""
     began: float = 0.0
     first: int = 0
+    unit: str = "steps"
 
     @property
     def seconds(self) -> float:
@@ -124,10 +127,12 @@ def progress_if(shown: bool) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def track(name: str, total: int | None = None, *, first: int = 0) -> Iterator[Callable[[int, str], None]]:
+def track(
+    name: str, total: int | None = None, *, first: int = 0, unit: str = "steps"
+) -> Iterator[Callable[[int, str], None]]:
     """Yield a function that tells how many steps of a task are done, and what is reached.
 
-    Those before `first` were done by an earlier call.
+    Those before `first` were done by an earlier call; `unit` is what they are.
 
     Examples
     --------
@@ -139,7 +144,7 @@ def track(name: str, total: int | None = None, *, first: int = 0) -> Iterator[Ca
     if shown is None:
         yield _ignore
         return
-    task = Task(name, total, first, began=time.monotonic(), first=first)
+    task = Task(name, total, first, began=time.monotonic(), first=first, unit=unit)
     shown._tasks.append(task)
 
     def report(done: int, detail: str) -> None:
@@ -218,12 +223,13 @@ def format_task(task: Task) -> str:
     """
     detail = f", {task.detail}" if task.detail else ""
     if not task.total:
-        return f"{task.name}: {task.done:,} steps{detail}, {_format_duration(task.seconds)}"
+        return f"{task.name}: {task.done:,} {task.unit}{detail}, {_format_duration(task.seconds)}"
     bar = "#" * (24 * task.done // task.total)
     left = task.seconds_left
     time_left = "" if left is None else f", {_format_duration(left)} left"
     share = min(task.done / task.total, 1.0)
-    return f"{task.name}: [{bar:<24}] {share:4.0%}, {task.done:,}/{task.total:,}{detail}{time_left}"
+    unit = "" if task.unit == "steps" else f" {task.unit}"
+    return f"{task.name}: [{bar:<24}] {share:4.0%}, {task.done:,}/{task.total:,}{unit}{detail}{time_left}"
 
 
 def _format_duration(seconds: float) -> str:

@@ -190,7 +190,7 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
     kinds = run.profile.kinds_to_read(run.draw_models.names, run.source)
-    with track("imputing rows", profile.rows, first=min(first * rows, profile.rows)) as report:
+    with track("imputing", profile.rows, first=min(first * rows, profile.rows), unit="rows") as report:
         if first < count:
             for number, block in enumerate(source.blocks(rows, first), start=first):
                 cells = _read_cells(run, block, kinds)

@@ -91,7 +91,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             output.assemble(parts, not request.no_clobber, lambda status: None)
     if run.impossible:
         terminal.warn(
-            f"{len(run.impossible):,} rows are impossible for the model, and have no prediction:"
+            f"rows that are impossible by the model have no prediction ({len(run.impossible):,}):"
             f" {', '.join(source.line_of(row) for row in run.impossible[:_MOST_TOLD])}"
             f"{', ...' if len(run.impossible) > _MOST_TOLD else ''}"
         )
@@ -229,7 +229,7 @@ def _make_output(run: _Prediction, destination: Location) -> Output:
 def _write_parts(run: _Prediction, output: Output, folder: Path) -> list[Path]:
     """Write the blocks with their predictions to files; return these."""
     parts = []
-    with track("predicting rows", run.profile.rows) as report:
+    with track("predicting", run.profile.rows, unit="rows") as report:
         for number, block in enumerate(run.source.blocks(rows_per_block(run.source, run.request))):
             added = _list_values(run.answer(block))
             parts.append(folder / f"part-{number}")

@@ -128,7 +128,7 @@ def read_profile(
     declared = {name: kind for name, kind in declared.items() if name not in request.keep}
     sample = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
     rows = rows_per_block(source, request)
-    with forward_warnings(terminal), track("reading rows") as report, name_input_in_errors(shown):
+    with forward_warnings(terminal), track("reading", unit="rows") as report, name_input_in_errors(shown):
         profile = profile_table(source, rows, declared, keep, sample, lambda done: report(done, ""))
     profile.limit_sample(_SAMPLE_NUMBERS)
     refuse_unknown_columns(request, source.names, bounds)
