@@ -15,7 +15,7 @@ import numpy as np
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.draw_models import apply_network, kinds_of, learn_models, load_models
-from hybridbn.commands.model_options import check_model_options
+from hybridbn.commands.model_options import find_structure
 from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
 from hybridbn.commands.run import ImputationRun, identify_file
@@ -29,6 +29,7 @@ from hybridbn.commands.table_input import (
 )
 from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.formats.tables.base import Fills
@@ -47,7 +48,9 @@ _MOST_TOLD = 8
 def complete(run: ImputationRun) -> None:
     """Impute the missing cells of a run's table and write the output."""
     request = run.request
-    check_model_options(request.structure, request.potentials)
+    check_spec(request.potentials)
+    if request.structure != "auto":  # all builders are imported for that
+        find_structure(request.structure)
     model = None if request.model is None else load(request.model)
     _profile(run, model)
     output = _make_output(run)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from hybridbn.commands.locations import UsageFault, refuse_replacement
 from hybridbn.errors import FormatError, TableError
-from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.networks import is_network, network_suffixes, read_network
 from hybridbn.network import Network
 from hybridbn.network_check import find_similar_names
@@ -17,15 +16,15 @@ from hybridbn.variables import Continuous, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.structures.building import Build
 
-__all__ = ["check_model_options", "find_node", "parse_evidence", "read_model", "refuse_model_output"]
+__all__ = ["find_node", "find_structure", "parse_evidence", "read_model", "refuse_model_output"]
 
 
-def check_model_options(structure: Any, potentials: Any) -> Build:
-    """Return the builder that a structure stands for; refuse structures and potentials that are none.
+def find_structure(structure: str) -> Build:
+    """Return the builder or the arcs that a structure stands for; refuse one that stands for none.
 
     Examples
     --------
-    >>> check_model_options("tann", "auto")
+    >>> find_structure("tann")
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: structure='tann' is not known; did you mean 'tan'?
@@ -33,7 +32,6 @@ def check_model_options(structure: Any, potentials: Any) -> Build:
     import hybridbn.structures  # noqa: F401  registers the builders
     from hybridbn.structures.building import Build
 
-    check_spec(potentials)
     return Build.of(structure, "structure")
 
 

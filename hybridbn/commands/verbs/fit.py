@@ -71,14 +71,16 @@ columns without any value are left out, which is told.
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Fit."""
-        from hybridbn.commands.model_options import check_model_options, refuse_model_output
+        from hybridbn.commands.model_options import find_structure, refuse_model_output
         from hybridbn.commands.table_input import TableRequest
         from hybridbn.commands.terminal import keep_interrupts
+        from hybridbn.fitting.fitter_choice import check_spec
 
         structure = options.structure
         if structure == "auto" and options.target is None:
             structure = "hill_climb"
-        build = check_model_options(structure, options.potentials)
+        check_spec(options.potentials)
+        build = find_structure(structure)
         if build.structure is None and build.declaration.takes_target and options.target is None:
             refuse_usage(f"--structure {structure} needs a column to predict; name it with --target")
         refuse_model_output(options.input, options.model, options.no_clobber)
