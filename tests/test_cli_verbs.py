@@ -402,6 +402,17 @@ def test_predict_says_what_rows_and_states_it_cannot_use(capsys: pytest.CaptureF
     said_by(capsys, "predict model.hbn d.csv again.csv --target c", code=2)
 
 
+@pytest.mark.usefixtures("folder")
+def test_predict_refuses_numbers_outside_of_a_domain(capsys: pytest.CaptureFixture[str]) -> None:
+    share = hb.Continuous("share", domain=(0, 1))
+    density = hb.MTE(share, pieces=[hb.Piece({"share": (0, 1)}, constant=1.0)])
+    hb.Network([density, hb.Softmax(C, parents=(share,), intercept=[0, 1], coefficients=[[1], [0]])]).save("share.hbn")
+    Path("s.csv").write_text("share\n0.5\n\n0.25\n1.5\n")
+    _, err = said_by(capsys, "predict share.hbn s.csv out.csv --target c --chunk 1", code=2)
+    assert "column 'share' holds numbers from 0.25 to 1.5" in err
+    assert not Path("out.csv").exists()
+
+
 # -- terminals and shells ----------------------------------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ from hybridbn.network import Network
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
-from hybridbn.variables import Discrete, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 __all__ = ["PredictionRequest", "predict"]
 
@@ -145,6 +145,15 @@ def _profile(
     with name_input_in_errors(origin.shown):
         variables = {name: network.variable(name) for name in nodes}
         refuse_unknown_states(profile, variables, request.unknown, terminal)
+        for name, variable in variables.items():
+            column = profile.columns.get(name)
+            if isinstance(variable, Continuous) and column is not None and column.kind == "number":
+                low, high = variable.domain
+                if column.low < low or column.high > high:
+                    raise TableError(
+                        f"column {name!r} holds numbers from {column.low:g} to {column.high:g}, but the model knows"
+                        f" only those from {low:g} to {high:g}; mend or empty such cells"
+                    )
     return profile
 
 
