@@ -217,6 +217,10 @@ def test_fit_takes_arcs_pipes_and_other_formats(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path("table.csv").read_bytes())))
     said_by(capsys, "fit - m.hbn --format csv --structure hill_climb --potentials gaussian")
     assert set(hb.load("m.hbn")) == {"c", "k", "x", "day"}
+    _, err = said_by(capsys, "fit table.csv m.bif --structure tan --target c --keep day", code=2)
+    assert "--bins" in err
+    said_by(capsys, "fit table.csv m.bif --structure tan --target c --keep day --bins 4")
+    assert len(hb.read_network("m.bif").variable("x").states) == 4
     said_by(capsys, "fit table.csv m.hbn --no-clobber --structure chow_liu", code=73)
 
 

@@ -16,15 +16,16 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
 from hybridbn.formats.networks import write_network
-from hybridbn.formats.tables.base import Kinds
 from hybridbn.network_summary import as_line
 from hybridbn.structures.building import Build
 
 __all__ = ["learn_model"]
 
 
-def learn_model(request: TableRequest, build: Build, potentials: str, path: str, terminal: Terminal) -> None:
-    """Learn a network from a sample of the rows of a table, and write it to a file.
+def learn_model(
+    request: TableRequest, build: Build, potentials: str, path: str, terminal: Terminal, *, bins: int | None = None
+) -> None:
+    """Learn a network from a sample of the rows of a table, and write it to a file, continuous nodes cut into `bins`.
 
     Raises
     ------
@@ -34,13 +35,10 @@ def learn_model(request: TableRequest, build: Build, potentials: str, path: str,
     began = time.monotonic()
     terminal.show_step("reading")
     with open_input(request) as (location, source):
-        kinds: Kinds = {}
         if build.structure is not None and source.knows_names:
             _refuse_unknown_nodes(build, source.names, location.shown)
-        if request.target is not None and build.declaration.takes_target not in (True, False):
-            kinds = {request.target: "continuous"}
         leave = source.frame_index - {*request.discrete, *request.continuous, *request.include}
-        profile = read_profile(source, location.shown, request, terminal, kinds=kinds, leave=leave)
+        profile = read_profile(source, location.shown, request, terminal, leave=leave)
         with name_input_in_errors(location.shown), forward_warnings(terminal):
             names = choose_columns(profile, request, terminal, "learns from identifiers and texts, too")
             if build.structure is not None:
@@ -58,7 +56,7 @@ def learn_model(request: TableRequest, build: Build, potentials: str, path: str,
             terminal.show_step("learning")
             network = build.learn(table, request.target, potentials)
     with forward_warnings(terminal):
-        write_network(network, path)
+        write_network(network, path, **({} if bins is None else {"bins": bins}))
     terminal.note(f"{path}: {as_line(network)}; {len(table):,} rows ({time.monotonic() - began:.1f} s)")
 
 

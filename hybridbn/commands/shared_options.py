@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 __all__ = [
     "add_answer_arguments",
+    "add_bins_argument",
     "add_format_arguments",
     "add_keep_argument",
     "add_kind_arguments",
@@ -146,6 +147,16 @@ def add_format_arguments(group: argparse._ArgumentGroup, *, output: bool) -> Non
         group.add_argument(
             "--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only"
         )
+
+
+def add_bins_argument(group: Arguments) -> None:
+    """Add the option that cuts continuous nodes."""
+    group.add_argument(
+        "--bins",
+        type=parse_positive,
+        metavar="N",
+        help="cut continuous nodes into N bins, for formats that hold none",
+    )
 
 
 def add_no_clobber(group: Arguments, help_text: str = "refuse to replace an existing file") -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from hybridbn.commands.shared_options import (
+    add_bins_argument,
     add_kind_arguments,
     add_no_clobber,
     add_quiet,
     add_text_arguments,
-    parse_positive,
 )
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
@@ -40,12 +40,7 @@ What a format can't hold is refused by name. The output appears complete or not 
         """Declare the arguments."""
         parser.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
         parser.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
-        parser.add_argument(
-            "--bins",
-            type=parse_positive,
-            metavar="N",
-            help="cut continuous nodes into N bins, for formats that hold none",
-        )
+        add_bins_argument(parser)
         reading = parser.add_argument_group("how a table is read")
         add_kind_arguments(reading)
         add_text_arguments(reading)

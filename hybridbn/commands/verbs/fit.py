@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from hybridbn.commands.shared_options import (
+    add_bins_argument,
     add_format_arguments,
     add_keep_argument,
     add_kind_arguments,
@@ -66,6 +67,7 @@ columns without any value are left out, which is told.
         )
         add_format_arguments(table, output=False)
         add_text_arguments(table)
+        add_bins_argument(parser)
         add_no_clobber(parser)
         add_quiet(parser)
 
@@ -83,8 +85,10 @@ columns without any value are left out, which is told.
         build = find_structure(structure)
         if build.structure is None and build.declaration.takes_target and options.target is None:
             refuse_usage(f"--structure {structure} needs a column to predict; name it with --target")
+        if options.bins is not None and options.model.lower().endswith(".hbn"):
+            refuse_usage("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
         refuse_model_output(options.input, options.model, options.no_clobber)
         keep_interrupts()
         from hybridbn.commands.learning import learn_model
 
-        learn_model(TableRequest.of(options), build, options.potentials, options.model, terminal)
+        learn_model(TableRequest.of(options), build, options.potentials, options.model, terminal, bins=options.bins)
