@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +37,10 @@ class Task:
         What is reached so far, such as an error.
     began : float
         The reading of `time.monotonic` at its beginning.
+    first : int
+        The number of steps that were done before it began, by an earlier call.
+    unit : str
+        What its steps are.
     """
 
     name: str
@@ -43,6 +48,8 @@ class Task:
     done: int = 0
     detail: str = ""
     began: float = 0.0
+    first: int = 0
+    unit: str = "steps"
 
     @property
     def seconds(self) -> float:
@@ -52,9 +59,10 @@ class Task:
     @property
     def seconds_left(self) -> float | None:
         """The seconds that the other steps will take if they are like those before; None where nobody knows."""
-        if not self.total or not self.done:
+        steps = self.done - self.first
+        if not self.total or steps <= 0:
             return None
-        return self.seconds * (self.total - self.done) / self.done
+        return self.seconds * (self.total - self.done) / steps
 
 
 class progress(AbstractContextManager["progress"]):  # noqa: N801  it is used like a function
@@ -119,20 +127,24 @@ def progress_if(shown: bool) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def track(name: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
+def track(
+    name: str, total: int | None = None, *, first: int = 0, unit: str = "steps"
+) -> Iterator[Callable[[int, str], None]]:
     """Yield a function that tells how many steps of a task are done, and what is reached.
+
+    Those before `first` were done by an earlier call; `unit` is what they are.
 
     Examples
     --------
     >>> with progress(lambda tasks: print(format_task(tasks[-1]))), track("count", 2) as report:
     ...     report(1, "")
-    count: [############            ] 1/2, 0 s left
+    count: [############            ]  50%, 1/2, 0 s left
     """
     shown = _CURRENT.get()
     if shown is None:
         yield _ignore
         return
-    task = Task(name, total, began=time.monotonic())
+    task = Task(name, total, first, began=time.monotonic(), first=first, unit=unit)
     shown._tasks.append(task)
 
     def report(done: int, detail: str) -> None:
@@ -181,6 +193,10 @@ class ProgressLine:
             self._shown = now
             self._write(" > ".join(map(format_task, tasks)))
 
+    def show(self, text: str) -> None:
+        """Write a text, such as the name of a step that tells no progress."""
+        self._write(text)
+
     def erase(self) -> None:
         """Erase the line, if there is one."""
         if self._length:
@@ -190,6 +206,8 @@ class ProgressLine:
     def _write(self, text: str) -> None:
         stream = sys.stderr if self.stream is None else self.stream
         if stream is not None:
+            if stream.isatty():  # a line that wraps can't be erased
+                text = text[: shutil.get_terminal_size().columns - 1]
             stream.write(f"\r{text:<{self._length}}")
             stream.flush()
             self._length = len(text)
@@ -205,11 +223,13 @@ def format_task(task: Task) -> str:
     """
     detail = f", {task.detail}" if task.detail else ""
     if not task.total:
-        return f"{task.name}: {task.done:,} steps{detail}, {_format_duration(task.seconds)}"
+        return f"{task.name}: {task.done:,} {task.unit}{detail}, {_format_duration(task.seconds)}"
     bar = "#" * (24 * task.done // task.total)
     left = task.seconds_left
     time_left = "" if left is None else f", {_format_duration(left)} left"
-    return f"{task.name}: [{bar:<24}] {task.done:,}/{task.total:,}{detail}{time_left}"
+    share = min(task.done / task.total, 1.0)
+    unit = "" if task.unit == "steps" else f" {task.unit}"
+    return f"{task.name}: [{bar:<24}] {share:4.0%}, {task.done:,}/{task.total:,}{unit}{detail}{time_left}"
 
 
 def _format_duration(seconds: float) -> str:

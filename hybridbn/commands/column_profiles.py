@@ -235,6 +235,17 @@ class TableProfile:
     sample_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     sample: dict[str, NDArray[Any]] = field(default_factory=dict)
 
+    def kinds_to_read(self, names: Iterable[str], source: TableSource) -> dict[str, Any]:
+        """Return as what the cells of columns must be read again, to be aligned."""
+        kinds: dict[str, Any] = {}
+        for name in names:
+            column = self.columns[name]
+            if column.kind == "states":
+                kinds[name] = "text" if source.spelled else "discrete"
+            elif column.unit is not None:
+                kinds[name] = column.unit
+        return kinds
+
     def align_cells(self, name: str, cells: Cells | None, rows: int) -> Cells:
         """Return the cells of a block, coded by the states of the whole table."""
         column = self.columns[name]

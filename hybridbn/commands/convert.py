@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.locations import OutputTaken, UsageFault
+from hybridbn.commands.locations import UsageFault, refuse_replacement
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.formats.networks import is_network, network_suffixes, read_network, write_network
 from hybridbn.formats.tables import describe_location, read_table, suffix_of, write_table
 from hybridbn.formats.tables.base import suffixes
 from hybridbn.formats.tables.delimited import Delimited, suggest_delimiter
 
-__all__ = ["convert"]
+__all__ = ["convert", "names_network"]
 
 
 def convert(
@@ -47,7 +45,7 @@ def convert(
         raise UsageFault(f"--{next(iter(reading))} is for tables; leave it out")
     database = "://" in target
     if not database:
-        _refuse(source, target, no_clobber)
+        refuse_replacement(source, target, no_clobber)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if networks:
@@ -65,15 +63,26 @@ def convert(
         terminal.warn(text)
 
 
+def names_network(text: str) -> bool:
+    """Return whether a file is one of a network, by its suffix.
+
+    Examples
+    --------
+    >>> names_network("alarm.bif.gz"), names_network("alarm.csv")
+    (True, False)
+    """
+    # The suffixes of tables come first, because those of networks are known only when the modules of networks are
+    # imported.
+    return suffix_of(text) not in suffixes() and (is_network(text) or text.lower().endswith(".hbn.gz"))
+
+
 def _same_kind(source: str, target: str) -> bool:
     """Return whether both files are networks; refuse files of neither kind, and one of each."""
     kinds = []
     for text in (source, target):
         if text == "-":
             raise UsageFault("files are converted, not pipes; name a file with a suffix")
-        # The suffixes of tables come first, because those of networks are known only when the modules of networks are
-        # imported.
-        holds_network = suffix_of(text) not in suffixes() and (is_network(text) or text.lower().endswith(".hbn.gz"))
+        holds_network = names_network(text)
         known = holds_network or "://" in text or text.startswith("sqlite:") or suffix_of(text) in suffixes()
         if not known:
             raise UsageFault(
@@ -97,15 +106,3 @@ def _refuse_options(source: str, reading: Mapping[str, Any]) -> None:
     for name in reading:
         if name not in known:
             raise UsageFault(f"--{name} says nothing of {form.title if form else 'a database'}; leave it out")
-
-
-def _refuse(source: str, target: str, no_clobber: bool) -> None:
-    """Refuse to replace the input or, with `no_clobber`, any file, and refuse folders that do not exist."""
-    folder = Path(os.path.realpath(target)).parent
-    if not folder.is_dir():
-        raise UsageFault(f"{target}: there is no folder {folder}")
-    if os.path.exists(target):
-        if no_clobber:
-            raise OutputTaken(f"there is {target} already")
-        if os.path.exists(source) and os.path.samefile(source, target):
-            raise UsageFault("input and output are the same file")

@@ -3,64 +3,60 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import hybridbn
-from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_table
-from hybridbn.commands.draw_models import DrawModels, apply_network, kinds_of, learn_models, load_models
+from hybridbn.commands.column_profiles import TableProfile
+from hybridbn.commands.draw_models import apply_network, kinds_of, learn_models, load_models
+from hybridbn.commands.model_options import find_structure
 from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
-from hybridbn.commands.run import (
-    ImputationRequest,
-    ImputationRun,
-    identify_file,
+from hybridbn.commands.run import ImputationRun, identify_file
+from hybridbn.commands.table_input import (
+    choose_columns,
+    forward_warnings,
     name_input_in_errors,
-    refuse_contradictions,
-    refuse_unknown_columns,
+    read_profile,
+    refuse_unknown_states,
+    rows_per_block,
 )
-from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load, save
 from hybridbn.formats.tables.base import Fills
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
+from hybridbn.progress_reports import track
 from hybridbn.tables import Table
-from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import shorten
 
-__all__ = ["choose_columns", "complete", "describe_marker", "describe_numbers_as_text", "refuse_unknown_states"]
+__all__ = ["complete"]
 
-_CELLS = 400_000
-"""A block has at most this many cells, as one of them takes some hundred bytes of memory."""
-_SAMPLE_CELLS = 5_000_000
-"""The sample of rows to learn from has at most this many cells."""
 _MOST_TOLD = 8
 """So many columns with numbers outside of the observed range are named."""
-_SAMPLE_NUMBERS = 20_000_000
-"""The largest array of learning has at most this many numbers; it has a column for each state."""
 
 
 def complete(run: ImputationRun) -> None:
     """Impute the missing cells of a run's table and write the output."""
     request = run.request
+    check_spec(request.potentials)
+    if request.structure != "auto":  # all builders are imported for that
+        find_structure(request.structure)
     model = None if request.model is None else load(request.model)
     _profile(run, model)
     output = _make_output(run)
     output.try_to_create()
     _learn(run, model)
-    with _forward_warnings(run.terminal):
+    with forward_warnings(run.terminal):
         run.draw_models.models[0].columns.rules.tell()
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
@@ -75,49 +71,29 @@ def complete(run: ImputationRun) -> None:
 def _profile(run: ImputationRun, model: Network | None) -> None:
     """Read the whole table once, to profile its columns and to sample rows."""
     request = run.request
-    kinds: dict[str, Any] = dict.fromkeys(request.discrete, "discrete") | dict.fromkeys(
-        request.continuous, "continuous"
-    )
-    refuse_contradictions(request)
-    keep = frozenset(request.keep)
-    if model is not None:
-        kinds = kinds_of(model) | kinds
-    kinds = {name: kind for name, kind in kinds.items() if name not in keep}
+    kinds = {} if model is None else kinds_of(model)
     # Columns that number the rows are left out unless the user names them.
-    index = run.source.index - {*kinds, *request.include}
-    if run.source.names and {*run.source.names} <= keep | index:
+    index = run.source.index - {*kinds, *request.discrete, *request.continuous, *request.include}
+    if run.source.names and {*run.source.names} <= {*request.keep} | index:
         raise TableError(f"{run.origin.shown}: no column is left to complete: all of them are kept as they are")
-    names = len(run.source.names)
-    sample = min(request.sample, max(_SAMPLE_CELLS // max(names, 1), 2000))
-    with (
-        _forward_warnings(run.terminal),
-        run.terminal.progress("looking") as report_rows,
-        name_input_in_errors(run),
-    ):
-        run.profile = profile_table(run.source, _rows_per_block(run), kinds, keep | index, sample, report_rows)
-    run.profile.limit_sample(_SAMPLE_NUMBERS)
-    refuse_unknown_columns(request, run.source.names)
-
-
-def _rows_per_block(run: ImputationRun) -> int:
-    """Return the number of rows of a block."""
-    if run.request.chunk is not None:
-        return run.request.chunk
-    return max(min(_CELLS // max(len(run.source.names), 1), 65_536), 100)
+    named = request.bounds if isinstance(request.bounds, dict) else ()
+    run.profile = read_profile(
+        run.source, run.origin.shown, request, run.terminal, kinds=kinds, bounds=named, leave=index
+    )
 
 
 def _learn(run: ImputationRun, model: Network | None) -> None:
     """Learn models from the sample, or load those of an earlier run, or use the network of the user."""
     request, workspace, profile = run.request, run.workspace, run.profile
-    with _forward_warnings(run.terminal):
+    with forward_warnings(run.terminal):
         _warn_about_strategy(run)
-        with name_input_in_errors(run):
-            names = choose_columns(profile, model, request, run.terminal)
+        with name_input_in_errors(run.origin.shown):
+            names = _choose_columns(run, model)
         table = profile.sample_table(names)
         settings = _make_settings(run, names)
         if model is not None:
             run.draw_models = apply_network(model, table, settings, strategy=request.strategy, draws=request.draws)
-            refuse_unknown_states(profile, run.draw_models, request, run.terminal)
+            refuse_unknown_states(profile, run.draw_models.models[0].columns.variables, request.unknown, run.terminal)
             return
         history = workspace.json("history.json")
         count = request.draws or 1
@@ -131,6 +107,38 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
     for draw in range(count):
         save(run.draw_models.models[draw].network, workspace.path(f"model-{draw}.hbn"))
     workspace.put_json("history.json", run.draw_models.history)
+
+
+def _choose_columns(run: ImputationRun, model: Network | None) -> list[str]:
+    """Return the columns to complete: those that the model knows, or all but those that are left alone."""
+    profile, terminal = run.profile, run.terminal
+    if model is None:
+        names = choose_columns(profile, run.request, terminal, "completes identifiers and texts from their own values")
+        if profile.blank and len(profile.columns) > 1:
+            terminal.warn(
+                f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows"
+            )
+        if not names:
+            raise TableError("no column is left to complete")
+        return names
+    known = set(kinds_of(model)) | set(model)
+    if not known & set(profile.columns):
+        raise NetworkError(
+            f"the model and the table have no column in common: {shorten(sorted(known))} against"
+            f" {shorten(profile.columns)}"
+        )
+    absent = [name for name in model if name not in profile.columns]
+    if absent and "imputation" not in model.graph:
+        terminal.warn(
+            f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
+        )
+    unmodeled = [n for n, c in profile.columns.items() if c.missing and n not in known and c.reason_alone is None]
+    if unmodeled:
+        raise NetworkError(
+            f"columns {shorten(unmodeled)} have missing cells, but the model doesn't know them; --keep them, or"
+            " learn a model that does"
+        )
+    return [name for name in profile.columns if name in known]
 
 
 def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
@@ -151,15 +159,6 @@ def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
         rounds=request.rounds,
         random_state=request.seed,
     )
-
-
-@contextmanager
-def _forward_warnings(terminal: Terminal) -> Iterator[None]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
-        terminal.warn(text)
 
 
 def _warn_about_strategy(run: ImputationRun) -> None:
@@ -188,13 +187,13 @@ def _make_output(run: ImputationRun) -> Output:
 def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     """Write the parts that do not exist yet; return all of them in the order of the output."""
     request, workspace, profile = run.request, run.workspace, run.profile
-    rows, draws = _rows_per_block(run), request.draws or 1
+    rows, draws = rows_per_block(run.source, run.request), request.draws or 1
     source = run.source
     count = -(-profile.rows // rows)
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
-    kinds = _kinds_of_states(run)
-    with run.terminal.progress("imputing", profile.rows, first * rows) as report_rows:
+    kinds = run.profile.kinds_to_read(run.draw_models.names, run.source)
+    with track("imputing", profile.rows, first=min(first * rows, profile.rows), unit="rows") as report:
         if first < count:
             for number, block in enumerate(source.blocks(rows, first), start=first):
                 cells = _read_cells(run, block, kinds)
@@ -205,7 +204,7 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
                     workspace.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
                 for draw, part_fills in enumerate(fills):
                     workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
-                report_rows(block.start + block.rows)
+                report(block.start + block.rows, "")
     if request.report:
         run.value_counts = add_counts(workspace.json(f"tally-{number}.json") for number in range(count))
     for number in range(count):
@@ -224,17 +223,6 @@ def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
             if outside := int(((values < column.low) | (values > column.high)).sum()):
                 counts[name] = outside
     return counts
-
-
-def _kinds_of_states(run: ImputationRun) -> dict[str, Any]:
-    kinds: dict[str, Any] = {}
-    for name in run.draw_models.names:
-        column = run.profile.columns[name]
-        if column.kind == "states":
-            kinds[name] = "text" if run.source.spelled else "discrete"
-        elif column.unit is not None:
-            kinds[name] = column.unit
-    return kinds
 
 
 def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
@@ -326,122 +314,12 @@ def _summarize(run: ImputationRun) -> None:
         )
     if run.request.show and not run.destination.pipe:
         show: Callable[[str], None] = terminal.show
-        show(format_preview(run.source, run.profile, run.draw_models, _kinds_of_states(run), run.request.show))
-
-
-_MANY_STATES = 10
-_UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-zA-Zµ/]{0,6})\s*")
-_MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0, 9999.0, 99999.0)}
-
-
-def choose_columns(
-    profile: TableProfile, model: Network | None, request: ImputationRequest, terminal: Terminal
-) -> list[str]:
-    """Return the columns to learn from, and warn about those that are left out."""
-    known = set() if model is None else set(kinds_of(model)) | set(model)
-    if model is not None:
-        if not known & set(profile.columns):
-            raise NetworkError(
-                f"the model and the table have no column in common: {shorten(sorted(known))} against"
-                f" {shorten(profile.columns)}"
+        show(
+            format_preview(
+                run.source,
+                run.profile,
+                run.draw_models,
+                run.profile.kinds_to_read(run.draw_models.names, run.source),
+                run.request.show,
             )
-        absent = [name for name in model if name not in profile.columns]
-        if absent and "imputation" not in model.graph:
-            terminal.warn(
-                f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
-            )
-        unmodeled = [n for n, c in profile.columns.items() if c.missing and n not in known and c.reason_alone is None]
-        if unmodeled:
-            raise NetworkError(
-                f"columns {shorten(unmodeled)} have missing cells, but the model doesn't know them; --keep them, or"
-                " learn a model that does"
-            )
-        return [name for name in profile.columns if name in known]
-    reasons = {name: reason for name, column in profile.columns.items() if (reason := column.reason_alone) is not None}
-    for name in request.include:
-        if profile.columns[name].kind is None or profile.columns[name].overflowing:
-            raise TableError(f"--include {name}: the column has {reasons[name]}, so nothing can be imputed")
-        reasons.pop(name, None)
-    if reasons:
-        holes = sum(profile.columns[name].missing for name in reasons)
-        terminal.warn(
-            f"{describe_left_alone(reasons, holes)}; --keep says so, --include completes identifiers and texts from"
-            " their own values"
         )
-    for name, column in profile.columns.items():
-        if remark := describe_numbers_as_text(column) or describe_marker(column, profile.sample[name]):
-            terminal.warn(remark)
-    if profile.blank and len(profile.columns) > 1:
-        terminal.warn(f"rows without any observed cell ({profile.blank:,}) are drawn from the distribution of all rows")
-    names = [name for name in profile.columns if name not in reasons]
-    if not names:
-        raise TableError("no column is left to complete")
-    return names
-
-
-def describe_numbers_as_text(column: ColumnProfile) -> str | None:
-    """Return a warning about a column of numbers with one unit or currency, which are read as states; None otherwise.
-
-    Examples
-    --------
-    >>> made = ColumnProfile("x", kind="states", states=tuple(f"{i}.5%" for i in range(20)))
-    >>> describe_numbers_as_text(made)
-    "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they
-    are to be numbers"
-    """
-    if column.kind != "states" or len(column.states) < _MANY_STATES:
-        return None
-    units = set()
-    for state in column.states:
-        match = _UNIT.fullmatch(state) if isinstance(state, str) else None
-        if match is None or not (match[1] or match[2]):
-            return None
-        units.add((match[1], match[2]))
-        if len(units) > 1:
-            return None
-    return (
-        f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them"
-        " states; write plain numbers if they are to be numbers"
-    )
-
-
-def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
-    """Return a warning about a repeated outlier such as -99, which may mark missing cells; None if there is none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> made = ColumnProfile("x", kind="number", low=-99.0, high=5.0)
-    >>> describe_marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
-    False
-    """
-    if column.kind != "number" or column.unit is not None:
-        return None
-    for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):
-        if value not in _MARKERS or len(rest) < 2 or (sample == value).sum() < 2:
-            continue
-        if min(abs(rest.min() - value), abs(rest.max() - value)) > rest.max() - rest.min():
-            return (
-                f"column {column.name!r} holds {value:g} again and again, far from all its other numbers; if that marks"
-                f" a missing cell, say --missing {value:g} (CSV and TSV), or empty such cells"
-            )
-    return None
-
-
-def refuse_unknown_states(
-    profile: TableProfile, draw_models: DrawModels, request: ImputationRequest, terminal: Terminal
-) -> None:
-    """Refuse states that the user's model does not have or, with ``--unknown missing``, warn about them."""
-    unknown_states: dict[str, list[Any]] = {}
-    for name, variable in draw_models.models[0].columns.variables.items():
-        column = profile.columns.get(name)
-        known = getattr(variable, "states", None)
-        if column is not None and column.kind == "states" and known is not None:
-            unknown = [state for state in column.states if state not in known]
-            if unknown:
-                unknown_states[name] = unknown
-    for name, unknown in unknown_states.items():
-        text = f"column {name!r} holds {shorten(unknown)}, which the model has never seen"
-        if request.unknown == "error":
-            raise TableError(f"{text}; --unknown missing leaves such cells as they are and lets them tell nothing")
-        terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")

@@ -13,15 +13,14 @@ from hybridbn.commands.run import (
     ImputationRun,
     fingerprint,
     identify_file,
-    name_input_in_errors,
     refuse_clashes,
     refuse_present,
 )
+from hybridbn.commands.table_input import name_input_in_errors
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.workspace import RunMismatch, Workspace, lock_output
 from hybridbn.formats.tables.base import names
 from hybridbn.formats.tables.database_base import Database
-from hybridbn.formats.tables.delimited import MISSING
 
 __all__ = ["ImputationRequest", "impute"]
 
@@ -73,10 +72,9 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
 
 def _run(run: ImputationRun) -> None:
     request, workspace = run.request, run.workspace
-    options = {"delimiter": request.delimiter, "missing": request.missing or MISSING, "decimal": request.decimal}
     run.terminal.show_step("reading")
-    with name_input_in_errors(run):
-        run.source = open_source(run.origin, workspace.folder, request.encoding, options)
+    with name_input_in_errors(run.origin.shown):
+        run.source = open_source(run.origin, workspace.folder, request.encoding, request.reading)
     known = fingerprint(run)
     resumed = workspace.agree(known)
     if resumed and _already_there(run):

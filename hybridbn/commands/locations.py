@@ -34,6 +34,7 @@ __all__ = [
     "open_source",
     "refuse_existing_output",
     "refuse_folders",
+    "refuse_replacement",
     "report_present_output",
 ]
 
@@ -257,6 +258,18 @@ def refuse_existing_output(location: Location, no_clobber: bool) -> None:
             database_of(location.url).refuse_present(location.url)
     elif location.path is not None and no_clobber and location.path.exists():
         raise OutputTaken(f"{location.shown} exists already, and --no-clobber says to leave it")
+
+
+def refuse_replacement(source: str, target: str, no_clobber: bool) -> None:
+    """Refuse to replace the input or, with `no_clobber`, any file, and refuse folders that do not exist."""
+    folder = Path(os.path.realpath(target)).parent
+    if not folder.is_dir():
+        raise UsageFault(f"{target}: there is no folder {folder}")
+    if os.path.exists(target):
+        if no_clobber:
+            raise OutputTaken(f"there is {target} already")
+        if os.path.exists(source) and os.path.samefile(source, target):
+            raise UsageFault("input and output are the same file")
 
 
 @contextlib.contextmanager

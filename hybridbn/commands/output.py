@@ -6,7 +6,7 @@ import contextlib
 import decimal
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +32,8 @@ class Output:
         The encoding of a text file.
     options : dict
         Options of the command line for writing a file; a format uses those that it knows.
+    added : sequence of Field
+        Columns that the source doesn't have.
     """
 
     def __init__(
@@ -42,22 +44,28 @@ class Output:
         counter: str | None,
         encoding: str,
         options: dict[str, Any],
+        added: Sequence[Field] = (),
     ) -> None:
         self.location, self.source, self.profile, self.form = location, source, profile, location.form
         self.names = [n for n in source.names if self.form.keeps_index or n not in source.frame_index]
         if counter is not None and counter in self.names:
             raise TableError(f"there is a column {counter!r} already; name that of the draws with --draw-column")
         fields = [self._make_field(name) for name in self.names]
-        self.kinds = {field.name: field.kind for field in fields}
-        self.writer = self._make_writer(fields, counter, encoding, options)
+        self.kinds = {field.name: field.kind for field in (*fields, *added)}
+        self.writer = self._make_writer([*fields, *added], None if added else source, counter, encoding, options)
         # A text format that writes numbers digit by digit copies them from a text source as they are.
         self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
         self._commas = self._keeps_text and source.decimal == ","
 
     def _make_writer(
-        self, fields: list[Field], counter: str | None, encoding: str, options: dict[str, Any]
+        self,
+        fields: list[Field],
+        origin: TableSource | None,
+        counter: str | None,
+        encoding: str,
+        options: dict[str, Any],
     ) -> FileWriter | DatabaseWriter:
-        form, origin = self.form, self.source
+        form = self.form
         if isinstance(form, Database):
             return form.writer(fields, self.location.url, origin=origin, counter=counter)
         known = {name: value for name, value in options.items() if name in form.options}
@@ -86,6 +94,14 @@ class Output:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
+    def extend_part(self, block: TableBlock, added: Mapping[str, list[Any]]) -> bytes:
+        """Return a block with the added columns as a part of the output."""
+        columns = self._fill_columns(block, {})
+        for name, values in added.items():
+            commas = self._commas and self.kinds[name] == "float"
+            columns[name] = [_write_comma(value) for value in values] if commas else values
+        return self.writer.make_part(columns)
+
     def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
         """Return a block with its imputed cells as a part of the output."""
         fills = {name: (rows, self.profile.columns[name].restore(values)) for name, (rows, values) in fills.items()}
@@ -101,8 +117,9 @@ class Output:
         if column.kind == "states":
             spelled = column.spelling.get(value)
             return spelled if spelled is not None else value if isinstance(value, str) else repr(value)
-        text = str(int(value)) if column.integer else repr(float(value))
-        return text.replace(".", ",") if self._commas else text
+        if column.integer:
+            return str(int(value))
+        return str(_write_comma(float(value))) if self._commas else repr(float(value))
 
     def _fill_columns(self, block: TableBlock, fills: Fills) -> dict[str, list[Any]]:
         """Return all columns as Python values, with imputed cells in place of missing ones."""
@@ -169,6 +186,11 @@ class Output:
             return
         with _replace_file(self.location, self.location.path, overwrite, before) as file:
             self.writer.join(contents, file)
+
+
+def _write_comma(value: float | None) -> str | None:
+    """Return a number as text with a decimal comma."""
+    return None if value is None else repr(value).replace(".", ",")
 
 
 @contextlib.contextmanager

@@ -7,8 +7,6 @@ import importlib.metadata
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, UsageFault, refuse_existing_output, refuse_folders
+from hybridbn.commands.table_input import TableRequest
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import Workspace, lock_of, parts_of
-from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.files import refuse_special_file, resolve_links
 from hybridbn.formats.tables.base import TableSource
-from hybridbn.variables import shorten
 
 if TYPE_CHECKING:
     from hybridbn.commands.draw_models import DrawModels
@@ -31,32 +28,23 @@ __all__ = [
     "ImputationRun",
     "fingerprint",
     "identify_file",
-    "name_input_in_errors",
     "refuse_clashes",
-    "refuse_contradictions",
     "refuse_present",
-    "refuse_unknown_columns",
 ]
 
 
 @dataclass(frozen=True)
-class ImputationRequest:
+class ImputationRequest(TableRequest):
     """The options of ``hybridbn impute`` under their own names."""
 
-    input: str
-    output: str
+    output: str = "-"
     draws: int | None = None
     strategy: str = "draw"
     structure: str = "auto"
-    target: str | None = None
     potentials: str = "auto"
     model: str | None = None
     save_model: str | None = None
     seed: int = 0
-    discrete: tuple[str, ...] = ()
-    continuous: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
     bounds: Any = None
     unknown: str = "error"
     full_precision: bool = False
@@ -64,16 +52,7 @@ class ImputationRequest:
     rules: bool = True
     rounds: int | None = None
     report: str | None = None
-    sample: int = 100_000
-    chunk: int | None = None
-    format: str | None = None
-    from_format: str | None = None
-    to_format: str | None = None
-    delimiter: str | None = None
     output_delimiter: str | None = None
-    missing: tuple[str, ...] = ()
-    decimal: str = "."
-    encoding: str = "utf-8"
     draw_column: str = "draw"
     no_clobber: bool = False
     restart: bool = False
@@ -121,32 +100,6 @@ def refuse_present(request: ImputationRequest, destination: Location) -> None:
             raise OutputTaken(f"{option} {path} exists already, and --no-clobber says to leave it")
 
 
-def refuse_contradictions(request: ImputationRequest) -> None:
-    """Refuse columns that are named in two options that exclude each other."""
-    for first, second in (
-        ("discrete", "continuous"),
-        ("discrete", "keep"),
-        ("continuous", "keep"),
-        ("include", "keep"),
-    ):
-        both = sorted({*getattr(request, first)} & {*getattr(request, second)})
-        if both:
-            raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
-
-
-def refuse_unknown_columns(request: ImputationRequest, names: Sequence[str]) -> None:
-    """Refuse options that name columns which the table does not have."""
-    options = ("discrete", "continuous", "keep", "include")
-    asked = {name: option for option in options for name in getattr(request, option)}
-    if request.target is not None:
-        asked[request.target] = "target"
-    if isinstance(request.bounds, dict):
-        asked |= dict.fromkeys(request.bounds, "bounds")
-    for name, option in asked.items():
-        if name not in names:
-            raise TableError(f"--{option} {name}: there is no such column; the columns are {shorten(names)}")
-
-
 _NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
 """Options that do not change the bytes of the output."""
 
@@ -188,15 +141,3 @@ def fingerprint(run: ImputationRun) -> dict[str, Any]:
 def identify_file(status: os.stat_result) -> list[int]:
     """Return by what a file is known again, whatever its name."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
-
-
-@contextmanager
-def name_input_in_errors(run: ImputationRun) -> Iterator[None]:
-    """Put the name of the input in front of errors that come from reading it."""
-    try:
-        yield
-    except (TableError, FormatError) as error:
-        shown = run.origin.shown
-        if type(error) not in (TableError, FormatError) or shown in str(error):
-            raise
-        raise type(error)(f"{shown}: {error}") from error.__cause__

@@ -8,10 +8,10 @@ import os
 import re
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from hybridbn.formats.secrets import mask_secrets
+from hybridbn.progress_reports import ProgressLine, progress
 
 __all__ = [
     "NotShown",
@@ -24,11 +24,6 @@ __all__ = [
     "reword_for_command",
     "say",
 ]
-
-_EVERY = 0.1
-"""Progress is shown at most once in this many seconds."""
-_CLEAR = "\r\x1b[K"
-"""The control sequence that erases the current line of a terminal."""
 
 
 def keep_interrupts() -> None:
@@ -78,6 +73,10 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 """Signs that move the cursor, turn the direction of writing, or are none."""
 
 
+_STYLE = re.compile(r"(\x1b\[[012]m)")
+"""The control sequences for bold, faint and plain text."""
+
+
 def escape_controls(text: str, *, lines: bool = False) -> str:
     r"""Return a text in which a terminal finds no control sequence; with `lines`, ends of lines stay.
 
@@ -123,6 +122,7 @@ class Terminal:
         self.quiet, self.addresses = quiet, tuple(addresses)
         self.interactive = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self.warnings: list[str] = []
+        self._line = ProgressLine()
 
     def warn(self, text: str) -> None:
         """Print a warning, once."""
@@ -138,8 +138,8 @@ class Terminal:
         if self.interactive:
             self._print(text)
 
-    def show(self, text: str) -> None:
-        """Print to standard output.
+    def show(self, text: str, *, styled: bool = False) -> None:
+        """Print to standard output; with `styled`, bold and faint text stays so.
 
         Raises
         ------
@@ -148,7 +148,11 @@ class Terminal:
         """
         if sys.stdout is None:
             raise NotShown("standard output is closed")
-        text = escape_controls(mask_secrets(text, self.addresses), lines=True)
+        self.clear_step()
+        parts = _STYLE.split(mask_secrets(text, self.addresses)) if styled else [mask_secrets(text, self.addresses)]
+        text = "".join(
+            part if styled and _STYLE.fullmatch(part) else escape_controls(part, lines=True) for part in parts
+        )
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         try:
             print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
@@ -158,46 +162,24 @@ class Terminal:
             raise NotShown(error.strerror or str(error)) from error
 
     def show_step(self, text: str) -> None:
-        """Show the current step until `clear_step`."""
+        """Show the current step, until something else is shown."""
         if self.interactive:
-            print(f"{_CLEAR}{text} ...", end="", file=sys.stderr, flush=True)
+            self._line.show(f"{text} ...")
 
     def clear_step(self) -> None:
-        """Erase the step or the progress bar."""
-        if self.interactive:
-            print(_CLEAR, end="", file=sys.stderr, flush=True)
+        """Erase the step or the progress."""
+        self._line.erase()
 
     @contextlib.contextmanager
-    def progress(self, what: str, total: int | None = None, first: int = 0) -> Iterator[Callable[[int], None]]:
-        """Give a function that shows how many rows have been read."""
-        began, last_shown = time.monotonic(), 0.0
-
-        def show_rows(rows: int) -> None:
-            nonlocal last_shown
-            now = time.monotonic()
-            if not self.interactive or now - last_shown < _EVERY:
-                return
-            last_shown = now
-            if total is None:
-                text = f"{what}: {rows:,} rows"
-            else:
-                left = (now - began) * (total - rows) / max(rows - first, 1)
-                bar = "#" * int(24 * rows / total)
-                text = f"{what}: [{bar:<24}] {rows / total:4.0%} of {total:,} rows, {_format_duration(left)} left"
-            print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
-
-        try:
-            yield show_rows
-        finally:
-            self.clear_step()
+    def show_progress(self) -> Iterator[None]:
+        """Show how far the long calls inside of the statement are."""
+        with progress(self._line) if self.interactive else contextlib.nullcontext():
+            yield
+        self.clear_step()
 
     def _print(self, text: str) -> None:
         self.clear_step()
         say(f"hybridbn: {text}", self.addresses)
-
-
-def _format_duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 # -- the library's messages in the words of the command line ----------------------------------------------------------

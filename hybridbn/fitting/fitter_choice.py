@@ -119,8 +119,8 @@ def _describe_unfit(name: str, child: Variable, parents: tuple[Variable, ...]) -
     )
 
 
-def check_spec(spec: Any, column: str) -> str:
-    """Return the name of a choice, refusing what is none.
+def check_spec(spec: Any, column: str | None = None) -> str:
+    """Return the name of a choice, for a column or for all of them, refusing what is none.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def check_spec(spec: Any, column: str) -> str:
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {shorten(names)}, or give a fitter"
     if isinstance(spec, type) and issubclass(spec, Fitter):
         hint = f"give an object: {spec.__name__}()"
-    raise NetworkError(f"{column!r}: potentials={spec!r} is not known; {hint}")
+    raise NetworkError(f"{f'{column!r}: ' if column is not None else ''}potentials={spec!r} is not known; {hint}")
 
 
 def roles(table: Table, target: str | None = None, potentials: Potentials = "auto") -> dict[str, Role]:

@@ -132,7 +132,9 @@ class TableSource(ABC):
     Attributes
     ----------
     names : list of str
-        All columns; of JSON lines, those seen so far.
+        All columns; those seen so far, unless `knows_names`.
+    knows_names : bool
+        Whether all columns are known before the first block is read.
     fields : dict from str to Field
         What the types of columns say; a column without types has none.
     index : frozenset of str
@@ -148,6 +150,7 @@ class TableSource(ABC):
     """
 
     names: list[str]
+    knows_names: bool = True
     fields: Mapping[str, Field] = {}
     index: frozenset[str] = frozenset()
     frame_index: frozenset[str] = frozenset()

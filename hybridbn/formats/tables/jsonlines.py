@@ -120,6 +120,8 @@ def _refuse_constant(text: str) -> None:
 class JsonSource(TextSource):
     """A file of JSON lines; columns turn up as it is read."""
 
+    knows_names = False
+
     def __init__(self, path: Path, shown: str) -> None:
         # a CR within a line is white space of JSON
         super().__init__(path, shown, make_line_splitter(returns=False), JsonBlock)

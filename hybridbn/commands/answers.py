@@ -1,0 +1,170 @@
+"""How answers are printed: text with bars on a terminal, CSV into a pipe, or JSON; posteriors as any of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridbn.commands.charts import format_number
+from hybridbn.commands.terminal import Terminal, escape_controls
+from hybridbn.inference.posteriors.base import DiscretePosterior
+
+__all__ = [
+    "Style",
+    "choose_form",
+    "describe_posterior",
+    "draw_posterior",
+    "format_table",
+    "list_posterior",
+    "print_rows",
+]
+
+_BAR = 24
+"""A probability of one is a bar of so many signs."""
+_CURVE = 40
+"""A density curve has so many signs."""
+_MOST_STATES = 30
+"""So many states of a variable are drawn, the most probable ones."""
+
+HEADER = ("variable", "statistic", "state", "value")
+
+
+class Style:
+    """What the terminal can show: colors unless NO_COLOR is set, and block characters if its encoding has them."""
+
+    def __init__(self) -> None:
+        shown = sys.stdout is not None and sys.stdout.isatty()
+        self.colors = shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        try:
+            "█▁".encode(encoding)
+            self.blocks = True
+        except (UnicodeEncodeError, LookupError):
+            self.blocks = False
+
+    def mark(self, text: str) -> str:
+        """Return a text in bold."""
+        return f"\x1b[1m{text}\x1b[0m" if self.colors else text
+
+    def fade(self, text: str) -> str:
+        """Return a text in a weaker color."""
+        return f"\x1b[2m{text}\x1b[0m" if self.colors else text
+
+    def draw_bar(self, share: float) -> str:
+        """Return a bar for a share of one."""
+        if math.isnan(share):
+            return ""
+        return ("█" if self.blocks else "#") * round(_BAR * share)
+
+
+def choose_form(asked: str | None) -> str:
+    """Return the form of an answer: what was asked for, or text on a terminal and CSV into a pipe."""
+    if asked is not None:
+        return asked
+    return "text" if sys.stdout is not None and sys.stdout.isatty() else "csv"
+
+
+def print_rows(
+    terminal: Terminal, form: str, header: Sequence[str], rows: Iterable[Sequence[Any]], tree: Any, text: str
+) -> None:
+    """Print an answer in the form that was chosen: rows as CSV, a tree as JSON, or a text."""
+    if form == "json":
+        terminal.show(json.dumps(_replace_nan(tree), ensure_ascii=False, indent=2, default=str))
+    elif form == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([["" if _is_nan(cell) else cell for cell in row] for row in rows])
+        terminal.show(out.getvalue().rstrip("\n"))
+    else:
+        terminal.show(text, styled=True)
+
+
+def _is_nan(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _replace_nan(tree: Any) -> Any:
+    """Return a tree in which null stands for numbers that JSON can't hold."""
+    if isinstance(tree, Mapping):
+        return {str(key): _replace_nan(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_replace_nan(value) for value in tree]
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
+
+
+def describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
+    """Return the posterior of one variable as a tree for JSON."""
+    if isinstance(posterior, DiscretePosterior):
+        states = [state if isinstance(state, str | int | float | bool) else str(state) for state in posterior.states]
+        return {"states": states, "probabilities": posterior.probabilities.tolist(), "mode": posterior.mode()}
+    low, high = posterior.interval(level)
+    unit = posterior.variable.unit
+    numbers = {"mean": posterior.mean(), "median": posterior.median(), "low": low, "high": high}
+    shown = {name: _write(unit, value) for name, value in numbers.items()}
+    return {**shown, "sd": float(posterior.std()), "level": level, **({} if unit is None else {"sd_unit": "days"})}
+
+
+def _write(unit: Any, value: Any) -> Any:
+    """Return a number as it is, or a number of days in words."""
+    return float(value) if unit is None or not math.isfinite(value) else unit.text(float(value))
+
+
+def list_posterior(name: str, posterior: Any, level: float) -> list[tuple[Any, ...]]:
+    """Return the rows of CSV for the posterior of one variable, with the columns of `HEADER`."""
+    tree = describe_posterior(posterior, level)
+    if "states" in tree:
+        pairs = zip(tree["states"], tree["probabilities"], strict=True)
+        return [(name, "probability", state, probability) for state, probability in pairs]
+    return [(name, statistic, "", tree[statistic]) for statistic in ("mean", "sd", "low", "median", "high")]
+
+
+def draw_posterior(name: str, posterior: Any, level: float, style: Style) -> str:
+    """Return the posterior of one variable as text with bars, or with a curve."""
+    tree, name = describe_posterior(posterior, level), escape_controls(name)
+    if "states" in tree:
+        pairs = list(zip(map(escape_controls, map(str, tree["states"])), tree["probabilities"], strict=True))
+        shown = pairs if len(pairs) <= _MOST_STATES else sorted(pairs, key=lambda pair: -pair[1])[:_MOST_STATES]
+        width = min(max((len(state) for state, _ in shown), default=0), 40)
+        lines = [f"  {state:<{width}}  {value:6.1%}  {style.draw_bar(value)}".rstrip() for state, value in shown]
+        if len(shown) < len(pairs):
+            lines.append(f"  ... ({len(pairs)} states in all)")
+        return "\n".join([style.mark(name), *lines])
+    texts = {key: value if isinstance(value, str) else format_number(value) for key, value in tree.items()}
+    days = " days" if "sd_unit" in tree else ""
+    numbers = f"mean {texts['mean']}, sd {texts['sd']}{days}, {level:.0%} from {texts['low']} to {texts['high']}"
+    curve = _draw_curve(posterior) if style.blocks else ""
+    return f"{style.mark(name)}  {numbers}" + (f"\n  {style.fade(curve)}" if curve else "")
+
+
+def _draw_curve(posterior: Any) -> str:
+    """Return a density as a line of blocks, over nearly all of its mass."""
+    low, high = posterior.quantile([0.005, 0.995])
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        return ""
+    density = np.asarray(posterior.pdf(np.linspace(low, high, _CURVE)))
+    if not np.isfinite(density).all() or not density.max() > 0:
+        return ""
+    steps = np.rint(density / density.max() * 8).astype(int)
+    return "".join(" ▁▂▃▄▅▆▇█"[step] for step in steps).rstrip()
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) -> str:
+    """Return rows of text in aligned columns; the last one may be cut off where the terminal ends."""
+    rows = [[escape_controls(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    most = shutil.get_terminal_size().columns
+    lines = []
+    for row in (header, *rows):
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip()[: max(most, 40)])
+    return "\n".join([style.mark(lines[0]), *lines[1:]])

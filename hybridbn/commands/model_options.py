@@ -1,0 +1,180 @@
+"""Options on models: which are learned, read and written, and what is known of their nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hybridbn.commands.locations import UsageFault, refuse_replacement
+from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.networks import is_network, network_suffixes, read_network
+from hybridbn.network import Network
+from hybridbn.network_check import find_similar_names
+from hybridbn.variables import Continuous, Variable, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.structures.building import Build
+
+__all__ = ["find_node", "find_structure", "parse_evidence", "read_model", "refuse_model_output"]
+
+
+def find_structure(structure: str) -> Build:
+    """Return the builder or the arcs that a structure stands for; refuse one that stands for none.
+
+    Examples
+    --------
+    >>> find_structure("tann")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: structure='tann' is not known; did you mean 'tan'?
+    """
+    import hybridbn.structures  # noqa: F401  registers the builders
+    from hybridbn.structures.building import Build
+
+    return Build.of(structure, "structure")
+
+
+def refuse_model_output(source: str, path: str, no_clobber: bool) -> None:
+    """Refuse to write a model to a file of no known format, over the table, or over any file with `no_clobber`."""
+    if not is_network(path):
+        raise UsageFault(
+            f"{path}: the suffix tells no format of networks; known are {', '.join(network_suffixes())}, and .hbn"
+            " holds every network"
+        )
+    refuse_replacement(source, path, no_clobber)
+
+
+def read_model(path: str) -> Network:
+    """Read a network, and refuse one that has faults."""
+    if not is_network(path):
+        raise FormatError(f"{path}: the suffix tells no format of networks; known are {', '.join(network_suffixes())}")
+    network = read_network(path)
+    network.check()
+    return network
+
+
+def find_node(network: Network, name: str) -> Variable:
+    """Return the variable of a node; refuse a name that no node has.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("rain", states=("no", "yes")), table=[0.8, 0.2])])
+    >>> find_node(net, "rian")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: the model has no node 'rian'; did you mean 'rain'?
+    """
+    if name in network:
+        return network.variable(name)
+    near = find_similar_names(name, network)
+    hint = f"did you mean {near[0]!r}?" if near else f"its nodes are {shorten(network)}"
+    raise TableError(f"the model has no node {name!r}; {hint}")
+
+
+def parse_evidence(network: Network, words: Sequence[str]) -> dict[str, Any]:
+    """Return what words such as ``age=62``, ``age=40:60`` and ``ward={a,b}`` say of the nodes of a network.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> c, x = hb.Discrete("c", states=("a", "b", "d")), hb.Continuous("x")
+    >>> net = hb.Network([hb.Multinomial(c, table=[0.5, 0.3, 0.2]), hb.LinearGaussian(x, intercept=0, variance=1)])
+    >>> parse_evidence(net, ["c={a,d}", "x=1:"]) == {"c": {"a", "d"}, "x": hb.Interval(1)}
+    True
+    >>> parse_evidence(net, ["c={a:0.5,b:1}"])
+    {'c': {'a': 0.5, 'b': 1.0}}
+    >>> parse_evidence(net, ["c=e"])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: c=e: 'c' has no state 'e'; its states are 'a', 'b', 'd'
+    """
+    evidence: dict[str, Any] = {}
+    for word in words:
+        if "=" not in word:
+            raise UsageFault(
+                f"{word!r}: write what is known as name=value, name=low:high for an interval or name={{a,b}} for some"
+                " states"
+            )
+        # a name may hold an equals sign, too
+        splits = [(word[: m.start()], word[m.end() :]) for m in re.finditer("=", word)]
+        name, text = next((split for split in splits if split[0] in network), splits[0])
+        variable = find_node(network, name)
+        if name in evidence:
+            raise UsageFault(f"{name!r} is given twice; leave one out")
+        read = _read_number if isinstance(variable, Continuous) else _read_state
+        evidence[name] = read(variable, text, word)
+    return evidence
+
+
+def _read_state(variable: Any, text: str, word: str) -> Any:
+    known = {str(state): state for state in variable.states}
+    if text in known:
+        return known[text]
+    if text.startswith("{") and text.endswith("}"):
+        items = [item.strip() for item in re.findall(r'(?:"[^"]*"|[^,])+', text[1:-1])]
+        items = [item[1:-1] if item[:1] == item[-1:] == '"' and len(item) > 1 else item for item in items]
+        if all(item in known for item in items) and items:
+            return {known[item] for item in items}
+        pairs = [item.rpartition(":") for item in items]
+        if pairs and all(colon and _is_number(weight) for _, colon, weight in pairs):
+            weights = {}
+            for state, _, weight in pairs:
+                weights[_find_state(variable, known, state.strip(), word)] = float(weight)
+            return weights
+        for item in items:
+            _find_state(variable, known, item, word)
+    if variable.cuts is not None and _is_number(text):
+        return float(text)
+    return _find_state(variable, known, text, word)
+
+
+def _find_state(variable: Any, known: dict[str, Any], text: str, word: str) -> Any:
+    if text in known:
+        return known[text]
+    near = find_similar_names(text, known)
+    hint = f"did you mean {near[0]}?" if near else f"its states are {shorten(variable.states)}"
+    raise TableError(f"{word}: {variable.name!r} has no state {text!r}; {hint}")
+
+
+def _read_number(variable: Any, text: str, word: str) -> Any:
+    from hybridbn.inference.cell_evidence import Interval
+
+    if _is_end(variable, text):
+        return _count_end(variable, text)
+    for low, high in _split_at_colons(text):
+        if (low or high) and all(not end or _is_end(variable, end) for end in (low, high)):
+            ends = {name: _count_end(variable, end) for name, end in (("low", low), ("high", high)) if end}
+            return Interval(**ends)
+    what = "a number" if variable.unit is None else f"a {variable.unit.kind}"
+    raise TableError(f"{word}: {variable.name!r} takes {what}, or low:high (either end may be left out)")
+
+
+def _split_at_colons(text: str) -> Iterator[tuple[str, str]]:
+    for match in re.finditer(":", text):
+        yield text[: match.start()], text[match.end() :]
+
+
+def _count_end(variable: Any, text: str) -> float:
+    return float(text) if _is_number(text) else float(variable.unit.number(text))
+
+
+def _is_end(variable: Any, text: str) -> bool:
+    """Return whether a text is a number, or a date or time of the variable's unit."""
+    if _is_number(text):
+        return True
+    if variable.unit is None:
+        return False
+    try:
+        variable.unit.number(text)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) == float(text)
+    except ValueError:
+        return False

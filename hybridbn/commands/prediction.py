@@ -1,0 +1,252 @@
+"""Add the predictions of a column to a table of any size, block by block."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.commands.column_profiles import TableProfile
+from hybridbn.commands.draw_models import kinds_of
+from hybridbn.commands.locations import (
+    Location,
+    UsageFault,
+    locate,
+    refuse_existing_output,
+    refuse_folders,
+)
+from hybridbn.commands.model_options import find_node, read_model
+from hybridbn.commands.output import Output
+from hybridbn.commands.table_input import (
+    TableRequest,
+    forward_warnings,
+    name_input_in_errors,
+    open_input,
+    read_profile,
+    refuse_unknown_states,
+    rows_per_block,
+)
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.workspace import RunMismatch, lock_output
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.formats.tables.base import TableBlock, TableSource, cell_values, fields_of, names
+from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.network import Network
+from hybridbn.progress_reports import track
+from hybridbn.tables import Table
+from hybridbn.tables.cells import Cells
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
+
+__all__ = ["PredictionRequest", "predict"]
+
+_MOST_TOLD = 5
+"""So many impossible rows are named."""
+
+
+@dataclass(frozen=True)
+class PredictionRequest(TableRequest):
+    """The options of ``hybridbn predict`` under their own names."""
+
+    model: str = ""
+    output: str = "-"
+    level: float = 0.9
+    prefix: str | None = None
+    unknown: str = "error"
+    no_clobber: bool = False
+
+
+def predict(request: PredictionRequest, terminal: Terminal) -> None:
+    """Write a table with the posterior of a column in each row.
+
+    Raises
+    ------
+    HybridBNError, OSError
+        If the model, the table or an option can't be used, or the system refuses a file operation.
+    OutputTaken, RunMismatch
+        If the output exists already or another run writes it, or the table changed while it was read.
+    """
+    began = time.monotonic()
+    with forward_warnings(terminal):
+        network = read_model(request.model)
+        target = find_node(network, str(request.target))
+    with open_input(request) as (origin, source), tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+        destination = _locate_output(request, origin)
+        beside = destination.beside()
+        with lock_output(beside, destination.shown):
+            refuse_existing_output(destination, request.no_clobber)
+            profile = _profile(network, target, request, origin, source, destination, terminal)
+            run = _Prediction(network, target, request, source, profile)
+            output = _make_output(run, destination)
+            output.try_to_create()
+            with name_input_in_errors(origin.shown):
+                parts = _write_parts(run, output, Path(folder))
+            if not source.is_unchanged():
+                raise RunMismatch(f"{origin.shown} was changed while it was read; run the command again")
+            output.assemble(parts, not request.no_clobber, lambda status: None)
+    if run.impossible:
+        terminal.warn(
+            f"rows that are impossible by the model have no prediction ({len(run.impossible):,}):"
+            f" {', '.join(source.line_of(row) for row in run.impossible[:_MOST_TOLD])}"
+            f"{', ...' if len(run.impossible) > _MOST_TOLD else ''}"
+        )
+    terminal.note(
+        f"predicted {target.name!r} in {profile.rows:,} rows: {destination.shown} ({time.monotonic() - began:.1f} s)"
+    )
+
+
+def _locate_output(request: PredictionRequest, origin: Location) -> Location:
+    # A pipe has no suffix, so it gets the input's format.
+    same = origin.suffix.removeprefix(".") if request.output == "-" and origin.suffix[1:] in names() else None
+    destination = locate(request.output, request.to_format, request.format or same, "OUTPUT")
+    if not destination.pipe and (origin.path or origin.url, origin.table) == (
+        destination.path or destination.url,
+        destination.table,
+    ):
+        raise UsageFault(f"the output {destination.shown} is the input; choose another name")
+    if destination.path is not None and destination.path == Path(request.model).resolve():
+        raise UsageFault(f"the output {destination.shown} is the model; choose another name")
+    refuse_folders(destination)
+    return destination
+
+
+def _profile(
+    network: Network,
+    target: Variable,
+    request: PredictionRequest,
+    origin: Location,
+    source: TableSource,
+    destination: Location,
+    terminal: Terminal,
+) -> TableProfile:
+    """Read the table once, for the kinds of its columns, and refuse what the model can't use."""
+    kinds = {name: kind for name, kind in kinds_of(network).items() if name != target.name}
+    nodes = {*network} - {target.name}
+    others = [name for name in source.names if name not in nodes]
+    # text is copied into a file of the same format, whatever stands in columns that the model does not have
+    copied = others if destination.form is origin.form and source.textual else ()
+    known = TableRequest(request.input, chunk=request.chunk)
+    profile = read_profile(source, origin.shown, known, terminal, kinds=kinds, leave=copied)
+    if nodes and not nodes & {*profile.columns}:
+        raise NetworkError(
+            f"the model and the table have no column in common: {shorten(sorted(nodes))} against"
+            f" {shorten(source.names)}"
+        )
+    absent = [name for name in network if name in nodes and name not in profile.columns]
+    if absent:
+        terminal.warn(
+            f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
+        )
+    with name_input_in_errors(origin.shown):
+        variables = {name: network.variable(name) for name in nodes}
+        refuse_unknown_states(profile, variables, request.unknown, terminal)
+        for name, variable in variables.items():
+            column = profile.columns.get(name)
+            if isinstance(variable, Continuous) and column is not None and column.kind == "number":
+                low, high = variable.domain
+                if column.low < low or column.high > high:
+                    raise TableError(
+                        f"column {name!r} holds numbers from {column.low:g} to {column.high:g}, but the model knows"
+                        f" only those from {low:g} to {high:g}; mend or empty such cells"
+                    )
+    return profile
+
+
+@dataclass
+class _Prediction:
+    """A running prediction; `impossible` has the rows that the model takes for impossible."""
+
+    network: Network
+    target: Variable
+    request: PredictionRequest
+    source: TableSource
+    profile: TableProfile
+    impossible: list[int] = field(default_factory=list)
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the new columns begin with."""
+        return f"{self.target.name}_" if self.request.prefix is None else self.request.prefix
+
+    def answer(self, block: TableBlock | None) -> dict[str, Cells]:
+        """Return the new columns of a block; without one, those of a table without rows."""
+        posterior = self.network.posterior(self.target.name, self._read(block), impossible="nan")
+        if block is not None:
+            lost = np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
+            self.impossible += (lost + block.start).tolist()
+        return {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}
+
+    def _read(self, block: TableBlock | None) -> Table:
+        """Return the cells of the model's columns, but for the target, with states that it doesn't know missing."""
+        rows = 0 if block is None else block.rows
+        columns = [
+            name
+            for name, column in self.profile.columns.items()
+            if name in self.network and name != self.target.name and column.kind is not None
+        ]
+        kinds = self.profile.kinds_to_read(columns, self.source)
+        read = {} if block is None else block.cells(columns, kinds)
+        cells = {name: self._keep_known(name, self.profile.align_cells(name, read.get(name), rows)) for name in columns}
+        if not cells:  # the number of rows is all that there is
+            return Table.from_cells({"": Cells(np.zeros(rows))}, stateless=True)
+        return Table.from_cells(cells, stateless=True)
+
+    def _keep_known(self, name: str, cells: Cells) -> Cells:
+        variable = self.network.variable(name)
+        if cells.states is None or not isinstance(variable, Discrete) or variable.cuts is not None:
+            return cells
+        codes = np.array([*(variable.states.index(s) if s in variable.states else -1 for s in cells.states), -1])
+        return Cells(codes[cells.array].astype(np.intp), variable.states)
+
+    def _describe(self, posterior: Any) -> Iterator[tuple[str, Cells]]:
+        if isinstance(posterior, DiscretePosterior):
+            table = posterior.probabilities
+            blank = np.isnan(table).any(axis=1)
+            best = np.where(blank, -1, np.where(np.isnan(table), 0.0, table).argmax(axis=1)).astype(np.intp)
+            yield "predicted", Cells(best, posterior.states)
+            for number, state in enumerate(posterior.states):
+                yield f"probability_{state}", Cells(table[:, number])
+            return
+        unit = posterior.variable.unit
+        low, high = np.moveaxis(np.reshape(posterior.interval(self.request.level), (-1, 2)), 1, 0)
+        yield "mean", Cells(posterior.mean(), unit=unit)
+        yield "sd", Cells(posterior.std())
+        yield "low", Cells(low, unit=unit)
+        yield "high", Cells(high, unit=unit)
+
+
+def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
+    if isinstance(posterior, DiscretePosterior):
+        return np.asarray(np.isnan(posterior.probabilities).any(axis=1))
+    return np.asarray(np.isnan(np.atleast_1d(posterior.median())))
+
+
+def _make_output(run: _Prediction, destination: Location) -> Output:
+    request = run.request
+    added = fields_of(Table.from_cells(run.answer(None), stateless=True), destination.form.title)
+    for one in added:
+        if one.name in run.source.names:
+            raise TableError(f"there is a column {one.name!r} already; choose other names with --prefix")
+    return Output(destination, run.source, run.profile, None, request.encoding, {"delimiter": request.delimiter}, added)
+
+
+def _write_parts(run: _Prediction, output: Output, folder: Path) -> list[Path]:
+    """Write the blocks with their predictions to files; return these."""
+    parts = []
+    with track("predicting", run.profile.rows, unit="rows") as report:
+        for number, block in enumerate(run.source.blocks(rows_per_block(run.source, run.request))):
+            added = _list_values(run.answer(block))
+            parts.append(folder / f"part-{number}")
+            parts[-1].write_bytes(output.extend_part(block, added))
+            report(block.start + block.rows, "")
+    return parts
+
+
+def _list_values(cells: Mapping[str, Cells]) -> dict[str, list[Any]]:
+    table = Table.from_cells(cells, stateless=True)
+    return {name: cell_values(table, name) for name in cells}

@@ -1,0 +1,250 @@
+"""Options that several verbs have, declared once, and what their values mean."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TypeAlias
+
+__all__ = [
+    "add_answer_arguments",
+    "add_bins_argument",
+    "add_format_arguments",
+    "add_keep_argument",
+    "add_kind_arguments",
+    "add_model_arguments",
+    "add_no_clobber",
+    "add_quiet",
+    "add_sample_argument",
+    "add_text_arguments",
+    "add_unknown_argument",
+    "parse_bounds",
+    "parse_count",
+    "parse_level",
+    "parse_names",
+    "parse_positive",
+]
+
+
+Arguments: TypeAlias = "argparse.ArgumentParser | argparse._ArgumentGroup"
+
+
+class _FormatNames:
+    """The names of all table formats, imported only when the user names one."""
+
+    def __iter__(self) -> Iterator[str]:
+        from hybridbn.formats.tables.base import names
+
+        return iter(names())
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known in self)
+
+
+class _FitterNames:
+    """The names of all fitters, imported only when the help is printed."""
+
+    def __str__(self) -> str:
+        from hybridbn.fitting.fitter_choice import list_fitter_names
+
+        return ", ".join(list_fitter_names())
+
+
+def add_kind_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say what is a category and what is a number."""
+    group.add_argument(
+        "--discrete",
+        type=parse_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns of numbers that are categories",
+    )
+    group.add_argument(
+        "--continuous",
+        type=parse_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns that must be numbers",
+    )
+
+
+def add_text_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the options of text files."""
+    group.add_argument("--delimiter", type=_parse_delimiter, metavar="C", help="of CSV and TSV")
+    group.add_argument(
+        "--missing",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help=(
+            "what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a"
+            " NaN nan NULL null #N/A)"
+        ),
+    )
+    group.add_argument(
+        "--decimal",
+        choices=(".", ","),
+        default=".",
+        metavar="SIGN",
+        help="what stands before the decimals in CSV and TSV (default a point)",
+    )
+    group.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")
+
+
+def add_keep_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the option that leaves columns alone."""
+    group.add_argument(
+        "--keep",
+        type=parse_names,
+        action="extend",
+        default=[],
+        metavar="A,B",
+        help="columns to leave as they are; they are not even looked at",
+    )
+
+
+def add_model_arguments(group: argparse._ArgumentGroup, structures: str, target: str) -> None:
+    """Add the options that say what kind of network is learned; `structures` and `target` are their help."""
+    group.add_argument("--structure", default="auto", metavar="NAME", help=structures)
+    group.add_argument("--target", metavar="A", help=target)
+    potentials = group.add_argument(
+        "--potentials", default="auto", metavar="NAME", help="auto is the default; one of %(known)s"
+    )
+    vars(potentials)["known"] = _FitterNames()
+
+
+def add_sample_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the option that limits the rows to learn from."""
+    group.add_argument(
+        "--sample",
+        type=parse_positive,
+        default=100_000,
+        metavar="ROWS",
+        help="learn from so many rows, drawn at random, where the table has more (default 100,000)",
+    )
+
+
+def add_unknown_argument(group: argparse._ArgumentGroup, help_text: str) -> None:
+    """Add the option that says what becomes of states that the model doesn't know."""
+    group.add_argument("--unknown", choices=("error", "missing"), default="error", help=help_text)
+
+
+def add_format_arguments(group: argparse._ArgumentGroup, *, output: bool) -> None:
+    """Add the options that name formats: of the input, and of the output if there is one."""
+    formats = _FormatNames()
+    group.add_argument(
+        "--format",
+        choices=formats,
+        metavar="FORMAT",
+        help="of pipes and files without a telling suffix: csv, tsv, arff, parquet, feather or jsonl",
+    )
+    if output:
+        group.add_argument(
+            "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
+        )
+        group.add_argument(
+            "--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only"
+        )
+
+
+def add_bins_argument(group: Arguments) -> None:
+    """Add the option that cuts continuous nodes."""
+    group.add_argument(
+        "--bins",
+        type=parse_positive,
+        metavar="N",
+        help="cut continuous nodes into N bins, for formats that hold none",
+    )
+
+
+def add_no_clobber(group: Arguments, help_text: str = "refuse to replace an existing file") -> None:
+    """Add the option that protects existing files."""
+    group.add_argument("--no-clobber", action="store_true", help=help_text)
+
+
+def add_quiet(group: Arguments, help_text: str = "no progress and no warnings, errors only") -> None:
+    """Add the option that silences everything but errors."""
+    group.add_argument("--quiet", action="store_true", help=help_text)
+
+
+def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how an answer is printed."""
+    group = parser.add_argument_group("what is printed (by default text on a terminal, CSV into a pipe)")
+    form = group.add_mutually_exclusive_group()
+    for name, title in (("text", "text with bars"), ("csv", "CSV with a header"), ("json", "JSON")):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"print {title}")
+    add_quiet(group, "no warnings, errors only")
+
+
+def parse_names(text: str) -> list[str]:
+    """Split names at commas; a name that contains a comma is quoted as in CSV."""
+    import csv
+
+    names = [name for row in csv.reader([text], strict=True) for name in row]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
+    return names
+
+
+def _parse_delimiter(text: str) -> str:
+    return "\t" if text in ("\\t", "tab") else text
+
+
+def parse_count(text: str) -> int:
+    """Return a whole number from 0 on."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return number
+
+
+def parse_positive(text: str) -> int:
+    """Return a whole number from 1 on."""
+    number = parse_count(text)
+    if not number:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def parse_level(text: str) -> float:
+    """Return a probability between 0 and 1, as of an interval."""
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    if not 0 < level < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a probability between 0 and 1, such as 0.9")
+    return level
+
+
+def parse_bounds(text: str) -> tuple[str, tuple[float | str | None, float | str | None] | None]:
+    """Return a column and its limits; no name stands for the observed ranges of all columns."""
+    if text == "observed":
+        return "", None
+    name, equals, ends = text.rpartition("=")
+    low, colon, high = ends.partition(":")
+    try:
+        if not (name and equals and colon):
+            raise ValueError
+        return name, (_parse_end(low), _parse_end(high))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write A=0:120, A=0:, A=:120, A=2024-01-01: or observed") from None
+
+
+def _parse_end(text: str) -> float | str | None:
+    """Return a number, or a date as it is written."""
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        from hybridbn.time_patterns import PatternFinder
+
+        if PatternFinder().add([text]):
+            return text
+        raise

@@ -1,0 +1,293 @@
+"""The table that a verb reads: how it is read, the profile of its columns, and what is said about them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_table
+from hybridbn.commands.locations import Location, UsageFault, locate, open_source
+from hybridbn.commands.terminal import Terminal
+from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.tables.base import Kinds, TableSource
+from hybridbn.formats.tables.delimited import MISSING
+from hybridbn.network_check import find_similar_names
+from hybridbn.progress_reports import track
+from hybridbn.tables.frames import describe_left_alone
+from hybridbn.variables import Variable, shorten
+
+__all__ = [
+    "TableRequest",
+    "choose_columns",
+    "describe_remarks",
+    "forward_warnings",
+    "hint_at_names",
+    "name_input_in_errors",
+    "open_input",
+    "read_profile",
+    "refuse_unknown_columns",
+    "refuse_unknown_states",
+    "rows_per_block",
+]
+
+_CELLS = 400_000
+"""A block has at most this many cells, as one of them takes some hundred bytes of memory."""
+_SAMPLE_CELLS = 5_000_000
+"""The sample of rows to learn from has at most this many cells."""
+_SAMPLE_NUMBERS = 20_000_000
+"""The largest array of learning has at most this many numbers; it has a column for each state."""
+_MANY_STATES = 10
+_UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-zA-Zµ/]{0,6})\s*")
+_MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0, 9999.0, 99999.0)}
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """The options on the table that a verb reads, under their own names."""
+
+    input: str
+    target: str | None = None
+    discrete: tuple[str, ...] = ()
+    continuous: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    sample: int = 100_000
+    chunk: int | None = None
+    format: str | None = None
+    from_format: str | None = None
+    to_format: str | None = None
+    delimiter: str | None = None
+    missing: tuple[str, ...] = ()
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, **given: Any) -> Self:
+        """Return the request that options of the command line make, with some of them `given`."""
+        values = {**vars(options), **given}
+        values["missing"] = ("", *options.missing) if options.missing else MISSING
+        names = [field.name for field in fields(cls) if field.name in values]
+        chosen: dict[str, Any] = {n: tuple(values[n]) if isinstance(values[n], list) else values[n] for n in names}
+        return cls(**chosen)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options of formats for reading."""
+        return {"delimiter": self.delimiter, "missing": self.missing or MISSING, "decimal": self.decimal}
+
+
+@contextmanager
+def open_input(request: TableRequest) -> Iterator[tuple[Location, TableSource]]:
+    """Open the table that a request names; copies of what can't be read twice live as long as the statement."""
+    location = locate(request.input, request.from_format, request.format, "INPUT")
+    with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+        with name_input_in_errors(location.shown):
+            source = open_source(location, Path(folder), request.encoding, request.reading)
+        yield location, source
+
+
+def read_profile(
+    source: TableSource,
+    shown: str,
+    request: TableRequest,
+    terminal: Terminal,
+    *,
+    kinds: Kinds | None = None,
+    bounds: Iterable[str] = (),
+    leave: Iterable[str] = (),
+) -> TableProfile:
+    """Read a whole table once, to profile its columns and to sample rows.
+
+    Parameters
+    ----------
+    kinds : mapping from column to its declared kind, optional
+        What counts where the request declares nothing.
+    bounds : iterable of str
+        Columns that have limits.
+    leave : iterable of str
+        Columns that are left out besides those that the request keeps.
+    """
+    refuse_contradictions(request)
+    if source.knows_names:
+        refuse_unknown_columns(request, source.names, bounds)
+    declared: dict[str, Any] = {
+        **(kinds or {}),
+        **dict.fromkeys(request.discrete, "discrete"),
+        **dict.fromkeys(request.continuous, "continuous"),
+    }
+    keep = frozenset((*request.keep, *leave))
+    declared = {name: kind for name, kind in declared.items() if name not in request.keep}
+    sample = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
+    rows = rows_per_block(source, request)
+    with forward_warnings(terminal), track("reading", unit="rows") as report, name_input_in_errors(shown):
+        profile = profile_table(source, rows, declared, keep, sample, lambda done: report(done, ""))
+    profile.limit_sample(_SAMPLE_NUMBERS)
+    refuse_unknown_columns(request, source.names, bounds)
+    return profile
+
+
+def rows_per_block(source: TableSource, request: TableRequest) -> int:
+    """Return the number of rows of a block."""
+    if request.chunk is not None:
+        return request.chunk
+    return max(min(_CELLS // max(len(source.names), 1), 65_536), 100)
+
+
+@contextmanager
+def forward_warnings(terminal: Terminal) -> Iterator[None]:
+    """Show the warnings of the library in the words of the command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
+        terminal.warn(text)
+
+
+def refuse_contradictions(request: TableRequest) -> None:
+    """Refuse columns that are named in two options that exclude each other."""
+    for first, second in (
+        ("discrete", "continuous"),
+        ("discrete", "keep"),
+        ("continuous", "keep"),
+        ("include", "keep"),
+    ):
+        both = sorted({*getattr(request, first)} & {*getattr(request, second)})
+        if both:
+            raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
+
+
+def refuse_unknown_columns(request: TableRequest, names: Sequence[str], bounds: Iterable[str] = ()) -> None:
+    """Refuse options that name columns which the table does not have."""
+    options = ("discrete", "continuous", "keep", "include")
+    asked = {name: option for option in options for name in getattr(request, option)}
+    if request.target is not None:
+        asked[request.target] = "target"
+    asked |= dict.fromkeys(bounds, "bounds")
+    for name, option in asked.items():
+        if name not in names:
+            raise TableError(f"--{option} {name}: there is no such column; {hint_at_names(name, names)}")
+
+
+def hint_at_names(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a column that is not there.
+
+    Examples
+    --------
+    >>> hint_at_names("agee", ["age", "sex"]), hint_at_names("z", ["age", "sex"])
+    ("did you mean 'age'?", "the columns are 'age', 'sex'")
+    """
+    near = find_similar_names(name, names)
+    return f"did you mean {near[0]!r}?" if near else f"the columns are {shorten(names)}"
+
+
+def choose_columns(profile: TableProfile, request: TableRequest, terminal: Terminal, included: str) -> list[str]:
+    """Return the columns to learn from, and warn about those that are left out and those that look odd.
+
+    `included` is what becomes of the columns that the request includes.
+    """
+    reasons = {name: reason for name, column in profile.columns.items() if (reason := column.reason_alone) is not None}
+    for name in request.include:
+        if profile.columns[name].kind is None or profile.columns[name].overflowing:
+            raise TableError(f"--include {name}: the column has {reasons[name]}, so nothing can be imputed")
+        reasons.pop(name, None)
+    if reasons:
+        holes = sum(profile.columns[name].missing for name in reasons)
+        terminal.warn(f"{describe_left_alone(reasons, holes)}; --keep says so, --include {included}")
+    for _, remark in describe_remarks(profile):
+        terminal.warn(remark)
+    return [name for name in profile.columns if name not in reasons]
+
+
+def describe_remarks(profile: TableProfile) -> Iterator[tuple[str, str]]:
+    """Give the columns that look odd, each with a remark."""
+    for name, column in profile.columns.items():
+        if remark := describe_numbers_as_text(column) or describe_marker(column, profile.sample[name]):
+            yield name, remark
+
+
+def describe_numbers_as_text(column: ColumnProfile) -> str | None:
+    """Return a warning about a column of numbers with one unit or currency, which are read as states; None otherwise.
+
+    Examples
+    --------
+    >>> made = ColumnProfile("x", kind="states", states=tuple(f"{i}.5%" for i in range(20)))
+    >>> describe_numbers_as_text(made)
+    "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they
+    are to be numbers"
+    """
+    if column.kind != "states" or len(column.states) < _MANY_STATES:
+        return None
+    units = set()
+    for state in column.states:
+        match = _UNIT.fullmatch(state) if isinstance(state, str) else None
+        if match is None or not (match[1] or match[2]):
+            return None
+        units.add((match[1], match[2]))
+        if len(units) > 1:
+            return None
+    return (
+        f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them"
+        " states; write plain numbers if they are to be numbers"
+    )
+
+
+def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
+    """Return a warning about a repeated outlier such as -99, which may mark missing cells; None if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> made = ColumnProfile("x", kind="number", low=-99.0, high=5.0)
+    >>> describe_marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
+    False
+    """
+    if column.kind != "number" or column.unit is not None:
+        return None
+    for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):
+        if value not in _MARKERS or len(rest) < 2 or (sample == value).sum() < 2:
+            continue
+        if min(abs(rest.min() - value), abs(rest.max() - value)) > rest.max() - rest.min():
+            return (
+                f"column {column.name!r} holds {value:g} again and again, far from all its other numbers; if that marks"
+                f" a missing cell, say --missing {value:g} (CSV and TSV), or empty such cells"
+            )
+    return None
+
+
+def refuse_unknown_states(
+    profile: TableProfile, variables: Mapping[str, Variable], choice: str, terminal: Terminal
+) -> None:
+    """Refuse states that the user's model does not have or, if the choice is "missing", warn about them."""
+    unknown_states: dict[str, list[Any]] = {}
+    for name, variable in variables.items():
+        column = profile.columns.get(name)
+        known = getattr(variable, "states", None)
+        if column is not None and column.kind == "states" and known is not None:
+            unknown = [state for state in column.states if state not in known]
+            if unknown:
+                unknown_states[name] = unknown
+    for name, unknown in unknown_states.items():
+        text = f"column {name!r} holds {shorten(unknown)}, which the model has never seen"
+        if choice == "error":
+            raise TableError(f"{text}; --unknown missing leaves such cells as they are and lets them tell nothing")
+        terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")
+
+
+@contextmanager
+def name_input_in_errors(shown: str) -> Iterator[None]:
+    """Put the name of the input in front of errors that come from reading it."""
+    try:
+        yield
+    except (TableError, FormatError) as error:
+        if type(error) not in (TableError, FormatError) or shown in str(error):
+            raise
+        raise type(error)(f"{shown}: {error}") from error.__cause__

@@ -1,0 +1,58 @@
+"""``hybridbn check``: what is in a table or a model, and what is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+
+from hybridbn.commands.shared_options import (
+    add_answer_arguments,
+    add_format_arguments,
+    add_kind_arguments,
+    add_text_arguments,
+)
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.verb import Verb
+
+__all__ = ["Check"]
+
+
+class Check(Verb):
+    """Says what is wrong with a table or a model."""
+
+    name = "check"
+    arguments = "DATA|MODEL"
+    summary = "say what is in a table or a model, and what is wrong with it"
+    examples = """
+hybridbn check patients.csv
+hybridbn check patients.csv --missing -99 --discrete ward
+hybridbn check 'sqlite:///study.db?table=visits' --csv > columns.csv
+hybridbn check model.hbn
+"""
+    description = """
+Of a table: what each column is (numbers, states, dates), how many of its cells are missing, and what
+is odd: no or only one value, identifiers and free text, numbers with units, repeated numbers such as
+-99 that may mark missing cells, a few numbers far from all others. Of a model: whether its nodes, arcs
+and numbers fit together. What can't be used at all, such as a damaged file, ends with exit code 2.
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("input", metavar="DATA|MODEL", help="a table (file, database or -) or a network")
+        table = parser.add_argument_group("how a table is read")
+        add_kind_arguments(table)
+        add_format_arguments(table, output=False)
+        add_text_arguments(table)
+        add_answer_arguments(parser)
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Check."""
+        from hybridbn.commands.checks import check_model, check_table
+        from hybridbn.commands.convert import names_network
+        from hybridbn.commands.table_input import TableRequest
+        from hybridbn.commands.terminal import keep_interrupts
+
+        keep_interrupts()
+        if options.format is None and names_network(options.input):
+            check_model(options.input, options.form, terminal)
+        else:
+            check_table(TableRequest.of(options), options.form, terminal)

@@ -1,0 +1,65 @@
+"""``hybridbn convert``: a network or a table in another format."""
+
+from __future__ import annotations
+
+import argparse
+
+from hybridbn.commands.shared_options import (
+    add_bins_argument,
+    add_kind_arguments,
+    add_no_clobber,
+    add_quiet,
+    add_text_arguments,
+)
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.verb import Verb
+
+__all__ = ["Convert"]
+
+
+class Convert(Verb):
+    """Writes a network or a table in another format."""
+
+    name = "convert"
+    arguments = "INPUT OUTPUT"
+    summary = "write a network or a table in another format"
+    examples = """
+hybridbn convert alarm.bif alarm.xdsl
+hybridbn convert market.hbn market.bif.gz --bins 8
+hybridbn convert patients.csv patients.parquet --discrete ward
+hybridbn convert 'sqlite:///study.db?table=visits' visits.csv
+"""
+    description = """
+Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
+.net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
+and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz).
+What a format can't hold is refused by name. The output appears complete or not at all.
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
+        parser.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
+        add_bins_argument(parser)
+        reading = parser.add_argument_group("how a table is read")
+        add_kind_arguments(reading)
+        add_text_arguments(reading)
+        add_no_clobber(parser)
+        add_quiet(parser, "no warnings, errors only")
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Convert."""
+        from hybridbn.commands.convert import convert
+
+        names = ("discrete", "continuous", "delimiter", "missing", "decimal", "encoding")
+        reading = {name: value for name in names if (value := getattr(options, name)) and value not in ("utf-8", ".")}
+        if "missing" in reading:
+            reading["missing"] = ("", *reading["missing"])
+        convert(
+            options.input,
+            options.output,
+            terminal,
+            bins=options.bins,
+            no_clobber=options.no_clobber,
+            reading=reading,
+        )

@@ -1,0 +1,94 @@
+"""``hybridbn fit``: learn a model from a table."""
+
+from __future__ import annotations
+
+import argparse
+
+from hybridbn.commands.shared_options import (
+    add_bins_argument,
+    add_format_arguments,
+    add_keep_argument,
+    add_kind_arguments,
+    add_model_arguments,
+    add_no_clobber,
+    add_quiet,
+    add_sample_argument,
+    add_text_arguments,
+    parse_names,
+)
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.verb import Verb, refuse_usage
+
+__all__ = ["Fit"]
+
+
+class Fit(Verb):
+    """Learns a model from a table."""
+
+    name = "fit"
+    arguments = "DATA MODEL"
+    summary = "learn a model from a table"
+    examples = """
+hybridbn fit patients.csv model.hbn
+hybridbn fit patients.csv model.hbn --target disease
+hybridbn fit patients.csv model.hbn --structure tan --target disease --potentials gaussian
+hybridbn fit patients.csv model.hbn --structure 'age -> disease <- sex; disease -> cholesterol'
+hybridbn fit 'sqlite:///study.db?table=visits' model.bif --discrete ward --potentials multinomial
+"""
+    description = """
+A network of the columns is learned, and saved as .hbn (every kind of model) or in another format of
+networks, by the suffix. Cells may be missing. Without --structure the one that predicts the target
+best is chosen, or without --target arcs in any direction (hill_climb). Identifiers, free text and
+columns without any value are left out, which is told.
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("input", metavar="DATA", help="a file, a table of a database, or -")
+        parser.add_argument("model", metavar="MODEL", help="a file of a network, such as model.hbn")
+        model = parser.add_argument_group("the model")
+        add_model_arguments(
+            model,
+            "auto (default), tan, kdb, naive_bayes, hill_climb, chow_liu, mixture, ... of hybridbn.structures, or arcs"
+            " such as 'a -> b <- c'",
+            "the column to predict; structures such as tan need it",
+        )
+        add_sample_argument(model)
+        table = parser.add_argument_group("how the table is read")
+        add_kind_arguments(table)
+        add_keep_argument(table)
+        table.add_argument(
+            "--include",
+            type=parse_names,
+            action="extend",
+            default=[],
+            metavar="A,B",
+            help="columns to learn from although they look like identifiers",
+        )
+        add_format_arguments(table, output=False)
+        add_text_arguments(table)
+        add_bins_argument(parser)
+        add_no_clobber(parser)
+        add_quiet(parser)
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Fit."""
+        from hybridbn.commands.model_options import find_structure, refuse_model_output
+        from hybridbn.commands.table_input import TableRequest
+        from hybridbn.commands.terminal import keep_interrupts
+        from hybridbn.fitting.fitter_choice import check_spec
+
+        structure = options.structure
+        if structure == "auto" and options.target is None:
+            structure = "hill_climb"
+        check_spec(options.potentials)
+        build = find_structure(structure)
+        if build.structure is None and build.declaration.takes_target and options.target is None:
+            refuse_usage(f"--structure {structure} needs a column to predict; name it with --target")
+        if options.bins is not None and options.model.lower().endswith(".hbn"):
+            refuse_usage("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
+        refuse_model_output(options.input, options.model, options.no_clobber)
+        keep_interrupts()
+        from hybridbn.commands.learning import learn_model
+
+        learn_model(TableRequest.of(options), build, options.potentials, options.model, terminal, bins=options.bins)

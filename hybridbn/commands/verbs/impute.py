@@ -1,0 +1,251 @@
+"""``hybridbn impute``: fill the holes of a table."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hybridbn.commands.shared_options import (
+    add_format_arguments,
+    add_keep_argument,
+    add_kind_arguments,
+    add_model_arguments,
+    add_no_clobber,
+    add_quiet,
+    add_sample_argument,
+    add_text_arguments,
+    add_unknown_argument,
+    parse_bounds,
+    parse_count,
+    parse_names,
+    parse_positive,
+)
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.verb import Verb, refuse_usage
+
+__all__ = ["Impute"]
+
+
+class Impute(Verb):
+    """Fills the holes of a table."""
+
+    name = "impute"
+    arguments = "INPUT OUTPUT"
+    summary = "fill the holes of a table"
+    examples = """
+  hybridbn impute patients.csv completed.csv
+  hybridbn impute patients.csv completed.parquet --draws 20 --seed 1 --report report.html
+  hybridbn impute 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=visits_completed'
+  hybridbn impute 'postgresql+psycopg://me@host/base?table=t' 'postgresql+psycopg://me@host/base?schema=s&table=u'
+  hybridbn impute train.csv train_completed.csv --save-model model.hbn
+  hybridbn impute new.csv new_completed.csv --model model.hbn
+  zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
+"""
+    description = """
+Fill the holes of a table: a Bayesian network of all columns is learned from the incomplete table,
+and the missing cells of each row are drawn together given its observed cells. Observed cells, the
+order of rows and columns, and in a text file every other byte stay as they are. Tables may be larger
+than the memory.
+
+A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather;
+sqlite:///file.db?table=name is a table of a database, as is every address that SQLAlchemy or an ADBC
+driver knows with ?table=name (or, of INPUT, ?query=SELECT ...) behind it; - is a pipe. The output
+appears complete or not at all. An existing file is replaced at that moment, an existing table is refused.
+"""
+    exit_codes = """\
+exit codes:
+  0    the output is there, complete
+  2    the input, the model or an option can't be used; the message says why
+  70   a fault of hybridbn itself; please report it
+  73   the output can't be made: another run is writing it, there is such a table (or, with
+       --no-clobber, file) already, or the folder can't be written to
+  74   writing failed: the disk is full or broken; nothing is left behind (where only --show can't be
+       printed, the output is there)
+  75   input, options or versions are not those of the unfinished run (--restart begins anew), or the
+       input changed while it was read
+  130  interrupted (143 by SIGTERM, 129 by SIGHUP); the same command goes on from there, as it does
+       after kill -9 (into a pipe, or without --parts into a database on a server, it begins anew)
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("input", metavar="INPUT", help="a file, a table of a database, or -")
+        parser.add_argument("output", metavar="OUTPUT", help="a file, a new table of a database, or -")
+
+        imputation = parser.add_argument_group("what is imputed")
+        imputation.add_argument(
+            "--draws",
+            type=parse_positive,
+            metavar="M",
+            help=(
+                "M completed tables one after the other, with a first column that counts them; parameters are drawn,"
+                " too, so that they differ as much as is unknown"
+            ),
+        )
+        imputation.add_argument(
+            "--strategy",
+            choices=("draw", "mean", "most_probable"),
+            default="draw",
+            help=(
+                "draw (default) keeps variances and correlations; mean and most_probable are the best guess for single"
+                " cells, and wrong for any estimate"
+            ),
+        )
+        imputation.add_argument(
+            "--seed",
+            type=parse_count,
+            default=0,
+            metavar="N",
+            help="of the random numbers (default 0); the same seed gives the same bytes",
+        )
+        add_kind_arguments(imputation)
+        add_keep_argument(imputation)
+        imputation.add_argument(
+            "--include",
+            type=parse_names,
+            action="extend",
+            default=[],
+            metavar="A,B",
+            help="columns to complete although they look like identifiers, from their own values",
+        )
+        imputation.add_argument(
+            "--bounds",
+            type=parse_bounds,
+            action="append",
+            default=[],
+            metavar="A=LOW:HIGH",
+            help=(
+                "limits of a column, numbers or dates (either may be left out), or 'observed' for the observed range of"
+                " all columns"
+            ),
+        )
+
+        imputation.add_argument(
+            "--full-precision",
+            action="store_true",
+            help=(
+                "leave imputed numbers unrounded; by default they have as many decimals as nearly all of the observed"
+                " ones of their column (six at most)"
+            ),
+        )
+
+        model = parser.add_argument_group("the model")
+        add_model_arguments(
+            model,
+            "auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures",
+            "the target column of a structure that has one; by default the one that tells most about the others",
+        )
+        model.add_argument(
+            "--no-donors",
+            dest="donors",
+            action="store_false",
+            help=(
+                "draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of"
+                " taking observed ones from similar rows"
+            ),
+        )
+        model.add_argument(
+            "--no-rules",
+            dest="rules",
+            action="store_false",
+            help=(
+                "let imputed numbers be what none of their column is (below zero, no code, no clock time), and break"
+                " the sums and orders that the observed ones keep"
+            ),
+        )
+        model.add_argument(
+            "--rounds",
+            type=parse_count,
+            metavar="N",
+            help="rounds of drawing and learning; by default as many as the share of missing cells asks for",
+        )
+        add_sample_argument(model)
+        model.add_argument(
+            "--model",
+            metavar="FILE.hbn",
+            help="use this network, of --save-model or of Network.save, instead of learning one",
+        )
+        model.add_argument("--save-model", metavar="FILE.hbn", help="save what was learned")
+        add_unknown_argument(
+            model, "with --model: refuse states that it doesn't know (default), or leave them and let them tell nothing"
+        )
+
+        files = parser.add_argument_group("files")
+        add_format_arguments(files, output=True)
+        add_text_arguments(files)
+        files.add_argument(
+            "--draw-column",
+            default="draw",
+            metavar="NAME",
+            help="the name of the column that counts the draws (default draw)",
+        )
+        add_no_clobber(files, "refuse to replace existing files (tables of databases are never replaced)")
+        files.add_argument(
+            "--restart", action="store_true", help="forget what an unfinished run left beside the output (OUTPUT.parts)"
+        )
+        files.add_argument(
+            "--parts",
+            metavar="FOLDER",
+            help=(
+                "keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up"
+                " with it, and works in the system's temporary folder otherwise"
+            ),
+        )
+        files.add_argument(
+            "--chunk",
+            type=parse_positive,
+            metavar="ROWS",
+            help="rows to hold in memory at a time; the result does not depend on it",
+        )
+
+        output = parser.add_argument_group("what is said")
+        output.add_argument(
+            "--report",
+            metavar="FILE.html",
+            help=(
+                "a page with observed and imputed distributions, patterns of missing cells, and the course of learning"
+            ),
+        )
+        output.add_argument(
+            "--show",
+            type=parse_count,
+            nargs="?",
+            const=8,
+            default=0,
+            metavar="N",
+            help="print the first N (8) rows that had holes",
+        )
+        add_quiet(output)
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Impute."""
+        from hybridbn.commands.impute import ImputationRequest, impute
+
+        given = vars(options)
+        if options.model is not None:
+            for name, value in _LEARNING.items():
+                if given[name] != value:
+                    refuse_usage(
+                        f"--model is used as it is; --{name.replace('_', '-')} is for learning: leave one of the two"
+                        " out"
+                    )
+        if options.draws is not None and options.strategy != "draw":
+            refuse_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
+        bounds: Any = dict(options.bounds)
+        if "" in bounds and len(bounds) > 1:
+            refuse_usage("--bounds observed is for all columns; leave the others out")
+        bounds = None if not bounds else "observed" if "" in bounds else bounds
+        impute(ImputationRequest.of(options, bounds=bounds), terminal)
+
+
+_LEARNING = {
+    "structure": "auto",
+    "target": None,
+    "potentials": "auto",
+    "rounds": None,
+    "full_precision": False,
+    "donors": True,
+    "rules": True,
+    "save_model": None,
+}
+"""Options of learning and what they are where they are not given."""

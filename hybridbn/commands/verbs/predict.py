@@ -1,0 +1,80 @@
+"""``hybridbn predict``: a table with the predictions of a column."""
+
+from __future__ import annotations
+
+import argparse
+
+from hybridbn.commands.shared_options import (
+    add_format_arguments,
+    add_no_clobber,
+    add_quiet,
+    add_text_arguments,
+    add_unknown_argument,
+    parse_level,
+    parse_positive,
+)
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.verb import Verb
+
+__all__ = ["Predict"]
+
+
+class Predict(Verb):
+    """Adds the predictions of a column to a table."""
+
+    name = "predict"
+    arguments = "MODEL DATA OUT --target A"
+    summary = "add the predictions of a column to a table"
+    examples = """
+hybridbn predict model.hbn new.csv predicted.csv --target disease
+hybridbn predict model.hbn new.csv predicted.parquet --target cholesterol --level 0.95
+hybridbn predict model.hbn 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=predicted' --target y
+zcat new.csv.gz | hybridbn predict model.hbn - - --format csv --target disease > predicted.csv
+"""
+    description = """
+Each row gets the posterior of the target given its other cells, of which any may be missing. A target
+with states gets the columns A_predicted (the most probable state) and A_probability_STATE for each
+state; a number gets A_mean, A_sd, A_low and A_high, the ends of the interval. What the table holds of
+the target itself tells nothing. Tables may be larger than the memory; the output appears complete or
+not at all.
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("model", metavar="MODEL", help="a file of a network")
+        parser.add_argument("input", metavar="DATA", help="a file, a table of a database, or -")
+        parser.add_argument("output", metavar="OUT", help="a file, a new table of a database, or -")
+        prediction = parser.add_argument_group("what is predicted")
+        prediction.add_argument("--target", required=True, metavar="A", help="the column to predict, a node")
+        prediction.add_argument(
+            "--level",
+            type=parse_level,
+            default=0.9,
+            metavar="P",
+            help="probability of the interval of a number (default 0.9)",
+        )
+        prediction.add_argument(
+            "--prefix", metavar="TEXT", help="what the names of the new columns begin with (default: the target and _)"
+        )
+        add_unknown_argument(
+            prediction, "refuse states that the model doesn't know (default), or let them tell nothing"
+        )
+        files = parser.add_argument_group("files")
+        add_format_arguments(files, output=True)
+        add_text_arguments(files)
+        files.add_argument(
+            "--chunk",
+            type=parse_positive,
+            metavar="ROWS",
+            help="rows to hold in memory at a time; the result does not depend on it",
+        )
+        add_no_clobber(files, "refuse to replace an existing file (tables of databases are never replaced)")
+        add_quiet(parser)
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Predict."""
+        from hybridbn.commands.prediction import PredictionRequest, predict
+        from hybridbn.commands.terminal import keep_interrupts
+
+        keep_interrupts()
+        predict(PredictionRequest.of(options), terminal)
