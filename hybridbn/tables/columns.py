@@ -113,6 +113,10 @@ class Column:
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
             wants_labels = isinstance(variable, Discrete) and variable.cuts is None
+            if isinstance(variable, Discrete) and wants_labels and isinstance(variable.states[0], str):
+                codes = column_adapter(source.kind).encode(source.values, variable.states)
+                if codes is not None:
+                    return Cells(codes, variable.states)
             unit = variable.unit if isinstance(variable, Continuous) else None
             cells = read_cells(self.name, source.values, "discrete" if wants_labels else None, unit)
         return recode_cells(self.name, cells, variable, unknown_missing=self._unknown_missing)
@@ -335,6 +339,12 @@ class ColumnAdapter(ABC):
         """Return the cells of a column; of the kind "discrete" where the library can do that faster than
         `convert_cells`.
         """
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        """Return text as codes of known states, -1 where a cell is missing; None where a cell is none of them, or where
+        the library has nothing faster than `read`.
+        """
+        return None
 
     @abstractmethod
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:

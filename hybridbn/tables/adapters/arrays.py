@@ -19,6 +19,7 @@ from hybridbn.tables.cells import (
     check_numbers,
     count_moments,
     decode_states,
+    find_shared_objects,
     freeze_array,
     label_codes,
     label_floats,
@@ -63,6 +64,19 @@ class ArrayColumns(ColumnAdapter):
         if code in "OUT":
             return label_objects(name, array.astype(object), kind)
         raise make_type_error(name, array.dtype)
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        if not isinstance(values, np.ndarray) or values.dtype != object or len(states) > 255:
+            return None
+        shared = find_shared_objects(values)
+        objects = values if shared is None else shared[1]
+        # bytes are made of a lookup faster than arrays are, and hold no negative numbers
+        codes: dict[Any, int] = {state: code for code, state in enumerate(states, 1)} | {None: 0, np.nan: 0}
+        try:
+            found = np.frombuffer(bytes(map(codes.__getitem__, objects.tolist())), np.uint8)
+        except (KeyError, TypeError):
+            return None
+        return (found if shared is None else found.take(shared[0])).astype(np.intp) - 1
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values[rows]
