@@ -39,7 +39,6 @@ __all__ = [
     "count_texts",
     "decode_states",
     "describe_look_alikes",
-    "find_shared_objects",
     "freeze_array",
     "integer_limits",
     "label_codes",
@@ -345,46 +344,7 @@ def state_kind(state: Any) -> str:
 
 
 def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
-    """Return the cells of an array of Python values; raise `TableError` for mixed and for unusable types.
-
-    Where the same few objects stand in many cells, these alone are looked at.
-    """
-    shared = find_shared_objects(values)
-    if shared is not None:
-        codes, objects = shared
-        try:
-            return _label_objects(name, objects, kind).take(codes)
-        except TableError:
-            pass  # the message names a row
-    return _label_objects(name, values, kind)
-
-
-_PROBED = 512
-"""Objects that are looked at before it is decided whether the same ones stand in many cells."""
-
-
-def find_shared_objects(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]] | None:
-    """Return which of few objects stands in each cell, and these objects in the order of their first cells; None where
-    most cells have objects of their own.
-    """
-    if len(values) < 2 * _PROBED:
-        return None
-    from pandas import factorize
-
-    step = len(values) // _PROBED
-    if len(set(map(id, values[::step].tolist()))) > _PROBED // 2:
-        return None
-    values = np.ascontiguousarray(values)
-    # an array of objects holds their addresses
-    codes, addresses = factorize(np.frombuffer(values, dtype=np.uintp))
-    if len(addresses) > len(values) // 2:
-        return None
-    rows = np.empty(len(addresses), dtype=np.intp)
-    rows[codes] = np.arange(len(values))
-    return codes, values[rows]
-
-
-def _label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
+    """Return the cells of an array of Python values; raise `TableError` for mixed and for unusable types."""
     from pandas import factorize, isna
     from pandas.api.types import infer_dtype
 
