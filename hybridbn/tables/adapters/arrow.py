@@ -296,10 +296,13 @@ class _KnownText:
         return mixed.view(np.intp)
 
 
-def label_dictionary(name: str, column: Any, *, declared: bool) -> Cells:
-    """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states."""
+def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = False) -> Cells:
+    """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states; `compact`
+    ones keep the type of its codes.
+    """
     codes, states = decode_dictionary(column)
-    return label_codes(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
+    ordered = declared and column.type.ordered
+    return label_codes(name, codes, states, declared=declared, ordered=ordered, compact=compact)
 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
