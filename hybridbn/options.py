@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from hybridbn.errors import TableError
+from hybridbn.jobs import check_jobs
 
 __all__ = ["OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
 
@@ -26,6 +27,9 @@ class Options:
         Largest table that elimination may make before `TooWide` is raised.
     impossible : {"raise", "nan"}
         Rows whose evidence has probability zero raise `ImpossibleEvidence`, or have a posterior of NaN.
+    n_jobs : int, optional
+        Threads that share the rows of a table (-1: as many as there are processors), with the same results to the last
+        bit; by default one. Rows that need quadrature share grids that are refined as needed, and have one thread.
 
     Examples
     --------
@@ -42,6 +46,7 @@ class Options:
     tolerance: float = 1e-9
     max_bytes: float = 2.0 * 2**30
     impossible: Literal["raise", "nan"] = "raise"
+    n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.impossible, str) or self.impossible not in ("raise", "nan"):
@@ -50,6 +55,12 @@ class Options:
             raise TableError(f"tolerance must lie between 0 and 1; found {self.tolerance!r}")
         if not _is_number(self.max_bytes) or not self.max_bytes > 0:
             raise TableError(f"max_bytes must be a positive number of bytes; found {self.max_bytes!r}")
+        check_jobs(self.n_jobs)
+
+    @property
+    def jobs(self) -> int:
+        """How many threads run at the same time."""
+        return check_jobs(self.n_jobs)
 
 
 def _is_number(value: Any) -> bool:
@@ -61,6 +72,7 @@ class PrecisionKeywords(TypedDict, total=False):
 
     tolerance: float
     max_bytes: float
+    n_jobs: int | None
 
 
 class OptionKeywords(PrecisionKeywords, total=False):

@@ -9,6 +9,7 @@ Equal rows of evidence are computed once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -481,15 +482,15 @@ def find_distinct_rows(evidence: Evidence, *, continuous: bool) -> DistinctRows 
     if evidence.rows < (2 if continuous else FEWEST_ROWS):
         return None
     if all(isinstance(finding.variable, Discrete) and finding.plain for finding in findings):
-        space = 1
+        states = [len(finding.variable) + 1 for finding in findings if isinstance(finding.variable, Discrete)]
+        space = math.prod(states)
+        if space >= 2**62:
+            return None
         codes = np.zeros(evidence.rows, dtype=np.intp)
-        for finding in findings:
-            assert isinstance(finding.variable, Discrete)
-            states = len(finding.variable) + 1
-            space *= states
-            if space >= 2**62:
-                return None
-            codes = codes * states + (finding.values + 1)
+        for size, finding in zip(states, findings, strict=True):
+            codes *= size
+            codes += finding.values
+            codes += 1
         return _number_by_lookup(codes, space) if space <= 2 * evidence.rows else _number_by_sorting(codes)
     if not continuous:
         return None

@@ -32,6 +32,7 @@ from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.quadrature.grids import place_nodes
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
+from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -258,12 +259,17 @@ def _search(
     plan = EliminationPlan.of(problem, evidence, options, grouped=False)
     if plan.held_bytes > options.max_bytes:
         raise too_wide([plan], options.max_bytes)
-    for rows, part in split_rows(problem, evidence):
-        if problem.nodes:
+
+    def search_part(chunk: tuple[NDArray[np.intp], Evidence]) -> _BestPoints:
+        rows, part = chunk
+        best, tied = _find_best(problem, tables(problem.axes, part, {}), rows)
+        return _BestPoints(rows, part, dict(problem.axes), best, tied)
+
+    if problem.nodes:
+        for rows, part in split_rows(problem, evidence):
             yield from _search_around(problem, rows, part, options, tables, movable)
-        else:
-            best, tied = _find_best(problem, tables(problem.axes, part, {}), rows)
-            yield _BestPoints(rows, part, dict(problem.axes), best, tied)
+    else:
+        yield from run_in_threads(search_part, split_rows(problem, evidence), options.jobs)
 
 
 def _search_around(

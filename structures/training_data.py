@@ -141,10 +141,9 @@ def _read_table(data: Any, weights: Any, target: Any = None) -> Table:
 
 def _check_target(data: TrainingData, name: str) -> None:
     """Refuse a target that is a constant number; warn of a target with a single class."""
-    variable, cells = data.variable(name), data.codes(name)
-    weighted = np.ones(len(cells), dtype=bool) if data.weights is None else data.weights > 0
+    variable = data.variable(name)
     if isinstance(variable, Discrete):
-        occurring = np.flatnonzero(np.bincount(cells[weighted] + 1, minlength=len(variable) + 1)[1:])
+        occurring = np.flatnonzero(data.counter([name]).joint((name,)))
         if len(occurring) == 1:
             warnings.warn(
                 f"the target {name!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; the"
@@ -152,6 +151,8 @@ def _check_target(data: TrainingData, name: str) -> None:
                 stacklevel=4,
             )
     else:
+        cells = data.codes(name)
+        weighted = np.ones(len(cells), dtype=bool) if data.weights is None else data.weights > 0
         observed = cells[weighted & ~np.isnan(cells)]
         occurring = observed[:1]
         if observed.size and (observed == observed[0]).all():

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -454,3 +455,22 @@ UNDECLARED = [
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_contract_is_kept_without_a_support(check, example):
     check(example)
+
+
+@pytest.mark.parametrize("rows", [150, 1000])
+def test_rows_with_similar_parents_are_drawn_as_each_alone(rows: int) -> None:
+    x, y = Continuous("x"), Continuous("y")
+
+    def density(x: Any, y: Any) -> Any:
+        jump = np.where(y > x, 1.5, 0.5)
+        wide = np.exp(-0.5 * ((y - x) / (0.5 + x**2)) ** 2) / (0.5 + x**2) / np.sqrt(2 * np.pi)
+        narrow = np.exp(-0.5 * ((y - 40 * (x > 1)) / 1e-3) ** 2) / 1e-3 / np.sqrt(2 * np.pi)
+        return 0.7 * jump * wide + 0.3 * narrow
+
+    potential = Density(y, parents=(x,), function=density, breaks=[0.0, 40.0], check=False)
+    rng = np.random.default_rng(rows)
+    given, uniforms = np.sort(rng.normal(size=rows)), rng.random(rows)
+    together = potential.ppf(uniforms, {"x": given})
+    some = rng.choice(rows, 20, replace=False)
+    alone = np.concatenate([potential.ppf(uniforms[[row]], {"x": given[[row]]}) for row in some])
+    assert np.allclose(together[some], alone, rtol=1e-9, atol=1e-9)

@@ -96,3 +96,43 @@ def test_editors_complete_what_comes_back() -> None:
         "sample": {"pandas.DataFrame", "Frame"},
         "most_probable": {"dict[str, Any]", "Frame"},
     }
+
+
+def test_threads_share_the_rows_of_a_table_with_the_same_bits() -> None:
+    rng = np.random.default_rng(0)
+    names = [hb.Discrete(name, states=("a", "b", "c")) for name in "uvwxyz"]
+    chain = [hb.Multinomial(names[0], table=rng.dirichlet(np.ones(3)))]
+    for place in range(1, 6):
+        parents = names[max(place - 2, 0) : place]
+        chain.append(
+            hb.Multinomial(names[place], parents=parents, table=rng.dirichlet(np.ones(3), (3,) * len(parents)))
+        )
+    star = [chain[0], *(hb.Multinomial(v, parents=names[:1], table=rng.dirichlet(np.ones(3), 3)) for v in names[1:])]
+    for network in (hb.Network(chain), hb.Network(star)):
+        table = network.sample(70_000, random_state=1)
+        table = table.mask(rng.random(table.shape) < 0.2)
+        table["u"] = None
+        variables = [variable for variable in names if variable.name != "u"]
+        evidence = hb.Table(table, variables=variables)
+        threads: list[Any] = []
+        for n_jobs in (None, 2, 3):
+            options = hb.Options(n_jobs=n_jobs)
+            threads.append(
+                [
+                    network.posterior("u", evidence, options=options).probabilities,
+                    network.posteriors(evidence, n_jobs=n_jobs)["w"].probabilities,
+                    network.log_density(evidence, n_jobs=n_jobs),
+                    network.most_probable(table.iloc[:20_000], n_jobs=n_jobs)["u"].to_numpy(),
+                    network.sample(140_000, random_state=3, n_jobs=n_jobs)["z"].to_numpy(),
+                ]
+            )
+        for one, two, three in zip(*threads, strict=True):
+            assert np.array_equal(one, two)
+            assert np.array_equal(one, three)
+
+
+def test_only_whole_numbers_of_threads() -> None:
+    for wrong in (0, 1.5, "two", True):
+        with pytest.raises(hb.TableError, match="n_jobs must be a whole number"):
+            hb.Options(n_jobs=wrong)  # type: ignore[arg-type]
+    assert hb.Options(n_jobs=-1).jobs >= 1

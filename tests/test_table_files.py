@@ -21,7 +21,8 @@ from pyarrow import feather, parquet
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats import tables
-from hybridbn.formats.tables import read_table
+from hybridbn.formats.tables import parquet_codes, read_table
+from hybridbn.structures.tan import tan
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable
 
@@ -386,3 +387,44 @@ def test_public_names_are_reached_through_the_table(tmp_path: Path) -> None:
     Table({"x": [1.5]}).write(tmp_path / "d.jsonl")
     assert json.loads((tmp_path / "d.jsonl").read_text()) == {"x": 1.5}
     assert tables.read_table(f"file://{tmp_path / 'd.jsonl'}")["x"].tolist() == [1.5]
+
+
+@pytest.mark.parametrize("most", [3, 300])
+def test_states_of_parquet_files_are_coded_batch_by_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(parquet_codes, "_BATCH", 64)
+    monkeypatch.setattr(parquet_codes, "_SPAN", 400)
+    rng = np.random.default_rng(most)
+    # later batches have states of their own, and a long one needs another type of codes
+    level = np.sort(rng.integers(0, most, 500)) + rng.integers(0, 2, 500)
+    text = np.array([f"s{999 - code}" for code in level], dtype=object)
+    text[rng.random(500) < 0.1] = None
+    frame = pd.DataFrame(
+        {
+            "text": text,
+            "levels": pd.Categorical(text, categories=[f"s{code}" for code in range(999 - most, 1010)], ordered=True),
+            "whole": level * np.where(rng.random(500) < 0.5, -1, 1),
+            "wide": level * 10**9,
+            "number": rng.normal(size=500),
+            "none": pd.Series([None] * 499 + ["x"], dtype="str"),
+        }
+    )
+    path = tmp_path / "d.parquet"
+    parquet.write_table(pa.Table.from_pandas(frame), path, row_group_size=150)
+    table = read_table(path, discrete=["whole", "wide"])
+    wanted = Table(frame, discrete=["whole", "wide"])
+    assert table.equals(wanted)
+    assert all(table[name].dtype == np.intp for name in ("text", "levels", "whole", "wide"))
+    for both in (lambda t: t.to_pandas(), lambda t: t.to_polars().to_pandas(), lambda t: t.to_arrow().to_pandas()):
+        pd.testing.assert_frame_equal(both(table)[["text", "number"]], both(wanted)[["text", "number"]])
+    taken = table.take(np.arange(200, 400))
+    assert taken.equals(wanted.take(np.arange(200, 400)))
+    assert taken.with_column("text", ["new"] * 200, Discrete("text", states=("new",)))["text"].max() == 0
+    columns = ["text", "whole", "levels"]
+    learned, other = (tan(t.select(columns), "text") for t in (table, wanted))
+    for name in columns:
+        assert np.array_equal(learned.potential(name).table, other.potential(name).table)
+    written = tmp_path / "again.parquet"
+    table.write(written)
+    assert read_table(written).equals(table)

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame, FrameAdapter, open_frame
+from hybridbn.variables import Discrete
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 SMALL = st.integers(0, 100)
@@ -179,3 +181,51 @@ def test_an_adapter_of_ones_own_is_enough_for_a_new_kind_of_frame() -> None:
     assert table.take([1]).to_native().second == [4.0]
     filled = table.fill({"first": (np.array([False, True]), np.array([2.0]))})
     assert open_frame(pair).replace(filled, {}).first == [1.0, 2.0]
+
+
+TEXTS = st.text(max_size=4) | st.text("ab\0\u00e9", min_size=6, max_size=18)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(TEXTS, min_size=2, max_size=12, unique=True), st.integers(0, 2**32 - 1), st.booleans())
+def test_text_is_coded_against_known_states_alike_in_every_library(states: list[str], seed: int, holes: bool) -> None:
+    codes = np.random.default_rng(seed).integers(-int(holes), len(states), 1500)
+    text = np.array([*states, None], dtype=object)[codes]
+    own = text.tolist()
+    chunks = pa.chunked_array([pa.array(own[:7], pa.string()), pa.array(own[7:], pa.string())])
+    frames = [
+        pd.DataFrame({"c": pd.Series(text, dtype="str")}),
+        pd.DataFrame({"c": pd.Series(text, dtype=object)}),
+        pd.DataFrame({"c": pd.Series([value and (value + "x")[:-1] for value in own], dtype=object)}),
+        pd.DataFrame({"c": pd.Series(text, dtype="string[python]")}),
+        pl.DataFrame({"c": pl.Series(own, dtype=pl.String)}),
+        pa.table({"c": chunks}),
+        pa.table({"c": pa.array(["?", *own], pa.large_string())}).slice(1),
+        {"c": own},
+    ]
+    variable, fewer = Discrete("c", tuple(states)), Discrete("c", tuple(states[:-1]))
+    unknown = codes == len(states) - 1
+    for frame in frames:
+        assert Table(frame, variables=[variable])["c"].tolist() == codes.tolist()
+        some = Table(frame, variables=[fewer], unknown="missing")["c"]
+        assert some.tolist() == np.where(unknown, -1, codes).tolist()
+        if unknown.any():
+            with pytest.raises(TableError, match=rf"column 'c', row {int(np.argmax(unknown))}: "):
+                Table(frame, variables=[fewer])["c"]
+
+
+@pytest.mark.parametrize(
+    "objects", [["b", "a", None], [2, 1, None], [True, False, np.nan], [1.5, 2, None], ["a", 1], [1, 2.5, True]]
+)
+@pytest.mark.parametrize("kind", [{}, {"discrete": "c"}, {"continuous": "c"}])
+def test_objects_that_stand_in_many_cells_are_read_as_few_rows_are(objects: list[Any], kind: dict[str, Any]) -> None:
+    column = np.array(objects, dtype=object)[np.random.default_rng(0).integers(0, len(objects), 2000)]
+
+    def read(rows: int) -> Any:
+        try:
+            table = Table({"c": column[:rows]}, **kind)
+        except TableError as error:
+            return str(error)
+        return table.variables, np.nan_to_num(table["c"][:100], nan=-9.0).tolist()
+
+    assert read(2000) == read(100)

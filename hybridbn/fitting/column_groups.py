@@ -120,7 +120,7 @@ class ColumnGroups:
 
 def combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
     """Return each row's configuration as one number, the last column running fastest."""
-    mixed = codes[0]
+    mixed = codes[0].astype(np.intp, copy=False)
     for column, size in zip(codes[1:], sizes[1:], strict=True):
         mixed = mixed * size
         mixed += column

@@ -202,7 +202,7 @@ class NumpyCounter(Counter):
 
     def _count_holes(self, names: Names) -> Values:
         codes = [
-            np.where(self.columns[name] < 0, self.sizes[name], self.columns[name])
+            np.where(self.columns[name] < 0, np.intp(self.sizes[name]), self.columns[name])
             if name in self.incomplete
             else self.columns[name]
             for name in names
@@ -366,7 +366,7 @@ def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Coun
     """
     variables = tuple(variables)
     return NumpyCounter(
-        {variable.name: table.coded(variable) for variable in variables},
+        {variable.name: table.coded(variable, compact=True) for variable in variables},
         {variable.name: len(variable) for variable in variables if isinstance(variable, Discrete)},
         table.weights if table.weighted else None,
         jobs,

@@ -175,17 +175,18 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     for name in table.names:
         _refuse_identifier(table, name)
     variables: dict[str, Variable] = {}
-    codes = None
+    guide: Discrete | None = None
     # the target first: where it is discretized itself, its intervals guide the others
     for name in sorted(table.names, key=lambda name: name != target):
         variable, spec = table.variable(name), wanted[name]
         if isinstance(variable, Continuous) and check_spec(spec, name) == "multinomial":
             chosen = spec.discretizer if isinstance(spec, MultinomialFitter) else None
+            codes = None if name == target or guide is None else table.coded(guide)
             discretizer = chosen or (equal_frequency if codes is None else mdl)
             weights = table.weights if table.weighted else None
             variable = Discrete(name, cuts=tuple(discretizer(table.coded(variable), codes, weights)))
         if name == target and isinstance(variable, Discrete):
-            codes = table.coded(variable)
+            guide = variable
         variables[name] = variable
     return {name: Role(variables[name], wanted[name]) for name in table.names}
 

@@ -21,7 +21,7 @@ from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.queries import posterior
-from hybridbn.jobs import check_jobs, run_in_threads
+from hybridbn.jobs import run_in_threads
 from hybridbn.learning.collapse import network_of_sum, sum_tables
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
@@ -155,12 +155,11 @@ class Ensemble:
         evidence: Any = None,
         *,
         options: Options | None = None,
-        n_jobs: int | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Values:
         """Return the scores of the classes (rows, classes), or (classes,) for a mapping; differences are log-odds."""
         chosen = resolve_options("scores", options, keywords, impossible="raise")
-        last = _last(self._add_scores(evidence, chosen, n_jobs))
+        last = _last(self._add_scores(evidence, chosen))
         return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
 
     def posterior(
@@ -168,16 +167,14 @@ class Ensemble:
         evidence: Any = None,
         *,
         options: Options | None = None,
-        n_jobs: int | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> DiscretePosterior:
         """Return the posterior of the class given evidence, a mapping or a table, as `Network.posterior` does.
 
-        The members may be asked in `n_jobs` threads at the same time (-1: as many as there are processors), with the
-        same result.
+        With `n_jobs`, members are asked in so many threads at the same time, with the same result.
         """
         chosen = resolve_options("posterior", options, keywords)
-        last = _last(self._add_scores(evidence, chosen, n_jobs))
+        last = _last(self._add_scores(evidence, chosen))
         return self._posterior(last, evidence)
 
     def staged_posterior(
@@ -185,12 +182,11 @@ class Ensemble:
         evidence: Any = None,
         *,
         options: Options | None = None,
-        n_jobs: int | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Iterator[DiscretePosterior]:
         """Yield the posteriors after one network, after two, and so on."""
         chosen = resolve_options("staged_posterior", options, keywords)
-        for total in self._add_scores(evidence, chosen, n_jobs):
+        for total in self._add_scores(evidence, chosen):
             yield self._posterior(total.copy(), evidence)
 
     def classify(
@@ -198,21 +194,20 @@ class Ensemble:
         evidence: Any = None,
         *,
         options: Options | None = None,
-        n_jobs: int | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Any:
         """Return the class with the highest score: a state for a mapping, an array for a table."""
         chosen = resolve_options("classify", options, keywords, impossible="raise")
-        return self.posterior(evidence, options=chosen, n_jobs=n_jobs).mode()
+        return self.posterior(evidence, options=chosen).mode()
 
     predict = classify
 
-    def _add_scores(self, evidence: Any, options: Options, n_jobs: int | None) -> Iterator[Values]:
+    def _add_scores(self, evidence: Any, options: Options) -> Iterator[Values]:
         """Yield the scores (classes, rows) after each network, always in the same array."""
-        scorer, real = ClassScorer(self.target, evidence, options), self.algorithm == "real"
+        scorer, real = ClassScorer(self.target, evidence, replace(options, n_jobs=None)), self.algorithm == "real"
         total: Values | None = None
         possible: Any = False
-        answers = run_in_threads(scorer.log_joint, self.networks, check_jobs(n_jobs))
+        answers = run_in_threads(scorer.log_joint, self.networks, options.jobs)
         for log_joint, vote in zip(answers, self.votes, strict=True):
             possible = possible | ~np.isnan(log_joint[0])
             added = vote_scores(log_joint, float(vote), real)

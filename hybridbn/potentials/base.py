@@ -279,9 +279,9 @@ class Potential(ABC):
         uniforms : ndarray (rows,)
         given : mapping from each parent to its codes or values, (rows,)
         """
-        from hybridbn.potentials import numeric
+        from hybridbn.potentials import cell_quadrature, numeric
 
-        return numeric.ppf(self, uniforms, given, 0.0 if self.opaque else numeric.TAIL)
+        return numeric.ppf(self, uniforms, given, 0.0 if self.opaque else cell_quadrature.TAIL)
 
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
         """Draw the child once for every row of the parents' codes or values (`size` times where there are no

@@ -11,20 +11,28 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, freeze
+from hybridbn.potentials.base import Axes, Interval, Potential
+from hybridbn.potentials.cell_quadrature import (
+    NODES,
+    TAIL,
+    WEIGHTS,
+    Cells,
+    integrate_cells,
+    lay_cells,
+    lay_shared_cells,
+)
 from hybridbn.potentials.mode_search import (
     REACHES,
     describe_point,
     evaluate,
     find_decay_distance,
     find_modes,
-    lay_edges,
 )
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -40,21 +48,11 @@ __all__ = [
     "zero_mass_error",
 ]
 
-NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(10))
-ENDS = freeze([2.0**-30 - 1, 1 - 2.0**-30])
-EXTRAPOLATION = freeze(
-    np.polynomial.legendre.legvander(ENDS, 9) @ np.linalg.inv(np.polynomial.legendre.legvander(NODES, 9))
-)
-TAIL = 1e-16
-CELL_TOLERANCE = 1e-14
-HIDDEN_TOLERANCE = 1e-10
 MASS_TOLERANCE = 1e-6
 FARTHEST = 2.0**44
 """A support ends at the latest so many times the distance of the quartiles away: some tails have no end."""
 PARTS_OF_CELL = 16
 ROWS = 256
-CELLS = 1 << 16
-MOST_CELLS = 1 << 21
 
 
 def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL) -> NDArray[Any]:
@@ -77,8 +75,8 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
     if isinstance(potential.child, Discrete):
         return _invert_states(potential, len(potential.child), uniforms, given)
     result = np.empty(len(uniforms))
-    for chosen, owner, distinct in _distinct_cases(potential, len(uniforms), given):
-        cells = _lay_cells(potential, distinct, tail)
+    for chosen, owner, distinct in _distinct_cases(potential, len(uniforms), given, 4 * ROWS):
+        cells = lay_shared_cells(potential, distinct, tail)
         _refuse_improper(potential, distinct, cells.totals)
         result[chosen] = _invert(potential, distinct, cells, owner, uniforms[chosen])
     low, high = potential.child.domain
@@ -99,7 +97,7 @@ def integrate(potential: Potential, given: Axes, rows: int = 1, tail: float = TA
     """
     result = np.empty(len(next(iter(given.values()))) if given else rows)
     for chosen, owner, distinct in _distinct_cases(potential, len(result), given):
-        result[chosen] = _lay_cells(potential, distinct, tail).totals[owner]
+        result[chosen] = lay_cells(potential, distinct, tail).totals[owner]
     return result
 
 
@@ -119,7 +117,7 @@ def find_row_supports(potential: Potential, given: Axes, tail: float) -> tuple[V
     rows = len(next(iter(given.values()))) if given else 1
     low, high = np.empty(rows), np.empty(rows)
     for chosen, owner, distinct in _distinct_cases(potential, rows, given):
-        ends = _find_ends(potential, distinct, _lay_cells(potential, distinct, 0.0), tail)
+        ends = _find_ends(potential, distinct, lay_cells(potential, distinct, 0.0), tail)
         low[chosen], high[chosen] = (end[owner] for end in ends)
     return low, high
 
@@ -206,22 +204,12 @@ def _invert_states(potential: Potential, states: int, uniforms: Values, given: A
     return result
 
 
-class _Cells(NamedTuple):
-    """Cells of every row in increasing order, (rows, cells); those that fill up short rows are empty."""
-
-    low: Values
-    high: Values
-    masses: Values
-    reached: Values
-    """The mass up to the end of the cell."""
-
-    @property
-    def totals(self) -> Values:
-        return np.asarray(self.reached[:, -1])
-
-
-def _distinct_cases(potential: Potential, rows: int, given: Axes) -> Iterator[tuple[Codes, Codes, Axes]]:
-    """Yield rows, the distinct case that each belongs to, and the distinct cases: equal cases are laid out once."""
+def _distinct_cases(
+    potential: Potential, rows: int, given: Axes, most: int = ROWS
+) -> Iterator[tuple[Codes, Codes, Axes]]:
+    """Yield rows, the distinct case that each belongs to, and the distinct cases: equal cases are laid out once, at
+    `most` so many together.
+    """
     names = [parent.name for parent in potential.parents]
     if not names:
         yield np.arange(rows), np.zeros(rows, dtype=np.intp), {}
@@ -230,85 +218,17 @@ def _distinct_cases(potential: Potential, rows: int, given: Axes) -> Iterator[tu
     cases, owner = np.unique(together, axis=0, return_inverse=True)
     owner = owner.reshape(-1)
     order = np.argsort(owner, kind="stable")
-    for start in range(0, len(cases), ROWS):
-        first, last = np.searchsorted(owner[order], (start, start + ROWS))
+    for start in range(0, len(cases), most):
+        first, last = np.searchsorted(owner[order], (start, start + most))
         chosen = order[first:last]
         columns = {
             parent.name: column.astype(np.intp) if isinstance(parent, Discrete) else column
-            for parent, column in zip(potential.parents, cases[start : start + ROWS].T, strict=True)
+            for parent, column in zip(potential.parents, cases[start : start + most].T, strict=True)
         }
         yield chosen, owner[chosen] - start, columns
 
 
-def _integrate_cells(
-    potential: Potential, given: Axes, rows: Codes, low: Values, high: Values
-) -> tuple[Values, Values]:
-    """Integrate over cells; also tell what a jump near an end, between the nodes and the end, could have hidden."""
-    result, hidden = np.empty(len(low)), np.empty(len(low))
-    for start in range(0, len(low), CELLS):
-        block = slice(start, start + CELLS)
-        half = 0.5 * (high[block] - low[block])
-        points = low[block] + half * (1 + np.concatenate((NODES, ENDS))[:, None])
-        density = evaluate(potential, given, rows[block], points)
-        result[block] = half * (WEIGHTS @ density[: len(NODES)])
-        surprise = np.abs(density[len(NODES) :] - EXTRAPOLATION @ density[: len(NODES)])
-        hidden[block] = half * (1 + NODES[0]) * surprise.sum(axis=0)
-    return result, hidden
-
-
-def _lay_cells(potential: Potential, given: Axes, tail: float = TAIL) -> _Cells:
-    """Lay cells, looking less far where a function fails far out, such as exp(x) / (1 + exp(x))**2 at 1000."""
-    failure: NetworkError | None = None
-    for reach in REACHES:
-        try:
-            return _lay_cells_within(potential, given, reach, tail)
-        except NetworkError as error:
-            failure = failure or error
-    raise failure or NetworkError(f"{potential.child.name!r} can't be integrated")
-
-
-def _lay_cells_within(potential: Potential, given: Axes, reach: int, tail: float) -> _Cells:
-    edges = lay_edges(potential, given, reach, tail)
-    rows = edges.shape[1]
-    owner = np.tile(np.arange(rows), len(edges) - 1)
-    low, high = edges[:-1].ravel(), edges[1:].ravel()
-    wide = high > low
-    owner, low, high = owner[wide], low[wide], high[wide]
-    whole, _ = _integrate_cells(potential, given, owner, low, high)
-    done: list[tuple[Codes, Values, Values, Values]] = []
-    for _ in range(64):  # after so many halvings any interval is down to neighboring doubles
-        middle = low + 0.5 * (high - low)
-        left, hidden_left = _integrate_cells(potential, given, owner, low, middle)
-        right, hidden_right = _integrate_cells(potential, given, owner, middle, high)
-        # a conditional density has no mass above 1; of what is none, a few digits are enough to refuse it
-        least = np.maximum(whole, 1.0)
-        fine = np.abs(left + right - whole) <= CELL_TOLERANCE * least
-        fine &= hidden_left + hidden_right <= HIDDEN_TOLERANCE * least
-        fine |= ~((middle > low) & (middle < high))
-        both = np.concatenate((fine, fine))
-        owner, low, high = np.tile(owner, 2), np.concatenate((low, middle)), np.concatenate((middle, high))
-        whole = np.concatenate((left, right))
-        done.append((owner[both], low[both], high[both], whole[both]))
-        owner, low, high, whole = owner[~both], low[~both], high[~both], whole[~both]
-        if not len(owner) or len(owner) > MOST_CELLS:
-            break
-    if len(owner):
-        done.append((owner, low, high, whole))
-    return _arrange_cells(rows, *(np.concatenate(part) for part in zip(*done, strict=True)))
-
-
-def _arrange_cells(rows: int, owner: Codes, low: Values, high: Values, masses: Values) -> _Cells:
-    order = np.lexsort((low, owner))
-    owner, low, high, masses = owner[order], low[order], high[order], masses[order]
-    counts = np.bincount(owner, minlength=rows)
-    width = max(int(counts.max(initial=0)), 1)
-    place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
-    table = np.zeros((3, rows, width))
-    table[:, owner, place] = low, high, masses
-    return _Cells(table[0], table[1], table[2], np.cumsum(table[2], axis=1))
-
-
-def _find_ends(potential: Potential, given: Axes, cells: _Cells, tail: float) -> tuple[Values, Values]:
+def _find_ends(potential: Potential, given: Axes, cells: Cells, tail: float) -> tuple[Values, Values]:
     """Return where less than half the tail is left below and above; NaN where the cells are empty."""
     rows = np.arange(len(cells.low))
     seen = cells.totals > 0
@@ -325,7 +245,7 @@ def _find_ends(potential: Potential, given: Axes, cells: _Cells, tail: float) ->
             start, stop = stop, start
         edges = start + (stop - start) * np.linspace(0, 1, PARTS_OF_CELL + 1)[:, None]
         low, high = (edges[1:], edges[:-1]) if backward else (edges[:-1], edges[1:])
-        parts, _ = _integrate_cells(potential, given, np.tile(rows, PARTS_OF_CELL), low.ravel(), high.ravel())
+        parts, _ = integrate_cells(potential, given, np.tile(rows, PARTS_OF_CELL), low.ravel(), high.ravel())
         beyond = before + np.cumsum(parts.reshape(PARTS_OF_CELL, -1), axis=0)
         # never past the last part: the integrals over the whole and over the parts differ by rounding
         inside = np.where((beyond > most[:, 0]).any(axis=0), np.argmax(beyond > most[:, 0], axis=0), 0)
@@ -339,7 +259,7 @@ def _find_ends(potential: Potential, given: Axes, cells: _Cells, tail: float) ->
     return np.where(seen, low, np.nan), np.where(seen, high, np.nan)
 
 
-def _invert(potential: Potential, given: Axes, cells: _Cells, owner: Codes, uniforms: Values) -> Values:
+def _invert(potential: Potential, given: Axes, cells: Cells, owner: Codes, uniforms: Values) -> Values:
     result = np.empty(len(owner))
     step = max(1, (1 << 20) // cells.low.shape[1])
     for start in range(0, len(owner), step):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import unicodedata
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.time_patterns import PatternFinder, parse
 from hybridbn.units import DAY, Unit, UnitKind, count_days, count_one_day, is_time_like, unit_of_pattern
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
 __all__ = [
     "Cells",
@@ -38,7 +37,6 @@ __all__ = [
     "count_objects",
     "count_texts",
     "decode_states",
-    "describe_look_alikes",
     "freeze_array",
     "integer_limits",
     "label_codes",
@@ -81,6 +79,12 @@ class Cells:
         """The mask of the missing cells."""
         holes: NDArray[np.bool_] = np.isnan(self.array) if self.states is None else self.array < 0
         return holes
+
+    def widen(self) -> Cells:
+        """Return the cells with codes that computations can multiply; those of a file are as short as they can be."""
+        if self.states is None or self.array.dtype == np.intp:
+            return self
+        return replace(self, array=self.array.astype(np.intp))
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Return the cells of some rows."""
@@ -136,9 +140,19 @@ def check_numbers(name: str, values: NDArray[Any], *, integer: bool = False) -> 
 
 
 def label_codes(
-    name: str, codes: NDArray[Any], states: Iterable[Any], *, declared: bool = False, ordered: bool = False
+    name: str,
+    codes: NDArray[Any],
+    states: Iterable[Any],
+    *,
+    declared: bool = False,
+    ordered: bool = False,
+    compact: bool = False,
 ) -> Cells:
-    """Return codes and their states as discrete cells; states that no type has `declared` are sorted."""
+    """Return codes and their states as discrete cells; states that no type has `declared` are sorted.
+
+    The array of `compact` ones stays of the type that the codes have.
+    """
+    codes = codes if compact else codes.astype(np.intp, copy=False)
     named = [plain_state(state) for state in states]
     kinds = {state_kind(state) for state in named if not is_missing(state)}
     if len(kinds) > 1:
@@ -168,15 +182,18 @@ def label_codes(
             raise TableError(f"column {name!r}: the state {state!r} is not hashable; convert it to text") from None
     if new_codes != list(range(len(named))):
         codes = _translate_codes(codes, new_codes)
-    return Cells(np.ascontiguousarray(codes, dtype=np.intp), tuple(distinct), declared, ordered)
+    return Cells(np.ascontiguousarray(codes), tuple(distinct), declared, ordered)
 
 
-def _translate_codes(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.intp]) -> Codes:
-    # Code -1 looks up the last entry of the table.
-    table = np.full(len(positions) + 1, -1, dtype=np.intp)
+def _translate_codes(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.intp]) -> NDArray[Any]:
+    """Return new codes for old ones, in the bytes of the old ones where these have room for all of them."""
+    if np.array_equal(positions, np.arange(len(positions))):
+        return codes
+    fits = max(positions, default=0) <= np.iinfo(codes.dtype).max
+    # code -1 looks up the last entry of the table
+    table = np.full(len(positions) + 1, -1, dtype=codes.dtype if fits else np.intp)
     table[:-1] = positions
-    translation: Codes = table[codes]
-    return translation
+    return table.take(codes) if codes.dtype == np.intp else table[codes]
 
 
 def _convert_whole_numbers(name: str, states: list[Any]) -> list[Any]:
@@ -425,18 +442,6 @@ def make_type_error(name: str, dtype: Any) -> UnsupportedType:
     return UnsupportedType(f"column {name!r} is of type {shown}; {suggest_remedy(shown)}", f"of type {shown:.40}")
 
 
-def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
-    """Describe the first two states that differ only in spaces or in the Unicode form of an accent."""
-    seen: dict[str, str] = {}
-    for state in states:
-        if isinstance(state, str):
-            text = " ".join(state.split())
-            first = seen.setdefault(text if text.isascii() else unicodedata.normalize("NFC", text), state)
-            if first is not state:
-                return f"column {name!r}: the states {first!r} and {state!r} ({first!a}, {state!a})"
-    return None
-
-
 # --- reading cells against a variable -------------------------------------------------------------------------------
 
 
@@ -498,7 +503,7 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
     if cells.states is None:
         cells = convert_cells(name, cells, "discrete")
     states = cells.states or ()
-    positions = np.full(len(states) + 1, -1, dtype=np.intp)
+    positions = np.full(len(states), -1, dtype=np.intp)
     unknown = []
     for code, state in enumerate(states):
         try:
@@ -507,7 +512,7 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
             unknown.append(code)
     if unknown and not unknown_missing:
         _refuse_unknown(name, cells, unknown, variable)
-    return Cells(positions[cells.array], variable.states, cells.declared, cells.ordered)
+    return Cells(_translate_codes(cells.array, positions), variable.states, cells.declared, cells.ordered)
 
 
 def _refuse_unknown(name: str, cells: Cells, unknown: list[int], variable: Discrete) -> None:

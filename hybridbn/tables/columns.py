@@ -8,9 +8,10 @@ or a column of it is given or asked for.
 from __future__ import annotations
 
 import sys
+import unicodedata
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,7 +29,6 @@ from hybridbn.tables.cells import (
     as_objects,
     convert_cells,
     count_texts,
-    describe_look_alikes,
     recode_cells,
     spell_moments,
     state_kind,
@@ -96,7 +96,7 @@ class Column:
 
     @property
     def cells(self) -> Cells:
-        """The cells, as numbers or codes of states."""
+        """The cells, as numbers or codes of states; those of a file may have compact codes."""
         if self._cells is None:
             self._cells = self._read()
         return self._cells
@@ -113,6 +113,10 @@ class Column:
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
             wants_labels = isinstance(variable, Discrete) and variable.cuts is None
+            if isinstance(variable, Discrete) and wants_labels and isinstance(variable.states[0], str):
+                codes = column_adapter(source.kind).encode(source.values, variable.states)
+                if codes is not None:
+                    return Cells(codes, variable.states)
             unit = variable.unit if isinstance(variable, Continuous) else None
             cells = read_cells(self.name, source.values, "discrete" if wants_labels else None, unit)
         return recode_cells(self.name, cells, variable, unknown_missing=self._unknown_missing)
@@ -155,7 +159,7 @@ class Column:
 
         New states follow those of the column.
         """
-        cells = self.cells
+        cells = self.cells.widen()
         array = np.array(cells.array)
         if cells.states is None:
             array[rows] = values
@@ -299,7 +303,7 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
         text
         for column in columns
         if column.is_read and column.cells.states
-        if (text := describe_look_alikes(column.name, column.cells.states)) is not None
+        if (text := _describe_look_alikes(column.name, column.cells.states)) is not None
     ]
     if descriptions:
         warnings.warn(
@@ -307,6 +311,18 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
             UserWarning,
             stacklevel=stacklevel,
         )
+
+
+def _describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
+    """Describe the first two states that differ only in spaces or in the Unicode form of an accent."""
+    seen: dict[str, str] = {}
+    for state in states:
+        if isinstance(state, str):
+            text = " ".join(state.split())
+            first = seen.setdefault(text if text.isascii() else unicodedata.normalize("NFC", text), state)
+            if first is not state:
+                return f"column {name!r}: the states {first!r} and {state!r} ({first!a}, {state!a})"
+    return None
 
 
 # --- adapters ---------------------------------------------------------------------------------------------------------
@@ -335,6 +351,12 @@ class ColumnAdapter(ABC):
         """Return the cells of a column; of the kind "discrete" where the library can do that faster than
         `convert_cells`.
         """
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        """Return text as codes of known states, -1 where a cell is missing; None where a cell is none of them, or where
+        the library has nothing faster than `read`.
+        """
+        return None
 
     @abstractmethod
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:

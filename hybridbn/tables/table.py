@@ -271,7 +271,7 @@ class Table:
         >>> Table({"x": [1.5, None], "c": ["a", "b"]}).missing
         {'x': 1, 'c': 0}
         """
-        return {name: int(np.count_nonzero(self.cells(name).missing)) for name in self._columns}
+        return {name: int(np.count_nonzero(column.cells.missing)) for name, column in self._columns.items()}
 
     def cells(self, name: str) -> Cells:
         """Return a column's cells: their array and states, and the mask of missing ones.
@@ -281,7 +281,7 @@ class Table:
         >>> Table({"x": [1.0, None]}).cells("x").missing
         array([False,  True])
         """
-        return self._find_column(name).cells
+        return self._find_column(name).cells.widen()
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column as a read-only array: floats with NaN, or state codes with -1, where a cell is missing."""
@@ -315,8 +315,9 @@ class Table:
         """
         return self._find_column(name).raw()
 
-    def coded(self, variable: Variable, *, unknown: Unknown = "error") -> NDArray[Any]:
-        """Return the column of a variable's name as that variable's codes or values.
+    def coded(self, variable: Variable, *, unknown: Unknown = "error", compact: bool = False) -> NDArray[Any]:
+        """Return the column of a variable's name as that variable's codes or values; `compact` ones may be as short as
+        they were read.
 
         Raises `TableError` naming column, row, value and the known states where a value is no state of the variable;
         with ``unknown="missing"`` such cells count as missing.
@@ -331,9 +332,10 @@ class Table:
             return cached[1]
         column = self._find_column(variable.name)
         if column.variable is variable:
-            return column.cells.array
-        array = recode_cells(column.name, column.cells, variable, unknown_missing=unknown == "missing").array
-        if unknown == "error":
+            return column.cells.array if compact else column.cells.widen().array
+        cells = recode_cells(column.name, column.cells, variable, unknown_missing=unknown == "missing")
+        array = cells.array if compact else cells.widen().array
+        if unknown == "error" and not compact:
             self._coded[id(variable)] = (variable, array)
         return array
 
@@ -464,7 +466,7 @@ class Table:
     def require_values(self, names: Iterable[str] | None = None) -> Table:
         """Return the table, or raise `TableError` where a column has no observed value at all."""
         for name in self._columns if names is None else names:
-            if self.cells(name).missing.all():
+            if self._find_column(name).cells.missing.all():
                 raise TableError(f"column {name!r} has no observed value in {len(self)} rows; leave it out")
         return self
 
@@ -473,7 +475,7 @@ class Table:
         identifier.
         """
         for name in self._columns if names is None else names:
-            states = self.cells(name).states
+            states = self._find_column(name).cells.states
             if states is not None and len(states) > most:
                 raise TableError(
                     f"column {name!r} has {len(states)} states in {len(self)} rows and looks like an identifier; "

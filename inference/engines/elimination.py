@@ -20,6 +20,7 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.grids import place_nodes, refinement_tolerance, start_cells, table_size
 from hybridbn.inference.quadrature.shared_grids import RowAssessment, SharedGrid, make_shared_grid, refine_shared_grid
+from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Values
@@ -103,6 +104,13 @@ def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> I
         evidence = evidence.take(rows, len(rows))
     else:
         rows = np.arange(evidence.rows)
+    if not problem.nodes:
+
+        def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> Solution:
+            return _solve(problem, part[1], rows[part[0]], {}, np.zeros(len(part[0])))
+
+        yield from run_in_threads(solve_part, split_rows(problem, evidence), options.jobs)
+        return
     for members, restricted, group_evidence in _split_by_pattern(problem, evidence):
         for part, chunk in split_rows(restricted, group_evidence):
             own = rows[members[part]]

@@ -19,6 +19,7 @@ from hybridbn.inference.answers import AnyNetwork
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Question
+from hybridbn.jobs import run_in_threads
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
@@ -38,6 +39,8 @@ _BLOCK = 2**20
 """Leaves and rows that are looked at together."""
 _ROWS = 32768
 """Rows that are scored at a time, so that they stay in the cache."""
+_SOLVED = 1 << 16
+"""Rows of a solution."""
 
 
 @dataclass(frozen=True)
@@ -333,14 +336,21 @@ class NaiveBayesPlan(Plan):
         self.held_bytes = 8 * (self.cells + 2 * len(tables.target) * request.evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
-        """Yield the solution of all rows."""
+        """Yield the solutions of blocks of rows."""
         problem = self._request.problem
-        logs = self._tables.scores({name: finding.values for name, finding in evidence.findings.items()}, evidence.rows)
-        top = logs.max(axis=0)
-        with np.errstate(invalid="ignore"):
-            table = np.exp(logs - top)
-            total = table.sum(axis=0)
-            table /= total
-            log_norm = np.where(np.isneginf(top), -np.inf, top + np.log(total))
-        rows = np.arange(evidence.rows)
-        yield Solution(problem, rows, evidence, dict(problem.axes), [table], log_norm, np.zeros(evidence.rows))
+        codes = {name: finding.values for name, finding in evidence.findings.items()}
+
+        def solve_block(start: int) -> Solution:
+            part = slice(start, min(start + _SOLVED, evidence.rows))
+            rows = np.arange(part.start, part.stop)
+            logs = self._tables.scores({name: column[part] for name, column in codes.items()}, len(rows))
+            top = logs.max(axis=0)
+            with np.errstate(invalid="ignore"):
+                table = np.exp(logs - top)
+                total = table.sum(axis=0)
+                table /= total
+                log_norm = np.where(np.isneginf(top), -np.inf, top + np.log(total))
+            own = evidence if len(rows) == evidence.rows else evidence.take(part, len(rows))
+            return Solution(problem, rows, own, dict(problem.axes), [table], log_norm, np.zeros(len(rows)))
+
+        return run_in_threads(solve_block, range(0, max(evidence.rows, 1), _SOLVED), self._request.options.jobs)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials import numeric
 from hybridbn.potentials.base import Axes, Interval, Potential
+from hybridbn.potentials.cell_quadrature import lay_cells
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, shorten
 
@@ -277,7 +278,7 @@ def _integrate_bins(potential: Potential, given: Mapping[str, NDArray[Any]], edg
     result = np.zeros((rows, len(edges) - 1))
     for start in range(0, rows, numeric.ROWS):
         some = {name: values[start : start + numeric.ROWS] for name, values in given.items()}
-        cells = numeric._lay_cells(divided, some)  # the same adaptive quadrature as sampling
+        cells = lay_cells(divided, some)  # the same adaptive quadrature as sampling
         masses = np.diff(cells.reached, axis=1, prepend=0.0)
         bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")
         np.add.at(result, (start + np.arange(len(bins))[:, None], bins), masses)

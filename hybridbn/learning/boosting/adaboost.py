@@ -15,7 +15,6 @@ from hybridbn.errors import TableError
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
-from hybridbn.jobs import check_jobs
 from hybridbn.learning.boosting.counts import CountedColumns, boost_counts
 from hybridbn.learning.boosting.rounds import (
     HALF,
@@ -58,7 +57,6 @@ def boost(
     max_restarts: int | None = None,
     progress: bool | Callable[[Round], Any] = False,
     random_state: Any = 0,
-    n_jobs: int | None = None,
     options: Options | None = None,
     **keywords: Unpack[PrecisionKeywords],
 ) -> Ensemble:
@@ -113,12 +111,10 @@ def boost(
         Called with a `Round` after each round; True draws a bar.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes: for bootstrap samples and held-out rows.
-    n_jobs : int, optional
-        Threads that share a pass over the rows where naive Bayes over discrete columns is boosted (-1: as many as there
-        are processors). One round needs the last, so nothing else runs at the same time; the result is the same for any
-        number.
     options : Options, optional
-        Of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
+        Of posteriors; or its attributes as keywords, `tolerance`, `max_bytes` and `n_jobs`: threads that share a pass
+        over the rows where naive Bayes over discrete columns is boosted. One round needs the last, so nothing else runs
+        at the same time.
 
     Returns
     -------
@@ -149,7 +145,6 @@ def boost(
     """
     rng = make_generator(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
-    jobs = check_jobs(n_jobs)
     builder = Build.of(build)
     table = builder.read(data, weights)
     variable = _check_target(table, target, algorithm)
@@ -193,7 +188,7 @@ def boost(
                     variables = {
                         name: _discrete_variable(roles_of_columns[name]) for name in roles_of_columns if name != target
                     }
-                    counter = counter_of(table, (*variables.values(), variable), jobs)
+                    counter = counter_of(table, (*variables.values(), variable), precision.jobs)
                     boost_counts(CountedColumns(counter, variables, variable), len(table), fitters, base, run, rng)
                     return _ensemble(run, target, algorithm)
         # families that a structure leaves open follow from the columns, which are cut by now

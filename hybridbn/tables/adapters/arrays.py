@@ -28,7 +28,7 @@ from hybridbn.tables.cells import (
 from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names, own_names
 from hybridbn.units import Unit
-from hybridbn.variables import is_missing
+from hybridbn.variables import Codes, is_missing
 
 __all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays", "insert_objects"]
 
@@ -61,8 +61,21 @@ class ArrayColumns(ColumnAdapter):
         if (moments := self.read_moments(array)) is not None:
             return count_moments(*moments)
         if code in "OUT":
-            return label_objects(name, array.astype(object), kind)
+            return _label_objects(name, array.astype(object), kind)
         raise make_type_error(name, array.dtype)
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        if not isinstance(values, np.ndarray) or values.dtype != object or len(states) > 255:
+            return None
+        shared = _find_shared_objects(values)
+        objects = values if shared is None else shared[1]
+        # bytes are made of a lookup faster than arrays are, and hold no negative numbers
+        codes: dict[Any, int] = {state: code for code, state in enumerate(states, 1)} | {None: 0, np.nan: 0}
+        try:
+            found = np.frombuffer(bytes(map(codes.__getitem__, objects.tolist())), np.uint8)
+        except (KeyError, TypeError):
+            return None
+        return (found if shared is None else found.take(shared[0])).astype(np.intp) - 1
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values[rows]
@@ -119,6 +132,43 @@ class ArrayColumns(ColumnAdapter):
         array = old.copy()
         array[rows] = part
         return array
+
+
+def _label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
+    """Return the cells of an array of objects; where the same few stand in many cells, these alone are looked at."""
+    shared = _find_shared_objects(values)
+    if shared is not None:
+        codes, objects = shared
+        try:
+            return label_objects(name, objects, kind).take(codes)
+        except TableError:
+            pass  # the message names a row
+    return label_objects(name, values, kind)
+
+
+_PROBED = 512
+"""Objects that are looked at before it is decided whether the same ones stand in many cells."""
+
+
+def _find_shared_objects(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]] | None:
+    """Return which of few objects stands in each cell, and these objects in the order of their first cells; None where
+    most cells have objects of their own.
+    """
+    if len(values) < 2 * _PROBED:
+        return None
+    from pandas import factorize
+
+    step = len(values) // _PROBED
+    if len(set(map(id, values[::step].tolist()))) > _PROBED // 2:
+        return None
+    values = np.ascontiguousarray(values)
+    # an array of objects holds their addresses
+    codes, addresses = factorize(np.frombuffer(values, dtype=np.uintp))
+    if len(addresses) > len(values) // 2:
+        return None
+    rows = np.empty(len(addresses), dtype=np.intp)
+    rows[codes] = np.arange(len(values))
+    return codes, values[rows]
 
 
 def insert_objects(old: NDArray[Any], rows: NDArray[np.intp], part: NDArray[Any]) -> NDArray[Any]:

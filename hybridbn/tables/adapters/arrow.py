@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,25 @@ class ArrowColumns(ColumnAdapter):
         if types.is_null(dtype):
             return label_objects(name, as_objects([None] * len(column)), kind)
         raise make_type_error(name, dtype)
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        import pyarrow
+
+        types, dtype = pyarrow.types, values.type
+        if not (types.is_string(dtype) or types.is_large_string(dtype)):
+            return None
+        if sys.byteorder != "little" or not all(isinstance(state, str) for state in states):
+            return None
+        known = _KnownText([state.encode(errors="surrogatepass") for state in states])
+        if not known.usable:
+            return None
+        chunks = values.chunks if isinstance(values, pyarrow.ChunkedArray) else [values]
+        codes, start = np.empty(len(values), dtype=np.intp), 0
+        for chunk in chunks:
+            if not known.encode(chunk, codes[start : start + len(chunk)]):
+                return None
+            start += len(chunk)
+        return codes
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         import pyarrow
@@ -198,10 +218,91 @@ def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
     return joined.combine_chunks().take(pyarrow.array(positions)) if len(joined) else column
 
 
-def label_dictionary(name: str, column: Any, *, declared: bool) -> Cells:
-    """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states."""
+_ROWS = 2**14
+"""Rows of text that are looked up at a time, so that what is computed of them stays in the cache."""
+_HASH_BITS = 10
+
+
+class _KnownText:
+    """Known states of text, none longer than two words of eight bytes, with a hash that tells them apart.
+
+    Text of up to sixteen bytes is known by its length, its first and its last eight bytes. So a cell is looked up by a
+    hash of these, and compared with the only state that it can be: two to three times faster than a dictionary.
+    """
+
+    def __init__(self, states: Sequence[bytes]) -> None:
+        lengths = np.array([len(state) for state in states])
+        self.usable, self._two_words = False, bool(lengths.max() > 8)
+        if lengths.max() > 16:
+            return
+        characters = np.frombuffer(b"".join(states) + bytes(8), np.uint8)
+        self._lengths, self._first, self._last = lengths, *self._read_words(characters, np.cumsum(lengths), lengths)
+        for factor in range(1, 128, 2):
+            self._factor = np.uint64(0x9E3779B97F4A7C15 * factor % 2**64)
+            slots = self._hash(self._first, self._last)
+            if len(set(slots.tolist())) == len(states):
+                self._codes = np.zeros(2**_HASH_BITS, dtype=np.intp)
+                self._codes[slots] = np.arange(len(states))
+                self.usable = True
+                return
+
+    def encode(self, text: Any, codes: NDArray[np.intp]) -> bool:
+        """Write the codes of an Arrow array of text, -1 where a cell is missing; False where one is no state."""
+        if not len(text):
+            return True
+        import pyarrow
+
+        width = np.int64 if pyarrow.types.is_large_string(text.type) else np.int32
+        _, ends, characters = text.buffers()
+        edges = np.frombuffer(ends, width)[text.offset : text.offset + len(text) + 1]
+        every = np.frombuffer(characters if characters is not None else b"", np.uint8)
+        holes = text.is_null().to_numpy(zero_copy_only=False) if text.null_count else None
+        for start in range(0, len(text), _ROWS):
+            part = slice(start, start + _ROWS)
+            own = edges[start : start + _ROWS + 1].astype(np.intp)
+            used = np.concatenate([every[own[0] : own[-1]], np.zeros(8, np.uint8)])
+            lengths = np.diff(own)
+            first, last = self._read_words(used, own[1:] - own[0], lengths)
+            found = self._codes.take(self._hash(first, last))
+            same = (self._first.take(found) == first) & (self._lengths.take(found) == lengths)
+            if self._two_words:
+                same &= self._last.take(found) == last
+            if holes is not None:
+                same |= holes[part]
+                found[holes[part]] = -1
+            if not same.all():
+                return False
+            codes[part] = found
+        return True
+
+    def _read_words(
+        self, characters: NDArray[np.uint8], ends: NDArray[np.intp], lengths: NDArray[np.intp]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return the first and the last eight bytes of each text as numbers, zeros standing for those it lacks."""
+        words = np.ndarray((len(characters) - 7,), np.uint64, characters, strides=(1,))
+        masks = np.array([2 ** (8 * size) - 1 for size in range(9)], dtype=np.uint64)
+        mask = masks.take(lengths, mode="clip")
+        starts = ends - lengths
+        first = words.take(starts)
+        first &= mask
+        return first, words.take(np.maximum(ends - 8, starts)) & mask if self._two_words else first
+
+    def _hash(self, first: NDArray[np.uint64], last: NDArray[np.uint64]) -> NDArray[np.intp]:
+        mixed = first * self._factor
+        if self._two_words:
+            mixed ^= last
+            mixed *= self._factor
+        mixed >>= np.uint64(64 - _HASH_BITS)
+        return mixed.view(np.intp)
+
+
+def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = False) -> Cells:
+    """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states; `compact`
+    ones keep the type of its codes.
+    """
     codes, states = decode_dictionary(column)
-    return label_codes(name, codes, states, declared=declared, ordered=declared and column.type.ordered)
+    ordered = declared and column.type.ordered
+    return label_codes(name, codes, states, declared=declared, ordered=ordered, compact=compact)
 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:

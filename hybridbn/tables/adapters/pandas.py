@@ -73,6 +73,16 @@ class PandasColumns(ColumnAdapter):
             return label_codes(name, codes, states.tolist())
         return check_numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
 
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        import pandas
+
+        dtype, array = values.dtype, values.array if hasattr(values, "array") else values
+        if isinstance(dtype, pandas.ArrowDtype) or getattr(dtype, "storage", None) == "pyarrow":
+            return column_adapter("arrow").encode(array.__arrow_array__(), states)
+        if isinstance(dtype, pandas.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
+            return column_adapter("numpy").encode(np.asarray(array, dtype=object), states)
+        return None
+
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values.take(rows)
 
@@ -211,7 +221,7 @@ class PandasFrames(FrameAdapter):
         # Where pandas copies on write, a shallow copy does not change with the user's frame.
         copies_on_write = int(pandas.__version__.split(".")[0]) >= 3
         frame = data.copy(deep=not copies_on_write)
-        columns = {name: frame.iloc[:, number] for number, name in enumerate(names)}
+        columns = {name: column for name, (_, column) in zip(names, frame.items(), strict=True)}
         given = own_names(data.columns, names)
         return Frame(self.kind, columns, len(frame), frame.index, frame.columns, data, given=given)
 

@@ -66,6 +66,17 @@ class PolarsColumns(ColumnAdapter):
             return label_objects(name, as_objects(values.to_list()), kind)
         raise make_type_error(name, dtype)
 
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        import polars
+
+        if values.dtype != polars.String:
+            return None
+        codes = values.cast(polars.Enum(states), strict=False).to_physical()
+        if codes.null_count() > values.null_count():
+            return None
+        encoded: NDArray[np.intp] = codes.cast(polars.Int64).fill_null(-1).to_numpy()
+        return encoded
+
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values.gather(rows)
 
