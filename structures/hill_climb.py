@@ -7,7 +7,8 @@ ancestors of all nodes take a few operations per arc. Matrices have a row for ea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -370,6 +371,7 @@ class _GraphSearch:
         self._free = ~limits.required
         self._score_columns = np.array([scores.column_index[name] for name in names], dtype=np.intp)
         self._cache: dict[tuple[int, int], tuple[float, Values]] = {}
+        self._order = list(range(len(names)))
         self._scores = [0.0] * len(names)
         self._toggle_gains = np.full((len(names), len(names)), -np.inf)
         """The gain of each family when a parent is added or removed."""
@@ -414,7 +416,7 @@ class _GraphSearch:
         """Return the gains of adding, removing and reversing each arc (3, children, parents), -inf where that is not
         allowed.
         """
-        ancestors, indirect = _find_ancestors(self.parents)
+        ancestors, indirect = _find_ancestors(self.parents, self._order)
         arcs, free = arcs_of(self.parents), self._free
         has_room = np.array([parents.bit_count() < self.limits.most for parents in self.parents])
         result = np.full((3, *arcs.shape), -np.inf)
@@ -477,21 +479,27 @@ class _GraphSearch:
         advance(f"score {self.score:.1f}")
 
 
-def _list_nodes(nodes: int) -> Iterator[int]:
-    """Yield the nodes of a set."""
+@lru_cache(maxsize=2**14)
+def _list_nodes(nodes: int) -> tuple[int, ...]:
+    """Return the nodes of a set."""
+    listed = []
     while nodes:
         lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
+        listed.append(lowest.bit_length() - 1)
         nodes ^= lowest
+    return tuple(listed)
 
 
-def _find_ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
+def _find_ancestors(parents: Graph | list[int], order: list[int] | None = None) -> tuple[list[int], list[int]]:
     """Return the ancestors of each node, and those with a path of more than one arc to it; for a node on a cycle
     itself.
+
+    An order of the nodes, in which parents should come first, saves time; it is put right for the next call.
     """
     size = len(parents)
     ancestors, indirect = [-1] * size, [0] * size
-    waiting = deque(range(size))
+    waiting = deque(range(size) if order is None else order)
+    done = []
     # the nodes that are still waiting after this many failures are on cycles or below one
     tries = size
     while waiting and tries:
@@ -505,11 +513,14 @@ def _find_ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
         if ready:
             indirect[node], ancestors[node] = reached, reached | parents[node]
             tries = len(waiting)
+            done.append(node)
         else:
             waiting.append(node)
             tries -= 1
     for node in waiting:
         ancestors[node] = indirect[node] = 1 << node
+    if order is not None:
+        order[:] = [*done, *waiting]
     return ancestors, indirect
 
 
