@@ -370,7 +370,9 @@ class _GraphSearch:
         self.names, self.scores, self.limits = names, scores, limits
         self._free = ~limits.required
         self._score_columns = np.array([scores.column_index[name] for name in names], dtype=np.intp)
-        self._cache: dict[tuple[int, int], tuple[float, Values]] = {}
+        self._cache: dict[tuple[int, int], tuple[float, Values, NDArray[np.bool_]]] = {}
+        self._arcs = np.zeros((len(names), len(names)), dtype=bool)
+        self._counts = np.zeros(len(names), dtype=np.intp)
         self._order = list(range(len(names)))
         self._scores = [0.0] * len(names)
         self._toggle_gains = np.full((len(names), len(names)), -np.inf)
@@ -396,8 +398,9 @@ class _GraphSearch:
             changed = self.scores.score_changes(self.names[child], parents)[self._score_columns]
             # parents with which the family can't be fitted are excluded
             gains = np.where(changed > -np.inf, np.round(changed - score, DIGITS), -np.inf)
-            self._cache[key] = score, gains
-        self._scores[child], self._toggle_gains[child] = self._cache[key]
+            self._cache[key] = score, gains, arcs_of([key[1], *[0] * (len(self.names) - 1)])[0]
+        self._scores[child], self._toggle_gains[child], self._arcs[child] = self._cache[key]
+        self._counts[child] = key[1].bit_count()
 
     def find_best(self, past: Collection[Graph] = ()) -> _ArcChange | None:
         """Return the change of the greatest gain that leads to none of the past graphs."""
@@ -417,8 +420,8 @@ class _GraphSearch:
         allowed.
         """
         ancestors, indirect = _find_ancestors(self.parents, self._order)
-        arcs, free = arcs_of(self.parents), self._free
-        has_room = np.array([parents.bit_count() < self.limits.most for parents in self.parents])
+        arcs, free = self._arcs, self._free
+        has_room = self._counts < self.limits.most
         result = np.full((3, *arcs.shape), -np.inf)
         addable = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & has_room[:, None]
         np.copyto(result[0], self._toggle_gains, where=addable)
@@ -498,27 +501,28 @@ def _find_ancestors(parents: Graph | list[int], order: list[int] | None = None) 
     """
     size = len(parents)
     ancestors, indirect = [-1] * size, [0] * size
-    waiting = deque(range(size) if order is None else order)
-    done = []
-    # the nodes that are still waiting after this many failures are on cycles or below one
-    tries = size
-    while waiting and tries:
-        node = waiting.popleft()
-        reached, ready = 0, True
-        for parent in _list_nodes(parents[node]):
-            if ancestors[parent] < 0:
-                ready = False
-                break
-            reached |= ancestors[parent]
-        if ready:
-            indirect[node], ancestors[node] = reached, reached | parents[node]
-            tries = len(waiting)
-            done.append(node)
-        else:
-            waiting.append(node)
-            tries -= 1
-    for node in waiting:
-        ancestors[node] = indirect[node] = 1 << node
+    done: list[int] = []
+    waiting = list(range(size) if order is None else order)
+    while waiting:
+        ready = len(done)
+        late = []
+        for node in waiting:
+            reached = 0
+            for parent in _list_nodes(parents[node]):
+                above = ancestors[parent]
+                if above < 0:
+                    late.append(node)
+                    break
+                reached |= above
+            else:
+                indirect[node], ancestors[node] = reached, reached | parents[node]
+                done.append(node)
+        waiting = late
+        if len(done) == ready:
+            # those that are left are on cycles or below one
+            for node in waiting:
+                ancestors[node] = indirect[node] = 1 << node
+            break
     if order is not None:
         order[:] = [*done, *waiting]
     return ancestors, indirect
