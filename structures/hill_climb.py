@@ -287,8 +287,11 @@ def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
     """
     size = len(sets)
     width = (size + 7) // 8
-    packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
-    return np.unpackbits(packed.reshape(size, width), axis=1, count=size, bitorder="little").view(bool)
+    if width <= 8:
+        packed = np.array(sets, "<u8").view(np.uint8).reshape(size, -1)
+    else:
+        packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
+    return np.unpackbits(packed.reshape(size, -1), axis=1, count=size, bitorder="little").view(bool)
 
 
 def climb(
@@ -423,7 +426,7 @@ class _GraphSearch:
         arcs, free = self._arcs, self._free
         has_room = self._counts < self.limits.most
         result = np.full((3, *arcs.shape), -np.inf)
-        addable = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & has_room[:, None]
+        addable = self.limits.allowed & ~(arcs | arcs_of(ancestors).T) & has_room[:, None]
         np.copyto(result[0], self._toggle_gains, where=addable)
         removable = arcs & free
         np.copyto(result[1], self._toggle_gains, where=removable)
