@@ -29,7 +29,7 @@ from hybridbn.variables import Values, shorten
 __all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "hill_climb", "is_acyclic"]
 
 
-@builder(takes_target=False)
+@builder(takes_target=False, resampling={"restarts": 0})
 def hill_climb(
     data: Any,
     potentials: Potentials = "auto",

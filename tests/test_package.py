@@ -33,6 +33,7 @@ CONVENIENT = {
     "Posterior": "hybridbn.inference.posteriors.base",
     "JointPosterior": "hybridbn.inference.posteriors.joint",
     "Explanation": "hybridbn.inference.explain",
+    "Bootstrap": "hybridbn.learning.bootstrap",
 }
 """Classes whose methods may import higher layers, as a convenience, and their modules."""
 
