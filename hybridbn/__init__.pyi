@@ -40,6 +40,8 @@ from hybridbn.learning.bias_variance import bias_variance as bias_variance
 from hybridbn.learning.boosting import boost as boost
 from hybridbn.learning.bootstrap import Bootstrap as Bootstrap
 from hybridbn.learning.bootstrap import bootstrap as bootstrap
+from hybridbn.learning.compare import Comparison as Comparison
+from hybridbn.learning.compare import compare as compare
 from hybridbn.learning.ensemble import Ensemble as Ensemble
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options
