@@ -56,6 +56,7 @@ from hybridbn.potentials import Piece as Piece
 from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
 from hybridbn.progress_reports import progress as progress
+from hybridbn.structures.knowledge import Knowledge as Knowledge
 from hybridbn.tables import Table as Table
 from hybridbn.units import Unit as Unit
 from hybridbn.variables import Continuous as Continuous

@@ -200,13 +200,17 @@ class Build:
     @property
     def potentials(self) -> Potentials | None:
         """The potentials that a partial of a builder fixes, if any."""
+        return self.keywords.get("potentials")
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The options that partials of a builder fix."""
+        keywords: dict[str, Any] = {}
         function = self.function
         while isinstance(function, partial):
-            if "potentials" in function.keywords:
-                potentials: Potentials = function.keywords["potentials"]
-                return potentials
+            keywords = function.keywords | keywords
             function = function.func
-        return None
+        return keywords
 
     @property
     def keeps_families(self) -> bool:
@@ -273,12 +277,7 @@ class Build:
         >>> print(Build.of("hill_climb").prepare_for_resampling())
         hill_climb restarts=0
         """
-        fixed: set[str] = set()
-        function = self.function
-        while isinstance(function, partial):
-            fixed |= function.keywords.keys()
-            function = function.func
-        options = {name: value for name, value in self.declaration.resampling.items() if name not in fixed}
+        options = {name: value for name, value in self.declaration.resampling.items() if name not in self.keywords}
         return replace(self, function=partial(self.function, **options)) if self.function and options else self
 
     def make_learner(self, target: str | None = None, potentials: Potentials | None = None) -> Learner:

@@ -21,10 +21,11 @@ from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
 from hybridbn.structures.family_scores import FamilyScores
+from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
 from hybridbn.structures.structural_em import structural_em
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Values, shorten
+from hybridbn.variables import Values
 
 __all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "hill_climb", "is_acyclic"]
 
@@ -38,6 +39,7 @@ def hill_climb(
     start: Iterable[tuple[str, str]] = (),
     required: Iterable[tuple[str, str]] = (),
     forbidden: Iterable[tuple[str, str]] = (),
+    knowledge: Knowledge | None = None,
     max_parents: int | None = None,
     tabu: int = 10,
     turns: int = 10,
@@ -60,6 +62,8 @@ def hill_climb(
         Arcs to start from.
     required, forbidden : iterable of (from, to), optional
         Arcs that are never removed, and arcs that are never added.
+    knowledge : Knowledge, optional
+        The same and more: tiers, roots, leaves, and pairs that are joined in the direction that fits better.
     max_parents : int, optional
         Greatest number of parents of a node.
     tabu : int
@@ -106,7 +110,7 @@ def hill_climb(
     training_data = read_data_without_target(data, potentials, weights)
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
-    limits = _read_limits(training_data, required, forbidden, max_parents)
+    limits = _read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
     options = _Options.of(tabu, turns, restarts, random_state)
     start_arcs = _check_arcs(training_data, start, "start")
     attributes, table = training_data.attributes, training_data.table
@@ -120,35 +124,17 @@ def hill_climb(
     return structural_em(table, attributes[0], build, random_state=options.seed).network
 
 
-def _read_limits(data: TrainingData, required: Any, forbidden: Any, most: int | None) -> Limits:
-    size = len(data.attributes)
+def _read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> Limits:
     if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
         raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
-    required_arcs, allowed = np.zeros((size, size), dtype=bool), ~np.eye(size, dtype=bool)
-    for a, b in _check_arcs(data, required, "required"):
-        required_arcs[b, a] = True
-    for a, b in _check_arcs(data, forbidden, "forbidden"):
-        allowed[b, a] = False
-    clash = np.argwhere(required_arcs & ~allowed)
-    if len(clash):
-        b, a = (data.attributes[index] for index in clash[0])
-        raise NetworkError(f"the arc {a!r} -> {b!r} is both required and forbidden")
-    if not is_acyclic(graph_of(required_arcs)):
-        raise NetworkError("the required arcs make a cycle")
-    return Limits(required_arcs, allowed, size if most is None else int(most))
+    return knowledge.limit(data.attributes, most)
 
 
 def _check_arcs(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
     column_index = {name: i for i, name in enumerate(data.attributes)}
-    pairs = []
-    for arc in arcs:
-        if not isinstance(arc, tuple | list) or len(arc) != 2 or arc[0] == arc[1]:
-            raise NetworkError(f"{what} must hold arcs (from, to) between two columns, not {arc!r}")
-        strange = [name for name in arc if name not in column_index]
-        if strange:
-            raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(column_index)}")
-        pairs.append((column_index[arc[0]], column_index[arc[1]]))
-    return pairs
+    pairs = read_arcs(arcs, what)
+    refuse_strangers([name for pair in pairs for name in pair], column_index, what)
+    return [(column_index[a], column_index[b]) for a, b in pairs]
 
 
 class _Options(NamedTuple):
@@ -181,6 +167,7 @@ def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], op
         arcs[column_index[b], column_index[a]] |= limits.allowed[column_index[b], column_index[a]]
     if not is_acyclic(graph_of(arcs)):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
+    arcs = limits.direct(arcs)
     rng = np.random.default_rng(options.seed)
     best = climb(
         names,
@@ -215,7 +202,7 @@ def _check_estimates(
             for name, nodes in zip(names, graph, strict=True)
         }
         kept = scores.drop_useless_parents(
-            parents, lambda child, parent: bool(limits.required[column_of[child], column_of[parent]])
+            parents, lambda child, parent: bool(limits.kept[column_of[child], column_of[parent]])
         )
         graph = tuple(sum(1 << column_of[parent] for parent in kept[name]) for name in names)
         if graph in checked:
@@ -239,19 +226,6 @@ MOST_NEUTRAL_ROUNDS = 3
 
 Graph = tuple[int, ...]
 """The parents of each node, as bits."""
-
-
-class Limits(NamedTuple):
-    """The changes that a search may make, by (child, parent)."""
-
-    required: NDArray[np.bool_]
-    allowed: NDArray[np.bool_]
-    most: int
-    """Greatest number of parents of a node."""
-
-    def reorder(self, order: list[int]) -> Limits:
-        """Return the limits for the columns in another order."""
-        return Limits(self.required[np.ix_(order, order)], self.allowed[np.ix_(order, order)], self.most)
 
 
 class _ArcChange(NamedTuple):
@@ -321,7 +295,7 @@ def climb(
         score, best = _find_local_maximum(search, tabu, turns, rng)
         for _ in range(restarts):
             arcs = arcs_of(best)
-            search.move_to(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
+            search.move_to(graph_of(arcs & (limits.kept | (rng.random(arcs.shape) >= DROPPED))))
             new_score, graph = _find_local_maximum(search, tabu, turns, rng)
             if new_score > score + TOLERANCE:
                 score, best = new_score, graph
@@ -371,7 +345,7 @@ class _GraphSearch:
 
     def __init__(self, names: list[str], scores: FamilyScores, limits: Limits, start: Graph) -> None:
         self.names, self.scores, self.limits = names, scores, limits
-        self._free = ~limits.required
+        self._free, self._removable = ~limits.required, ~limits.kept
         self._score_columns = np.array([scores.column_index[name] for name in names], dtype=np.intp)
         self._cache: dict[tuple[int, int], tuple[float, Values, NDArray[np.bool_]]] = {}
         self._arcs = np.zeros((len(names), len(names)), dtype=bool)
@@ -428,10 +402,9 @@ class _GraphSearch:
         result = np.full((3, *arcs.shape), -np.inf)
         addable = self.limits.allowed & ~(arcs | arcs_of(ancestors).T) & has_room[:, None]
         np.copyto(result[0], self._toggle_gains, where=addable)
-        removable = arcs & free
-        np.copyto(result[1], self._toggle_gains, where=removable)
+        np.copyto(result[1], self._toggle_gains, where=arcs & self._removable)
         # reversing an arc makes a cycle if there is another path between its ends
-        reversible = removable & ~arcs_of(indirect) & self.limits.allowed.T & has_room
+        reversible = arcs & free & ~arcs_of(indirect) & self.limits.allowed.T & has_room
         np.copyto(result[_REVERSE], self._toggle_gains + self._toggle_gains.T, where=reversible)
         return result
 

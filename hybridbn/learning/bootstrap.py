@@ -20,6 +20,7 @@ from hybridbn.network import Network
 from hybridbn.progress_reports import track
 from hybridbn.structures.building import Build
 from hybridbn.structures.equivalence import find_essential_graph, matrix_of
+from hybridbn.structures.knowledge import Knowledge
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, shorten
 
@@ -30,6 +31,8 @@ __all__ = ["Bootstrap", "bootstrap", "find_strength_threshold"]
 
 _PARTS = 32
 """An executor gets the replicates in this many parts, so that the table is sent to few of them."""
+_KNOWN = {"knowledge": None, "required": (), "forbidden": ()}
+"""The options of builders that tell directions."""
 _MOST_DRAWS = 100
 """So many times rows are drawn until each column that varies does so among them."""
 
@@ -178,7 +181,8 @@ def bootstrap(
     Graphs that differ only by the directions of some arcs may fit all tables equally well. For arcs between two
     categories or two numbers the direction is therefore counted as in the essential graph, half each way where it is
     open. Arcs between a category and a number count as they are, because there the two directions are different
-    families of densities; so do the arcs of builders with a target.
+    families of densities; so do the arcs of builders with a target, and those that can't be reversed for what a
+    builder's `knowledge` says.
 
     A draw in which a column of several values has only one is repeated.
 
@@ -249,15 +253,17 @@ class _Counted(NamedTuple):
 
 def _count_arcs(build: Build, table: Table, target: str | None, potentials: Potentials | None, seeds: Any) -> _Counted:
     """Learn a network for each seed, and count the arcs."""
+    options = build.keywords
+    knowledge = Knowledge.of(*(options.get(name, default) for name, default in _KNOWN.items()))
     networks = (build.learn(_resample(table, seed, build), target, potentials) for seed in seeds)
-    counted = [_count_network(network, table, target) for network in networks]
+    counted = [_count_network(network, table, target, knowledge) for network in networks]
     total = counted[0]
     for other in counted[1:]:
         total = total.merge(other)
     return total
 
 
-def _count_network(network: Network, table: Table, target: str | None) -> _Counted:
+def _count_network(network: Network, table: Table, target: str | None, knowledge: Knowledge) -> _Counted:
     hidden = [name for name in network if name not in table]
     if hidden:
         raise NetworkError(
@@ -267,7 +273,10 @@ def _count_network(network: Network, table: Table, target: str | None) -> _Count
     names = tuple(name for name in table.names if name in network)
     arcs = matrix_of(network.edges, names)
     discrete = np.array([isinstance(network.variable(name), Discrete) for name in names], dtype=bool)
-    fixed = arcs if target is not None else arcs & (discrete[:, None] != discrete)
+    fixed = arcs.copy() if target is not None else arcs & (discrete[:, None] != discrete)
+    if knowledge:
+        limits = knowledge.limit(names)
+        fixed |= arcs & (~limits.allowed | limits.required.T)  # those that can't be reversed
     graph = find_essential_graph(arcs, fixed)
     return _Counted(names, (arcs | arcs.T).astype(float), graph.directed + 0.5 * graph.undirected)
 
