@@ -25,7 +25,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["FamilyScores"]
+__all__ = ["FamilyScores", "evaluate_rows"]
 
 WIDE = 64
 """Columns of more states are counted one by one, because their joint tables are mostly empty."""
@@ -354,18 +354,12 @@ class FamilyScores:
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""
-        columns = {variable.name: self.data.codes(variable.name) for variable in potential.variables}
-        observed = np.all(
-            [column >= 0 if self._discrete[name] else ~np.isnan(column) for name, column in columns.items()], axis=0
-        )
-        rows = np.flatnonzero(observed & (self.weights > 0))
-        if not len(rows):
+        values, weights = evaluate_rows(potential, self.data, np.flatnonzero(self.weights > 0))
+        if not len(values):
             return -math.inf
-        likelihood = float(
-            self.weights[rows] @ _evaluate_log_density(potential, {n: c[rows] for n, c in columns.items()})
-        )
+        likelihood = float(weights @ values)
         likelihood -= potential.optimism()
-        scaled = likelihood * self.total / float(self.weights[rows].sum())
+        scaled = likelihood * self.total / float(weights.sum())
         return scaled - self._penalty(potential.free_parameters())
 
 
@@ -383,6 +377,26 @@ def _n_log_n(counts: Values) -> Values:
     """Return n log n of each count."""
     result: Values = counts * np.log(np.maximum(counts, 1e-300))
     return result
+
+
+def evaluate_rows(potential: Potential, data: TrainingData, rows: NDArray[np.intp]) -> tuple[Values, Values]:
+    """Return the log density of those of some rows in which a family is observed, and their weights.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_without_target
+    >>> data = read_data_without_target({"a": ["x", "y", None, "y"]}, "auto", None)
+    >>> values, weights = evaluate_rows(data.fit("a", ()), data, np.arange(4))
+    >>> np.exp(values).round(2).tolist(), weights.tolist()
+    ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
+    """
+    columns = {variable.name: data.codes(variable.name)[rows] for variable in potential.variables}
+    seen = [~np.isnan(column) if column.dtype.kind == "f" else column >= 0 for column in columns.values()]
+    observed = np.all(seen, axis=0)
+    weights = data.table.weights[rows][observed]
+    if not len(weights):
+        return np.zeros(0), weights
+    return _evaluate_log_density(potential, {name: column[observed] for name, column in columns.items()}), weights
 
 
 def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:

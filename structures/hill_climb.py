@@ -1,4 +1,4 @@
-"""Hill climbing by BIC over all directed acyclic graphs, with a tabu list, restarts and reversals of covered arcs.
+"""Hill climbing by a score over all directed acyclic graphs, with a tabu list, restarts and reversals of covered arcs.
 
 A set of nodes is an integer with a bit for each node, and a graph is a tuple of the parents of each node, so that the
 ancestors of all nodes take a few operations per arc. Matrices have a row for each child and a column for each parent.
@@ -22,6 +22,7 @@ from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
+from hybridbn.structures.scores import BIC, Score
 from hybridbn.structures.structural_em import structural_em
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import Table
@@ -41,13 +42,14 @@ def hill_climb(
     forbidden: Iterable[tuple[str, str]] = (),
     knowledge: Knowledge | None = None,
     max_parents: int | None = None,
+    score: Score | None = None,
     tabu: int = 10,
     turns: int = 10,
     restarts: int = 10,
     missing: Literal["em", "available"] = "em",
     random_state: Any = 0,
 ) -> Network:
-    r"""Search for the network of greatest BIC, adding, removing or reversing one arc at a time.
+    r"""Search for the network of greatest score, by default BIC, adding, removing or reversing one arc at a time.
 
     .. math:: \mathrm{BIC} = \sum_i \log L(x_i \mid \mathrm{parents}_i) - \frac{k_i}{2} \log n
 
@@ -66,6 +68,9 @@ def hill_climb(
         The same and more: tiers, roots, leaves, and pairs that are joined in the direction that fits better.
     max_parents : int, optional
         Greatest number of parents of a node.
+    score : Score, optional
+        By default `BIC`; `BDeu` for categories, `BGe` for numbers with normal densities, `CrossValidation` for any
+        columns (all in `hybridbn.structures`).
     tabu : int
         At a local maximum the search goes on for this many steps with the best change that doesn't lead back to one of
         the last `tabu` networks. 0 stops at the local maximum.
@@ -111,7 +116,7 @@ def hill_climb(
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
     limits = _read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
-    options = _Options.of(tabu, turns, restarts, random_state)
+    options = _Options.of(tabu, turns, restarts, random_state, score)
     start_arcs = _check_arcs(training_data, start, "start")
     attributes, table = training_data.attributes, training_data.table
     if missing == "available" or not any(table.missing[name] for name in attributes):
@@ -144,19 +149,22 @@ class _Options(NamedTuple):
     turns: int
     restarts: int
     seed: int
+    score: Score
 
     @classmethod
-    def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any) -> _Options:
+    def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any, score: Any) -> _Options:
         for what, value in (("tabu", tabu), ("turns", turns), ("restarts", restarts)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
             if not whole:
                 raise NetworkError(f"{what} must be a whole number that is not negative, not {value!r}")
         seed = int(make_generator(random_state).integers(2**63))
-        return cls(int(tabu), int(turns), int(restarts), seed)
+        if score is not None and not isinstance(score, Score):
+            raise NetworkError(f"score must be an object such as hybridbn.structures.BDeu(), not {score!r:.80}")
+        return cls(int(tabu), int(turns), int(restarts), seed, score or BIC())
 
 
 def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
-    scores = FamilyScores(data)
+    scores = options.score.prepare(data)
     # of two equally good arcs the one from the column of lower score, which is the less certain one, comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
     column_index = {column: i for i, column in enumerate(order)}
