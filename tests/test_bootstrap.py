@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inference_tools import SHARED, needs_shared
 
 import hybridbn as hb
 from hybridbn.learning.bootstrap import find_strength_threshold
@@ -205,3 +207,21 @@ def test_distances_count_pairs() -> None:
     first, second = (matrix_of(arcs, "abcd") for arcs in (["ab", "bc", "cd"], ["ba", "bc", "ad"]))
     assert structural_distance(first, second) == structural_distance(second, first) == 3
     assert structural_distance(first, first) == 0
+
+
+@needs_shared
+@pytest.mark.slow
+def test_averaged_networks_are_closer_to_the_true_one_and_predict_better() -> None:
+    folder = SHARED / "cases" / "spbn"
+    pandas = pytest.importorskip("pandas")
+    truth = json.loads((folder / "ecoli70.json").read_text())
+    train, test = (pandas.read_csv(folder / f"ecoli70_{part}.csv.xz") for part in ("200", "test"))
+    averaged = hb.bootstrap("hill_climb", train, potentials="gaussian").network()
+    true_arcs = [tuple(arc) for arc in truth["arcs"]]
+    distances = {}
+    for name, net in (("averaged", averaged), ("single", hill_climb(train, "gaussian"))):
+        distances[name] = hb.compare(true_arcs, net).essential_distance
+    assert distances["averaged"] <= 40 < distances["single"] <= 70
+    for other in (hill_climb(train, "gaussian"), hb.fit([], train, "gaussian")):
+        result = hb.compare(other, averaged, test)
+        assert result.gain > 2 * result.standard_error  # type: ignore[operator]
