@@ -40,6 +40,10 @@ from hybridbn.learning import pool as pool
 from hybridbn.learning import structural_em as structural_em
 from hybridbn.learning.bias_variance import bias_variance as bias_variance
 from hybridbn.learning.boosting import boost as boost
+from hybridbn.learning.bootstrap import Bootstrap as Bootstrap
+from hybridbn.learning.bootstrap import bootstrap as bootstrap
+from hybridbn.learning.compare import Comparison as Comparison
+from hybridbn.learning.compare import compare as compare
 from hybridbn.learning.ensemble import Ensemble as Ensemble
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options
@@ -55,6 +59,7 @@ from hybridbn.potentials import PointMass as PointMass
 from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
 from hybridbn.progress_reports import progress as progress
+from hybridbn.structures.knowledge import Knowledge as Knowledge
 from hybridbn.tables import Table as Table
 from hybridbn.units import Unit as Unit
 from hybridbn.variables import Continuous as Continuous

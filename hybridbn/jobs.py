@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from hybridbn.errors import TableError
 
-__all__ = ["check_jobs", "run_in_processes", "run_in_threads"]
+__all__ = ["check_jobs", "run_in_executor", "run_in_processes", "run_in_threads"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -82,6 +82,37 @@ def run_in_processes(
         ) from error
     with ProcessPoolExecutor(jobs, initializer=_initialize, initargs=(packed,)) as pool:
         yield from _yield_in_order(pool, _work, items, jobs)
+
+
+def run_in_executor(
+    executor: Executor | None, function: Callable[[Item], Result], items: Sequence[Item], what: str
+) -> Iterator[Result]:
+    """Yield the results of a function in the order of the items, all of which are submitted to an executor, if any.
+
+    Parameters
+    ----------
+    what : str
+        What can't be sent, in the error.
+
+    Examples
+    --------
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     list(run_in_executor(pool, str, [1, 2], "the function"))
+    ['1', '2']
+    """
+    if executor is None:
+        yield from map(function, items)
+        return
+    if not callable(getattr(executor, "submit", None)):
+        raise TableError(
+            f"executor must be an Executor of concurrent.futures, or have its method submit, not {executor!r:.80}"
+        )
+    try:
+        yield from _yield_in_order(executor, function, items, len(items))
+    except (pickle.PicklingError, AttributeError) as error:
+        raise TableError(
+            f"{what} can't be sent to other processes ({error}); define it at the top of a module, or use threads"
+        ) from error
 
 
 _SHARED: list[Any] = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
 from hybridbn.registry import import_modules
 from hybridbn.structures.building import BUILDERS, Declaration, builder
+from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, Score
 
 if TYPE_CHECKING:
     # for editors and type checkers; at run time the names come from the registry
@@ -36,4 +37,16 @@ import_modules("hybridbn.structures")
 # after all imports, because some modules have the same name as their builder
 globals().update(BUILDERS)
 
-__all__ = ["Declaration", "GainRatio", "Utility", "Variance", "builder", *sorted(BUILDERS)]
+__all__ = [
+    "BIC",
+    "BDeu",
+    "BGe",
+    "CrossValidation",
+    "Declaration",
+    "GainRatio",
+    "Score",
+    "Utility",
+    "Variance",
+    "builder",
+    *sorted(BUILDERS),
+]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, overload
 
@@ -53,6 +53,8 @@ class Declaration:
         only potentials are learned, and repeated learning (as in boosting) needs to count only once.
     takes_weights, takes_holes : bool
         Whether it takes weighted rows and missing cells. A builder that doesn't is not called with them.
+    resampling : mapping
+        Options for resampled tables, many of whose networks are averaged, so that each may be found with less effort.
     """
 
     takes_target: bool | type[Discrete] | type[Continuous] = True
@@ -60,6 +62,7 @@ class Declaration:
     arcs: Arcs | None = None
     takes_weights: bool = True
     takes_holes: bool = True
+    resampling: Mapping[str, Any] = field(default_factory=dict)
 
 
 BUILDERS: dict[str, Callable[..., Network]] = {}
@@ -78,6 +81,7 @@ def builder(
     arcs: Arcs | None = None,
     takes_weights: bool = True,
     takes_holes: bool = True,
+    resampling: Mapping[str, Any] = ...,
 ) -> Callable[[Function], Function]: ...
 
 
@@ -89,7 +93,7 @@ def builder(function: Any = None, /, **declared: Any) -> Any:
 
     Parameters
     ----------
-    takes_target, hidden, arcs, takes_weights, takes_holes : as in `Declaration`
+    takes_target, hidden, arcs, takes_weights, takes_holes, resampling : as in `Declaration`
 
     Examples
     --------
@@ -196,13 +200,17 @@ class Build:
     @property
     def potentials(self) -> Potentials | None:
         """The potentials that a partial of a builder fixes, if any."""
+        return self.keywords.get("potentials")
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The options that partials of a builder fix."""
+        keywords: dict[str, Any] = {}
         function = self.function
         while isinstance(function, partial):
-            if "potentials" in function.keywords:
-                potentials: Potentials = function.keywords["potentials"]
-                return potentials
+            keywords = function.keywords | keywords
             function = function.func
-        return None
+        return keywords
 
     @property
     def keeps_families(self) -> bool:
@@ -260,6 +268,17 @@ class Build:
                 f"the builder {self} returned a network without the target {target!r}; it has {shorten(network)}"
             )
         return network
+
+    def prepare_for_resampling(self) -> Build:
+        """Return the same argument with the builder's options for resampled tables, where no partial sets them.
+
+        Examples
+        --------
+        >>> print(Build.of("hill_climb").prepare_for_resampling())
+        hill_climb restarts=0
+        """
+        options = {name: value for name, value in self.declaration.resampling.items() if name not in self.keywords}
+        return replace(self, function=partial(self.function, **options)) if self.function and options else self
 
     def make_learner(self, target: str | None = None, potentials: Potentials | None = None) -> Learner:
         """Return `learn` with the target and the potentials fixed."""

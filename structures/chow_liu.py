@@ -8,7 +8,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
-from hybridbn.structures.dependence import Dependence, find_maximum_spanning_tree
+from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree
+from hybridbn.structures.knowledge import Knowledge
 from hybridbn.structures.training_data import TrainingData, check_threshold, fit_network, read_data_without_target
 from hybridbn.variables import shorten
 
@@ -23,6 +24,7 @@ def chow_liu(
     root: str | None = None,
     *,
     threshold: float = 0.0,
+    knowledge: Knowledge | None = None,
 ) -> Network:
     r"""Build the tree of greatest likelihood, for a table without a target.
 
@@ -37,6 +39,8 @@ def chow_liu(
         information with the others has the greatest sum (of equal ones the first by name).
     threshold : float
         In nats: only columns whose mutual information is greater are joined, see `tan`.
+    knowledge : Knowledge, optional
+        Tiers, required and forbidden arcs, pairs that are joined, roots and leaves. What no tree can have is refused.
 
     Returns
     -------
@@ -62,11 +66,14 @@ def chow_liu(
     training_data = read_data_without_target(data, potentials, weights)
     if root is not None and root not in training_data.attributes:
         raise NetworkError(f"root={root!r} is no column; choose one of {shorten(training_data.attributes)}")
-    return build_tree(training_data, root, check_threshold(threshold))
+    return build_tree(training_data, root, check_threshold(threshold), Knowledge.of(knowledge))
 
 
-def build_tree(data: TrainingData, root: str | None = None, threshold: float = 0.0) -> Network:
+def build_tree(
+    data: TrainingData, root: str | None = None, threshold: float = 0.0, knowledge: Knowledge | None = None
+) -> Network:
     """Build the tree over all columns of training data."""
+    limits = knowledge.limit(data.attributes, 1) if knowledge else None
     dependence = Dependence(data)
     pairs = dependence.measure_pairs()
     sums = dict.fromkeys(data.attributes, 0.0)
@@ -75,5 +82,9 @@ def build_tree(data: TrainingData, root: str | None = None, threshold: float = 0
             sums[name] += value
     # sums are rounded, so that the order of their terms doesn't decide between equal ones
     importance = {name: round(value, 9) for name, value in sums.items()}
-    families = find_maximum_spanning_tree(data.attributes, pairs, importance, root, threshold)
+    if limits is None:
+        families = find_maximum_spanning_tree(data.attributes, pairs, importance, root, threshold)
+    else:
+        families = find_maximum_branching(data.attributes, pairs, limits, root, threshold)
+        Knowledge.of(knowledge).refuse_violations(families, "a tree")
     return fit_network(data, families, dependence.counter, dependence.reusable_potentials())

@@ -24,10 +24,11 @@ from hybridbn.fitting.fitter_choice import fitter_of
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
+from hybridbn.structures.knowledge import Limits
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Dependence", "Pair", "find_maximum_spanning_tree", "mutual_information", "varies"]
+__all__ = ["Dependence", "Pair", "find_maximum_branching", "find_maximum_spanning_tree", "mutual_information", "varies"]
 
 Pair: TypeAlias = tuple[str, str]
 """Two columns in the order of their names."""
@@ -328,3 +329,41 @@ def find_maximum_spanning_tree(
         top = root if root in nodes else min(nodes, key=lambda node: (-importance[node], node))
         parents.update((child, (parent,)) for parent, child in nx.bfs_edges(tree, top))
     return parents
+
+
+def find_maximum_branching(
+    names: Sequence[str], information: Mapping[Pair, float], limits: Limits, root: str | None, threshold: float
+) -> dict[str, tuple[str, ...]]:
+    """Return the parent of each node in the tree (or forest) of greatest weight whose arcs keep within limits.
+
+    Where directions matter, this is a branching (Edmonds 1967) and not a spanning tree.
+
+    Parameters
+    ----------
+    names, information, threshold : as in `find_maximum_spanning_tree`
+    limits : Limits
+        Of the same nodes. Required arcs, and one of each undirected pair, are preferred to all others.
+    root : str or None
+        A node that gets no parent.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.knowledge import Knowledge
+    >>> pairs = {("a", "b"): 3.0, ("a", "c"): 2.0, ("b", "c"): 1.0}
+    >>> find_maximum_branching("abc", pairs, Knowledge(roots=["b"], leaves=["a"]).limit("abc"), None, 0.0)
+    {'a': ('b',), 'b': (), 'c': ('b',)}
+    """
+    index = {name: i for i, name in enumerate(names)}
+    # more than all other arcs together
+    bonus = 1.0 + sum(abs(value) for value in information.values())
+    graph = nx.DiGraph()
+    graph.add_nodes_from(sorted(names))
+    for pair, value in sorted(information.items()):
+        for parent, child in (pair, pair[::-1]):
+            position = index[child], index[parent]
+            needed = bool(limits.kept[position])
+            if child != root and limits.allowed[position] and (needed or value > threshold):
+                weight = value + bonus * (needed + bool(limits.required[position]))
+                graph.add_edge(parent, child, weight=weight)
+    tree = nx.maximum_branching(graph)
+    return {name: tuple(tree.predecessors(name)) if name in tree else () for name in names}

@@ -25,7 +25,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["FamilyScores"]
+__all__ = ["FamilyScores", "evaluate_rows"]
 
 WIDE = 64
 """Columns of more states are counted one by one, because their joint tables are mostly empty."""
@@ -45,6 +45,17 @@ class _StandardizedMoments(NamedTuple):
     positions: dict[str, int]
     products: Values
     scales: Values
+
+
+class _Regression(NamedTuple):
+    """A child's residual variance given parents, the partial covariances of all columns with it and their partial
+    variances, and its residual variance without each of the parents.
+    """
+
+    residual: float
+    covariances: Values
+    variances: Values
+    without: Values
 
 
 class FamilyScores:
@@ -77,6 +88,7 @@ class FamilyScores:
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
         self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
+        self._last_regression: tuple[tuple[str, frozenset[str]] | None, _Regression | None] = None, None
         self._holes = {name: bool(count) for name, count in data.table.missing.items()}
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
@@ -205,27 +217,37 @@ class FamilyScores:
 
     def _score_by_moments(self, child: str, parents: frozenset[str]) -> float:
         regression = self._regress(child, parents)
-        return -math.inf if regression is None else float(self._score_variances(child, regression[0], len(parents)))
+        if regression is None:
+            return -math.inf
+        return float(self._score_variances(child, regression.residual, len(parents)))
 
-    def _regress(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values] | None:
-        """Return the child's residual variance, and the partial covariances with it and variances of all columns.
-
-        They are those given the parents. None if a parent is a linear combination of others.
+    def _regress(self, child: str, parents: frozenset[str]) -> _Regression | None:
+        """Return the regression on the parents, None if a parent is a linear combination of others; the last one is
+        kept, because the changes of a family are scored after the family itself.
         """
+        if self._last_regression[0] != (child, parents):
+            self._last_regression = (child, parents), self._solve_regression(child, parents)
+        return self._last_regression[1]
+
+    def _solve_regression(self, child: str, parents: frozenset[str]) -> _Regression | None:
         moments = self._moments
         index, given = moments.positions[child], [moments.positions[name] for name in self._sort_by_column(parents)]
-        covariances, variances = moments.products[index], np.diag(moments.products)
+        covariances, variances = moments.products[index], moments.products.diagonal()
+        without = np.empty(0)
         if given:
             try:
                 factor = np.linalg.cholesky(moments.products[np.ix_(given, given)])
             except np.linalg.LinAlgError:
                 return None
-            if np.diag(factor).min() ** 2 < _CERTAIN:
+            if factor.diagonal().min() ** 2 < _CERTAIN:
                 return None
-            whitened = np.linalg.solve(factor, moments.products[given])
+            inverse = np.linalg.inv(factor)
+            whitened = inverse @ moments.products[given]
+            slopes = whitened[:, index] @ inverse
             covariances = covariances - whitened[:, index] @ whitened
             variances = variances - (whitened**2).sum(axis=0)
-        return float(variances[index]), covariances, variances
+            without = variances[index] + slopes**2 / (inverse**2).sum(axis=0)
+        return _Regression(float(variances[index]), covariances, variances, without)
 
     def _score_variances(self, child: str, residual: Values | float, parents: int) -> Values:
         """Return the scores of regressions with these shares of residual variance."""
@@ -237,11 +259,15 @@ class FamilyScores:
         return np.where(regular, likelihood - self._penalty(2 + parents), -np.inf)
 
     def _score_changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
-        """Fill in the scores of regressions with one more parent."""
+        """Fill in the scores of regressions with one parent more or less."""
         regression = self._regress(child, parents)
         if regression is None:
             return
-        residual, covariances, variances = regression
+        residual, covariances, variances, without = regression
+        if parents:
+            fewer = self._score_variances(child, without, len(parents) - 1)
+            for name, score in zip(self._sort_by_column(parents), fewer.tolist(), strict=True):
+                result[self.column_index[name]] = score
         regular = variances > _CERTAIN
         reduced = np.where(regular, residual - covariances**2 / np.where(regular, variances, 1.0), 0.0)
         scores = self._score_variances(child, reduced, len(parents) + 1)
@@ -328,18 +354,12 @@ class FamilyScores:
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""
-        columns = {variable.name: self.data.codes(variable.name) for variable in potential.variables}
-        observed = np.all(
-            [column >= 0 if self._discrete[name] else ~np.isnan(column) for name, column in columns.items()], axis=0
-        )
-        rows = np.flatnonzero(observed & (self.weights > 0))
-        if not len(rows):
+        values, weights = evaluate_rows(potential, self.data, np.flatnonzero(self.weights > 0))
+        if not len(values):
             return -math.inf
-        likelihood = float(
-            self.weights[rows] @ _evaluate_log_density(potential, {n: c[rows] for n, c in columns.items()})
-        )
+        likelihood = float(weights @ values)
         likelihood -= potential.optimism()
-        scaled = likelihood * self.total / float(self.weights[rows].sum())
+        scaled = likelihood * self.total / float(weights.sum())
         return scaled - self._penalty(potential.free_parameters())
 
 
@@ -357,6 +377,26 @@ def _n_log_n(counts: Values) -> Values:
     """Return n log n of each count."""
     result: Values = counts * np.log(np.maximum(counts, 1e-300))
     return result
+
+
+def evaluate_rows(potential: Potential, data: TrainingData, rows: NDArray[np.intp]) -> tuple[Values, Values]:
+    """Return the log density of those of some rows in which a family is observed, and their weights.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_without_target
+    >>> data = read_data_without_target({"a": ["x", "y", None, "y"]}, "auto", None)
+    >>> values, weights = evaluate_rows(data.fit("a", ()), data, np.arange(4))
+    >>> np.exp(values).round(2).tolist(), weights.tolist()
+    ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
+    """
+    columns = {variable.name: data.codes(variable.name)[rows] for variable in potential.variables}
+    seen = [~np.isnan(column) if column.dtype.kind == "f" else column >= 0 for column in columns.values()]
+    observed = np.all(seen, axis=0)
+    weights = data.table.weights[rows][observed]
+    if not len(weights):
+        return np.zeros(0), weights
+    return _evaluate_log_density(potential, {name: column[observed] for name, column in columns.items()}), weights
 
 
 def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:

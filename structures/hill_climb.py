@@ -1,4 +1,4 @@
-"""Hill climbing by BIC over all directed acyclic graphs, with a tabu list, restarts and reversals of covered arcs.
+"""Hill climbing by a score over all directed acyclic graphs, with a tabu list, restarts and reversals of covered arcs.
 
 A set of nodes is an integer with a bit for each node, and a graph is a tuple of the parents of each node, so that the
 ancestors of all nodes take a few operations per arc. Matrices have a row for each child and a column for each parent.
@@ -7,7 +7,8 @@ ancestors of all nodes take a few operations per arc. Matrices have a row for ea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,15 +21,17 @@ from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
 from hybridbn.structures.family_scores import FamilyScores
+from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
+from hybridbn.structures.scores import BIC, Score
 from hybridbn.structures.structural_em import structural_em
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Values, shorten
+from hybridbn.variables import Values
 
 __all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "hill_climb", "is_acyclic"]
 
 
-@builder(takes_target=False)
+@builder(takes_target=False, resampling={"restarts": 0})
 def hill_climb(
     data: Any,
     potentials: Potentials = "auto",
@@ -37,14 +40,16 @@ def hill_climb(
     start: Iterable[tuple[str, str]] = (),
     required: Iterable[tuple[str, str]] = (),
     forbidden: Iterable[tuple[str, str]] = (),
+    knowledge: Knowledge | None = None,
     max_parents: int | None = None,
+    score: Score | None = None,
     tabu: int = 10,
     turns: int = 10,
     restarts: int = 10,
     missing: Literal["em", "available"] = "em",
     random_state: Any = 0,
 ) -> Network:
-    r"""Search for the network of greatest BIC, adding, removing or reversing one arc at a time.
+    r"""Search for the network of greatest score, by default BIC, adding, removing or reversing one arc at a time.
 
     .. math:: \mathrm{BIC} = \sum_i \log L(x_i \mid \mathrm{parents}_i) - \frac{k_i}{2} \log n
 
@@ -59,8 +64,13 @@ def hill_climb(
         Arcs to start from.
     required, forbidden : iterable of (from, to), optional
         Arcs that are never removed, and arcs that are never added.
+    knowledge : Knowledge, optional
+        The same and more: tiers, roots, leaves, and pairs that are joined in the direction that fits better.
     max_parents : int, optional
         Greatest number of parents of a node.
+    score : Score, optional
+        By default `BIC`; `BDeu` for categories, `BGe` for numbers with normal densities, `CrossValidation` for any
+        columns (all in `hybridbn.structures`).
     tabu : int
         At a local maximum the search goes on for this many steps with the best change that doesn't lead back to one of
         the last `tabu` networks. 0 stops at the local maximum.
@@ -105,8 +115,8 @@ def hill_climb(
     training_data = read_data_without_target(data, potentials, weights)
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
-    limits = _read_limits(training_data, required, forbidden, max_parents)
-    options = _Options.of(tabu, turns, restarts, random_state)
+    limits = _read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
+    options = _Options.of(tabu, turns, restarts, random_state, score)
     start_arcs = _check_arcs(training_data, start, "start")
     attributes, table = training_data.attributes, training_data.table
     if missing == "available" or not any(table.missing[name] for name in attributes):
@@ -119,35 +129,17 @@ def hill_climb(
     return structural_em(table, attributes[0], build, random_state=options.seed).network
 
 
-def _read_limits(data: TrainingData, required: Any, forbidden: Any, most: int | None) -> Limits:
-    size = len(data.attributes)
+def _read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> Limits:
     if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
         raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
-    required_arcs, allowed = np.zeros((size, size), dtype=bool), ~np.eye(size, dtype=bool)
-    for a, b in _check_arcs(data, required, "required"):
-        required_arcs[b, a] = True
-    for a, b in _check_arcs(data, forbidden, "forbidden"):
-        allowed[b, a] = False
-    clash = np.argwhere(required_arcs & ~allowed)
-    if len(clash):
-        b, a = (data.attributes[index] for index in clash[0])
-        raise NetworkError(f"the arc {a!r} -> {b!r} is both required and forbidden")
-    if not is_acyclic(graph_of(required_arcs)):
-        raise NetworkError("the required arcs make a cycle")
-    return Limits(required_arcs, allowed, size if most is None else int(most))
+    return knowledge.limit(data.attributes, most)
 
 
 def _check_arcs(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
     column_index = {name: i for i, name in enumerate(data.attributes)}
-    pairs = []
-    for arc in arcs:
-        if not isinstance(arc, tuple | list) or len(arc) != 2 or arc[0] == arc[1]:
-            raise NetworkError(f"{what} must hold arcs (from, to) between two columns, not {arc!r}")
-        strange = [name for name in arc if name not in column_index]
-        if strange:
-            raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(column_index)}")
-        pairs.append((column_index[arc[0]], column_index[arc[1]]))
-    return pairs
+    pairs = read_arcs(arcs, what)
+    refuse_strangers([name for pair in pairs for name in pair], column_index, what)
+    return [(column_index[a], column_index[b]) for a, b in pairs]
 
 
 class _Options(NamedTuple):
@@ -157,19 +149,22 @@ class _Options(NamedTuple):
     turns: int
     restarts: int
     seed: int
+    score: Score
 
     @classmethod
-    def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any) -> _Options:
+    def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any, score: Any) -> _Options:
         for what, value in (("tabu", tabu), ("turns", turns), ("restarts", restarts)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
             if not whole:
                 raise NetworkError(f"{what} must be a whole number that is not negative, not {value!r}")
         seed = int(make_generator(random_state).integers(2**63))
-        return cls(int(tabu), int(turns), int(restarts), seed)
+        if score is not None and not isinstance(score, Score):
+            raise NetworkError(f"score must be an object such as hybridbn.structures.BDeu(), not {score!r:.80}")
+        return cls(int(tabu), int(turns), int(restarts), seed, score or BIC())
 
 
 def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
-    scores = FamilyScores(data)
+    scores = options.score.prepare(data)
     # of two equally good arcs the one from the column of lower score, which is the less certain one, comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
     column_index = {column: i for i, column in enumerate(order)}
@@ -180,6 +175,7 @@ def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], op
         arcs[column_index[b], column_index[a]] |= limits.allowed[column_index[b], column_index[a]]
     if not is_acyclic(graph_of(arcs)):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
+    arcs = limits.direct(arcs)
     rng = np.random.default_rng(options.seed)
     best = climb(
         names,
@@ -214,7 +210,7 @@ def _check_estimates(
             for name, nodes in zip(names, graph, strict=True)
         }
         kept = scores.drop_useless_parents(
-            parents, lambda child, parent: bool(limits.required[column_of[child], column_of[parent]])
+            parents, lambda child, parent: bool(limits.kept[column_of[child], column_of[parent]])
         )
         graph = tuple(sum(1 << column_of[parent] for parent in kept[name]) for name in names)
         if graph in checked:
@@ -238,19 +234,6 @@ MOST_NEUTRAL_ROUNDS = 3
 
 Graph = tuple[int, ...]
 """The parents of each node, as bits."""
-
-
-class Limits(NamedTuple):
-    """The changes that a search may make, by (child, parent)."""
-
-    required: NDArray[np.bool_]
-    allowed: NDArray[np.bool_]
-    most: int
-    """Greatest number of parents of a node."""
-
-    def reorder(self, order: list[int]) -> Limits:
-        """Return the limits for the columns in another order."""
-        return Limits(self.required[np.ix_(order, order)], self.allowed[np.ix_(order, order)], self.most)
 
 
 class _ArcChange(NamedTuple):
@@ -286,8 +269,11 @@ def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
     """
     size = len(sets)
     width = (size + 7) // 8
-    packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
-    return np.unpackbits(packed.reshape(size, width), axis=1, count=size, bitorder="little").view(bool)
+    if width <= 8:
+        packed = np.array(sets, "<u8").view(np.uint8).reshape(size, -1)
+    else:
+        packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
+    return np.unpackbits(packed.reshape(size, -1), axis=1, count=size, bitorder="little").view(bool)
 
 
 def climb(
@@ -317,7 +303,7 @@ def climb(
         score, best = _find_local_maximum(search, tabu, turns, rng)
         for _ in range(restarts):
             arcs = arcs_of(best)
-            search.move_to(graph_of(arcs & (limits.required | (rng.random(arcs.shape) >= DROPPED))))
+            search.move_to(graph_of(arcs & (limits.kept | (rng.random(arcs.shape) >= DROPPED))))
             new_score, graph = _find_local_maximum(search, tabu, turns, rng)
             if new_score > score + TOLERANCE:
                 score, best = new_score, graph
@@ -367,9 +353,12 @@ class _GraphSearch:
 
     def __init__(self, names: list[str], scores: FamilyScores, limits: Limits, start: Graph) -> None:
         self.names, self.scores, self.limits = names, scores, limits
-        self._free = ~limits.required
+        self._free, self._removable = ~limits.required, ~limits.kept
         self._score_columns = np.array([scores.column_index[name] for name in names], dtype=np.intp)
-        self._cache: dict[tuple[int, int], tuple[float, Values]] = {}
+        self._cache: dict[tuple[int, int], tuple[float, Values, NDArray[np.bool_]]] = {}
+        self._arcs = np.zeros((len(names), len(names)), dtype=bool)
+        self._counts = np.zeros(len(names), dtype=np.intp)
+        self._order = list(range(len(names)))
         self._scores = [0.0] * len(names)
         self._toggle_gains = np.full((len(names), len(names)), -np.inf)
         """The gain of each family when a parent is added or removed."""
@@ -394,8 +383,9 @@ class _GraphSearch:
             changed = self.scores.score_changes(self.names[child], parents)[self._score_columns]
             # parents with which the family can't be fitted are excluded
             gains = np.where(changed > -np.inf, np.round(changed - score, DIGITS), -np.inf)
-            self._cache[key] = score, gains
-        self._scores[child], self._toggle_gains[child] = self._cache[key]
+            self._cache[key] = score, gains, arcs_of([key[1], *[0] * (len(self.names) - 1)])[0]
+        self._scores[child], self._toggle_gains[child], self._arcs[child] = self._cache[key]
+        self._counts[child] = key[1].bit_count()
 
     def find_best(self, past: Collection[Graph] = ()) -> _ArcChange | None:
         """Return the change of the greatest gain that leads to none of the past graphs."""
@@ -414,16 +404,15 @@ class _GraphSearch:
         """Return the gains of adding, removing and reversing each arc (3, children, parents), -inf where that is not
         allowed.
         """
-        ancestors, indirect = _find_ancestors(self.parents)
-        arcs, free = arcs_of(self.parents), self._free
-        has_room = np.array([parents.bit_count() < self.limits.most for parents in self.parents])
+        ancestors, indirect = _find_ancestors(self.parents, self._order)
+        arcs, free = self._arcs, self._free
+        has_room = self._counts < self.limits.most
         result = np.full((3, *arcs.shape), -np.inf)
-        addable = ~arcs & ~arcs_of(ancestors).T & self.limits.allowed & has_room[:, None]
+        addable = self.limits.allowed & ~(arcs | arcs_of(ancestors).T) & has_room[:, None]
         np.copyto(result[0], self._toggle_gains, where=addable)
-        removable = arcs & free
-        np.copyto(result[1], self._toggle_gains, where=removable)
+        np.copyto(result[1], self._toggle_gains, where=arcs & self._removable)
         # reversing an arc makes a cycle if there is another path between its ends
-        reversible = removable & ~arcs_of(indirect) & self.limits.allowed.T & has_room
+        reversible = arcs & free & ~arcs_of(indirect) & self.limits.allowed.T & has_room
         np.copyto(result[_REVERSE], self._toggle_gains + self._toggle_gains.T, where=reversible)
         return result
 
@@ -477,39 +466,49 @@ class _GraphSearch:
         advance(f"score {self.score:.1f}")
 
 
-def _list_nodes(nodes: int) -> Iterator[int]:
-    """Yield the nodes of a set."""
+@lru_cache(maxsize=2**14)
+def _list_nodes(nodes: int) -> tuple[int, ...]:
+    """Return the nodes of a set."""
+    listed = []
     while nodes:
         lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
+        listed.append(lowest.bit_length() - 1)
         nodes ^= lowest
+    return tuple(listed)
 
 
-def _find_ancestors(parents: Graph | list[int]) -> tuple[list[int], list[int]]:
+def _find_ancestors(parents: Graph | list[int], order: list[int] | None = None) -> tuple[list[int], list[int]]:
     """Return the ancestors of each node, and those with a path of more than one arc to it; for a node on a cycle
     itself.
+
+    An order of the nodes, in which parents should come first, saves time; it is put right for the next call.
     """
     size = len(parents)
     ancestors, indirect = [-1] * size, [0] * size
-    waiting = deque(range(size))
-    # the nodes that are still waiting after this many failures are on cycles or below one
-    tries = size
-    while waiting and tries:
-        node = waiting.popleft()
-        reached, ready = 0, True
-        for parent in _list_nodes(parents[node]):
-            if ancestors[parent] < 0:
-                ready = False
-                break
-            reached |= ancestors[parent]
-        if ready:
-            indirect[node], ancestors[node] = reached, reached | parents[node]
-            tries = len(waiting)
-        else:
-            waiting.append(node)
-            tries -= 1
-    for node in waiting:
-        ancestors[node] = indirect[node] = 1 << node
+    done: list[int] = []
+    waiting = list(range(size) if order is None else order)
+    while waiting:
+        ready = len(done)
+        late = []
+        for node in waiting:
+            reached = 0
+            for parent in _list_nodes(parents[node]):
+                above = ancestors[parent]
+                if above < 0:
+                    late.append(node)
+                    break
+                reached |= above
+            else:
+                indirect[node], ancestors[node] = reached, reached | parents[node]
+                done.append(node)
+        waiting = late
+        if len(done) == ready:
+            # those that are left are on cycles or below one
+            for node in waiting:
+                ancestors[node] = indirect[node] = 1 << node
+            break
+    if order is not None:
+        order[:] = [*done, *waiting]
     return ancestors, indirect
 
 

@@ -8,7 +8,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
-from hybridbn.structures.dependence import Dependence, find_maximum_spanning_tree
+from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree
+from hybridbn.structures.knowledge import Knowledge
 from hybridbn.structures.training_data import check_threshold, fit_network, read_data_with_target
 from hybridbn.variables import shorten
 
@@ -24,6 +25,7 @@ def tan(
     *,
     root: str | None = None,
     threshold: float = 0.0,
+    knowledge: Knowledge | None = None,
 ) -> Network:
     r"""Build tree-augmented naive Bayes: each attribute has the target and at most one other attribute as parents.
 
@@ -42,6 +44,9 @@ def tan(
         discrete, linear Gaussian and other densities without selection that is one tree, unless the sample is exactly
         independent; mixtures of truncated exponentials, which split a cell only if BIC improves, leave independent
         attributes unconnected.
+    knowledge : Knowledge, optional
+        Tiers, required and forbidden arcs, pairs that are joined, roots and leaves. The arcs from the target to each
+        attribute are always there; what contradicts them, or no tree can have, is refused.
 
     Returns
     -------
@@ -77,11 +82,17 @@ def tan(
     attributes = training_data.attributes
     if root is not None and root not in attributes:
         raise NetworkError(f"root={root!r} is no attribute; choose one of {shorten(attributes)}")
+    known = Knowledge.of(knowledge)
+    limits = known.limit([*attributes, target])
+    least = check_threshold(threshold)
     dependence = Dependence(training_data)
     pairs = dependence.measure_pairs()
-    parents = find_maximum_spanning_tree(
-        attributes, pairs, dependence.measure_with_target(), root, check_threshold(threshold)
-    )
+    if known:
+        parents = find_maximum_branching(attributes, pairs, limits, root, least)
+    else:
+        parents = find_maximum_spanning_tree(attributes, pairs, dependence.measure_with_target(), root, least)
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
+    if known:
+        known.refuse_violations(families, f"tree-augmented naive Bayes of {target!r}")
     return fit_network(training_data, families, dependence.counter, dependence.reusable_potentials())

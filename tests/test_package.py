@@ -35,6 +35,7 @@ CONVENIENT = {
     "Explanation": "hybridbn.inference.explain",
     "Effect": "hybridbn.inference.interventions",
     "Sensitivity": "hybridbn.inference.sensitivity",
+    "Bootstrap": "hybridbn.learning.bootstrap",
 }
 """Classes whose methods may import higher layers, as a convenience, and their modules."""
 

@@ -34,7 +34,17 @@ PACKAGES = ("", "estimators", "fitting", "formats", "inference", "learning", "po
 INTERNAL = {"answered", "clone", "taken", "drawn", "moments", "knots", "numbers", "of", "joined", "collapsed"}
 """What classes of results offer to the library alone: no document or example has them."""
 
-RESULTS = {"Augmented", "Imputation", "Learned", "Observed", "Pooled", "Statistics", "Structured"}
+RESULTS = {
+    "Augmented",
+    "Bootstrap",
+    "Comparison",
+    "Imputation",
+    "Learned",
+    "Observed",
+    "Pooled",
+    "Statistics",
+    "Structured",
+}
 """Classes that functions return and users don't make: their members are promised, their constructors are not."""
 
 Face = dict[str, Any]

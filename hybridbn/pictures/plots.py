@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
@@ -16,7 +17,7 @@ from hybridbn.inference.posteriors.joint import JointPosterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.inference.sensitivity import Sensitivity
 from hybridbn.network import Network
-from hybridbn.pictures.layout import lay_out
+from hybridbn.pictures.layout import Layout, lay_out
 from hybridbn.potentials.point_mass import PointMass
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -28,6 +29,7 @@ __all__ = [
     "plot_network",
     "plot_posterior",
     "plot_sensitivity",
+    "plot_strengths",
     "shorten_text",
     "trace_density",
 ]
@@ -38,7 +40,7 @@ BOX, GAP, TITLE = (2.1, 1.1), (0.35, 0.55), 0.26
 """The size of a node's box, the distance between boxes, and the height of its title, in inches."""
 MOST_STATES, MOST_BARS = 12, 5
 """The most states that a picture of one posterior shows, and a node of a network."""
-MOST_NODES = 60
+MOST_NODES, MOST_NAMES = 60, 400
 MOST_ROWS = 100
 
 
@@ -210,17 +212,11 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
         )
     if not len(network):
         raise TableError("the network has no nodes to draw")
-    pyplot = load_pyplot()
     known = {name: value for name, value in (evidence or {}).items() if value is not None}
     known |= {p.child.name: p.value for p in network.potentials if isinstance(p, PointMass)}
     beliefs = posteriors(network, evidence)
     layout = lay_out(network, BOX, GAP)
-    if ax is None:
-        figure = pyplot.figure(figsize=(layout.width * size, layout.height * size))
-        ax = figure.add_axes((0, 0, 1, 1))
-    ax.set_axis_off()
-    ax.set_xlim(0, layout.width)
-    ax.set_ylim(layout.height, 0)
+    ax = _open_axes(layout, ax, size)
     for route in layout.routes.values():
         _draw_arrow(ax, route)
     for name, (x, y) in layout.centers.items():
@@ -228,8 +224,53 @@ def plot_network(network: Network, evidence: Any = None, ax: Any = None, size: f
     return ax
 
 
-def _draw_arrow(ax: Any, route: Sequence[tuple[float, float]]) -> None:
-    """Draw a smooth line from a parent's lower edge to a child's upper edge, with a head at the child."""
+def plot_strengths(
+    graph: nx.DiGraph[str], essential: nx.DiGraph[str], strengths: Mapping[tuple[str, str], float], ax: Any = None
+) -> Any:
+    """Draw a graph whose arcs are wider and darker the stronger they are; returns the axes.
+
+    Parameters
+    ----------
+    graph : directed acyclic graph
+    essential : directed graph
+        Arcs that it has in both directions are drawn without a head.
+    strengths : mapping from arc to a number between 0 and 1
+    """
+    if len(graph) > MOST_NAMES:
+        raise TableError(f"a picture of {len(graph)} nodes can't be read; draw at most {MOST_NAMES}")
+    width = 0.2 + 0.085 * max((min(len(str(name)), 26) for name in graph), default=1)
+    layout = lay_out(graph, (width, 0.3), (0.25, 0.45))
+    ax = _open_axes(layout, ax, 1.0)
+    for (a, b), route in layout.routes.items():
+        strength = strengths[a, b]
+        _draw_arrow(ax, route, 0.5 + 1.5 * strength, 0.25 + 0.75 * strength, head=not essential.has_edge(b, a))
+    for name, (x, y) in layout.centers.items():
+        _draw_box(ax, (x - width / 2, y - 0.15), (width, 0.3), LINE)
+        ax.text(x, y, shorten_text(str(name), 26), ha="center", va="center", fontsize=9, color=INK)
+    return ax
+
+
+def _open_axes(layout: Layout, ax: Any, size: float) -> Any:
+    """Return axes in the units of a layout, those of a new figure if none are given."""
+    if ax is None:
+        figure = load_pyplot().figure(figsize=(layout.width * size, layout.height * size))
+        ax = figure.add_axes((0, 0, 1, 1))
+    ax.set_axis_off()
+    ax.set_xlim(0, layout.width)
+    ax.set_ylim(layout.height, 0)
+    return ax
+
+
+def _draw_box(ax: Any, corner: tuple[float, float], size: tuple[float, float], color: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    ax.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0,rounding_size=0.06", fc="white", ec=color))
+
+
+def _draw_arrow(
+    ax: Any, route: Sequence[tuple[float, float]], width: float = 1.1, alpha: float = 1.0, *, head: bool = True
+) -> None:
+    """Draw a smooth line from a parent's lower edge to a child's upper edge, with a head at the child or without."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
@@ -239,7 +280,14 @@ def _draw_arrow(ax: Any, route: Sequence[tuple[float, float]]) -> None:
         points += [(x0, middle), (x1, middle), (x1, y1)]
         codes += [Path.CURVE4] * 3
     arrow = FancyArrowPatch(
-        path=Path(points, codes), arrowstyle="-|>", mutation_scale=10, color=ARC, lw=1.1, shrinkA=0, shrinkB=0
+        path=Path(points, codes),
+        arrowstyle="-|>" if head else "-",
+        mutation_scale=10,
+        color=ARC,
+        alpha=alpha,
+        lw=width,
+        shrinkA=0,
+        shrinkB=0,
     )
     arrow.set_in_layout(False)
     ax.add_patch(arrow)
@@ -247,15 +295,10 @@ def _draw_arrow(ax: Any, route: Sequence[tuple[float, float]]) -> None:
 
 def _draw_node(ax: Any, name: str, center: tuple[float, float], posterior: Posterior | None, value: Any) -> None:
     """Draw the box of a node: its name, and below it the belief or the observed value."""
-    from matplotlib.patches import FancyBboxPatch
-
     (x, y), (width, height) = center, BOX
     color = INK if value is None else OBSERVED
     left, top = x - width / 2, y - height / 2
-    frame = FancyBboxPatch(
-        (left, top), width, height, boxstyle="round,pad=0,rounding_size=0.06", fc="white", ec=color if value else LINE
-    )
-    ax.add_patch(frame)
+    _draw_box(ax, (left, top), BOX, color if value else LINE)
     ax.text(x, top + TITLE / 2, shorten_text(str(name), 26), ha="center", va="center", fontsize=9, color=color)
     inside = (left + 0.06 * width, top + TITLE, 0.88 * width, height - TITLE - 0.06)
     above_ticks = (left + 0.06 * width, top + TITLE, 0.88 * width, height - TITLE - 0.2)
