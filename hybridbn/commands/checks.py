@@ -11,7 +11,7 @@ from hybridbn.commands.model_options import read_model
 from hybridbn.commands.table_input import TableRequest, describe_remarks, forward_warnings, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
 from hybridbn.network_summary import as_line
-from hybridbn.tables.cells import describe_look_alikes
+from hybridbn.tables.columns import describe_look_alikes
 from hybridbn.variables import shorten
 
 __all__ = ["check_model", "check_table"]

@@ -43,6 +43,7 @@ __all__ = [
     "check_states",
     "column_adapter",
     "column_kind",
+    "describe_look_alikes",
     "find_imported",
     "read_as_variable",
     "read_cells",
@@ -303,7 +304,7 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
         text
         for column in columns
         if column.is_read and column.cells.states
-        if (text := _describe_look_alikes(column.name, column.cells.states)) is not None
+        if (text := describe_look_alikes(column.name, column.cells.states)) is not None
     ]
     if descriptions:
         warnings.warn(
@@ -313,7 +314,7 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
         )
 
 
-def _describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
+def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
     """Describe the first two states that differ only in spaces or in the Unicode form of an accent."""
     seen: dict[str, str] = {}
     for state in states:
