@@ -1,0 +1,127 @@
+"""Which variables to cut, so that the tables of what is left fit: one elimination for each combination of their states.
+
+A cut variable is observed, and leaves all tables. Eliminations that don't mention it are done again for each of its
+states, so the variables are chosen one after the other by how little that costs for what they take from the largest
+table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hybridbn.inference.elimination.ordering import EliminationOrder, make_junction_tree, search_order
+
+__all__ = ["Cut", "choose_cut"]
+
+_TRIALS_PER_CUT = 2
+"""Searches for a better order after each variable that is cut."""
+
+
+class Cut(NamedTuple):
+    """Some variables to cut, the number of combinations of their states, and the elimination order of the others."""
+
+    names: tuple[str, ...]
+    slices: float
+    order: EliminationOrder
+
+    @property
+    def total(self) -> float:
+        """The cells of all tables of all slices."""
+        return self.slices * self.order.total
+
+
+def choose_cut(
+    scopes: Sequence[tuple[str, ...]],
+    sizes: Mapping[str, int],
+    allowed: Collection[str],
+    most_cells: float,
+    order: EliminationOrder,
+    keep: Sequence[str] = (),
+) -> Cut | None:
+    """Return the variables to cut until no table has more than `most_cells`; None where those allowed don't suffice.
+
+    Variables to keep are eliminated last, and are not part of the order.
+
+    Examples
+    --------
+    >>> from hybridbn.inference.elimination.ordering import find_order
+    >>> scopes, sizes = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")], dict.fromkeys("abcd", 10)
+    >>> cut = choose_cut(scopes, sizes, set("abcd"), 100, find_order(scopes, sizes, ()))
+    >>> len(cut.names), cut.slices, cut.order.largest
+    (1, 10.0, 100.0)
+    """
+    cut: list[str] = []
+    slices = 1.0
+    while order.largest > most_cells:
+        name = _choose_name(scopes, sizes, allowed, order)
+        if name is None:
+            return None
+        cut.append(name)
+        slices *= sizes[name]
+        scopes = [tuple(other for other in scope if other != name) for scope in scopes]
+        keep = [other for other in keep if other != name]
+        order = _measure(scopes, sizes, [other for other in order.names if other != name], keep)
+        order = search_order(scopes, sizes, keep, order, _TRIALS_PER_CUT)
+    if cut:
+        better = search_order(scopes, sizes, keep, order)
+        order = better if better.largest <= most_cells else order
+    return Cut(tuple(cut), slices, order)
+
+
+def _choose_name(
+    scopes: Sequence[tuple[str, ...]],
+    sizes: Mapping[str, int],
+    allowed: Collection[str],
+    order: EliminationOrder,
+) -> str | None:
+    """Return the variable of the largest table that costs least for each bit that it takes from the table."""
+    cliques = [clique.names for clique in make_junction_tree(scopes, [*order.names, *_list_kept(scopes, order)], ())]
+    logs = np.array([sum(math.log(sizes[name]) for name in clique) for clique in cliques])
+    cells = np.exp(logs - logs.max())
+    candidates = [name for name in order.clique if name in allowed and sizes[name] > 1]
+    if not candidates:
+        return None
+    total = cells.sum()
+    smaller = dict.fromkeys(candidates, 0.0)
+    for clique, part in zip(cliques, cells, strict=True):
+        for name in clique:
+            if name in smaller:
+                smaller[name] += float(part)
+
+    def rate(name: str) -> tuple[float, str]:
+        states = sizes[name]
+        return math.log((total * states - (states - 1) * smaller[name]) / total) / math.log(states), name
+
+    return min(candidates, key=rate)
+
+
+def _list_kept(scopes: Sequence[tuple[str, ...]], order: EliminationOrder) -> list[str]:
+    return sorted({name for scope in scopes for name in scope}.difference(order.names))
+
+
+def _measure(
+    scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int], names: Sequence[str], keep: Sequence[str]
+) -> EliminationOrder:
+    """Return an order with its cost."""
+    around: dict[str, set[str]] = {}
+    for scope in scopes:
+        for name in scope:
+            around.setdefault(name, set()).update(scope)
+    total = largest = 0.0
+    widest: tuple[str, ...] = ()
+    for name in names:
+        members = around.pop(name, {name})
+        for other in members - {name}:
+            around[other] = (around[other] | members) - {name}
+        cells = math.prod(float(sizes[other]) for other in members)
+        total += cells
+        if cells > largest:
+            largest, widest = cells, tuple(sorted(members))
+    last = math.prod(float(sizes[name]) for name in keep)
+    if last > largest:
+        largest, widest = last, tuple(keep)
+    return EliminationOrder(tuple(names), total + last, largest, widest)
