@@ -60,6 +60,8 @@ class Solution:
     tables : for each scope of the problem an array (*scope, rows) that sums to one; NaN in impossible rows
     log_norm : (rows,) log probability of the evidence that the problem contains
     error : (rows,) estimated errors of probabilities
+    bounds : for each scope an array (2, *scope, rows) of limits between which the probabilities lie with the confidence
+        `SAMPLED_CONFIDENCE`, and last those of `log_norm` (2, rows); None where `tables` are exact but for `error`
     """
 
     problem: Problem
@@ -69,6 +71,7 @@ class Solution:
     tables: list[Values]
     log_norm: Values
     error: Values
+    bounds: Sequence[Values] | None = None
 
 
 ROUNDING = 1e-12
