@@ -18,7 +18,11 @@ from hybridbn.inference.elimination.ordering import EliminationOrder, make_junct
 __all__ = ["Cut", "choose_cut"]
 
 _TRIALS_PER_CUT = 2
-"""Searches for a better order after each variable that is cut."""
+"""Searches for a better order after a variable is cut."""
+_FEW_CUTS = 8
+"""After more cuts, the order is searched for again only after each so many."""
+_TRIALS_AT_LAST = 20
+"""Searches for a better order after all cuts."""
 
 
 class Cut(NamedTuple):
@@ -41,10 +45,13 @@ def choose_cut(
     most_cells: float,
     order: EliminationOrder,
     keep: Sequence[str] = (),
+    *,
+    search: bool = True,
 ) -> Cut | None:
     """Return the variables to cut until no table has more than `most_cells`; None where those allowed don't suffice.
 
-    Variables to keep are eliminated last, and are not part of the order.
+    Variables to keep are eliminated last, and are not part of the order. Without `search` the order of the others stays
+    as it is, which is fast and good enough for a prediction.
 
     Examples
     --------
@@ -65,9 +72,10 @@ def choose_cut(
         scopes = [tuple(other for other in scope if other != name) for scope in scopes]
         keep = [other for other in keep if other != name]
         order = _measure(scopes, sizes, [other for other in order.names if other != name], keep)
-        order = search_order(scopes, sizes, keep, order, _TRIALS_PER_CUT)
-    if cut:
-        better = search_order(scopes, sizes, keep, order)
+        if search and (len(cut) < _FEW_CUTS or len(cut) % _FEW_CUTS == 0):
+            order = search_order(scopes, sizes, keep, order, _TRIALS_PER_CUT)
+    if cut and search:
+        better = search_order(scopes, sizes, keep, order, _TRIALS_AT_LAST)
         order = better if better.largest <= most_cells else order
     return Cut(tuple(cut), slices, order)
 

@@ -29,7 +29,7 @@ CELLS_PER_TRIAL = 2e4
 """One trial for each vertex takes about as long as eliminating this many cells."""
 PATIENCE = 40
 """The search stops after this many trials without an improvement."""
-SEARCH_EFFORT = 4e7
+SEARCH_EFFORT = 3e7
 """The search for a better order stops at this number of vertices times the squares of the widths, if not earlier."""
 NOISE = 0.3
 """Scores are multiplied by up to 1 plus this."""

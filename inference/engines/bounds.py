@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from hybridbn.inference.elimination.cutting import Cut
 from hybridbn.inference.elimination.mini_buckets import LogTable, Proposal, bound_from_above
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
-from hybridbn.inference.engines.slices import CELLS_PER_SECOND, SLICES_AT_ONCE, add_slices, find_cut, solve_slices
+from hybridbn.inference.engines.slices import (
+    SLICES_AT_ONCE,
+    add_slices,
+    describe_cost,
+    describe_seconds,
+    find_cut,
+    list_kept,
+    solve_slices,
+)
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
 from hybridbn.inference.problem import Problem
@@ -30,10 +38,16 @@ __all__ = ["Bounds"]
 
 SECONDS = 60.0
 """About how long one row of evidence may take, if the options don't say."""
-CELLS_PER_DRAW = 2.0**18
+CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
-BUCKET_CELLS = 2.0**20
+DRAWN_CELLS_PER_SECOND = 8e7
+"""About as many cells of all draws are computed in a second."""
+SECONDS_PER_DRAW = 5e-5
+"""About the time that a draw takes beside its tables."""
+BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
+BUCKET_CELLS_PER_SECOND = 2.0**17
+"""Mini-buckets have at most this many cells for each second that is allowed."""
 FEWEST, MOST = 256, 200_000
 """There are at least and at most so many draws."""
 FEW_EFFECTIVE = 50.0
@@ -51,6 +65,14 @@ class Bounds(Engine):
         """Return the plan, None where a factor alone is too wide or a hidden variable has nodes."""
         return BoundPlan.of(request) if request.options.beyond == "bound" else None
 
+    def offer(self, request: EngineRequest) -> str | None:
+        """Return what draws would cost."""
+        plan = BoundPlan.of(request, search=False)
+        if plan is None or plan.held_bytes > request.options.max_bytes:
+            return None
+        seconds = describe_seconds(request.options.seconds or SECONDS)
+        return f"beyond='bound' (sampled, with bounds: {plan.draws} draws, {describe_cost(seconds, plan.held_bytes)})"
+
 
 @dataclass
 class BoundPlan(Plan):
@@ -59,6 +81,7 @@ class BoundPlan(Plan):
     request: EngineRequest
     cut: Cut
     draws: int
+    bucket_cells: float
     cells: float
     clique: Sequence[str]
     held_bytes: float
@@ -66,21 +89,23 @@ class BoundPlan(Plan):
     distinct: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, request: EngineRequest) -> BoundPlan | None:
+    def of(cls, request: EngineRequest, *, search: bool = True) -> BoundPlan | None:
         """Choose the variables to draw, and how many draws fit into the time."""
         problem, options = request.problem, request.options
         sizes = problem.sizes
         most_cells = min(CELLS_PER_DRAW, options.max_bytes / 64)
         widest = max((math.prod(float(sizes[n]) for n in factor.names) for factor in problem.factors), default=1.0)
-        if problem.nodes or widest > options.max_bytes / 64:
+        if problem.nodes or widest > options.max_bytes / 16:
             return None
-        cut = find_cut(request, most_cells)
+        cut = find_cut(request, most_cells, search=search)
         if cut is None or not cut.names:
             return None
         seconds = SECONDS if options.seconds is None else options.seconds
-        draws = int(min(max(seconds * CELLS_PER_SECOND / (3 * cut.order.total), FEWEST), MOST))
-        held = 8 * (min(BUCKET_CELLS, options.max_bytes / 64) * 4 + 4 * cut.order.largest)
-        return cls(request, cut, draws, cut.order.largest, cut.order.clique, held, draws * cut.order.total)
+        draws = int(min(max(seconds / (SECONDS_PER_DRAW + cut.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), MOST))
+        bucket_cells = max(min(BUCKET_CELLS, options.max_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
+        largest = cut.order.largest
+        held = 32 * (bucket_cells + largest)
+        return cls(request, cut, draws, bucket_cells, largest, cut.order.clique, held, draws * cut.order.total)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
@@ -89,8 +114,9 @@ class BoundPlan(Plan):
 
     def _solve_row(self, row: int, case: Evidence) -> Solution:
         problem, cut = self.request.problem, self.cut
-        limit = max(min(BUCKET_CELLS, self.request.options.max_bytes / 64), 1.0)
-        proposal = bound_from_above(_list_tables(problem, case), problem.sizes, cut.order.names, cut.names, limit)
+        kept = [name for name in list_kept(problem) if name not in cut.names]
+        order = [*cut.order.names, *kept]
+        proposal = bound_from_above(_list_tables(problem, case), problem.sizes, order, cut.names, self.bucket_cells)
         sums = SampleSums(problem, proposal)
         rng = np.random.default_rng(_SEED)
         for start in range(0, self.draws, SLICES_AT_ONCE):

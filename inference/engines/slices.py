@@ -24,7 +24,16 @@ from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, problem_of
 from hybridbn.variables import Values
 
-__all__ = ["CELLS_PER_SECOND", "BetterOrder", "SlicePlan", "Slices", "add_slices", "find_cut", "solve_slices"]
+__all__ = [
+    "CELLS_PER_SECOND",
+    "BetterOrder",
+    "SlicePlan",
+    "Slices",
+    "add_slices",
+    "find_cut",
+    "list_kept",
+    "solve_slices",
+]
 
 CELLS_PER_SECOND = 5e7
 """About as many table cells are computed in a second."""
@@ -74,15 +83,42 @@ class Slices(Engine):
         """Return the plan with the cheapest variables to cut."""
         return SlicePlan.of(request) if request.options.beyond == "slice" else None
 
+    def offer(self, request: EngineRequest) -> str | None:
+        """Return what slices would cost."""
+        plan = SlicePlan.of(request, search=False)
+        if plan is None or plan.held_bytes > request.options.max_bytes:
+            return None
+        seconds = describe_seconds(predict_seconds(plan.cut))
+        return f"beyond='slice' (exact: {plan.cut.slices:.3g} slices, {describe_cost(seconds, plan.held_bytes)})"
 
-def find_cut(request: EngineRequest, most_cells: float) -> Cut | None:
+
+def describe_seconds(seconds: float) -> str:
+    """Return a predicted time as text.
+
+    Examples
+    --------
+    >>> describe_seconds(0.2), describe_seconds(2000), describe_seconds(1e9)
+    ('below 1 second', '33 minutes', '31.7 years')
+    """
+    for unit, size in (("years", 3.156e7), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0)):
+        if seconds >= 2 * size or (unit == "seconds" and seconds >= 1):
+            return f"{seconds / size:.3g} {unit}" if unit == "years" else f"{seconds / size:.0f} {unit}"
+    return "below 1 second"
+
+
+def describe_cost(time: str, held_bytes: float) -> str:
+    """Return the predicted cost of a row as text."""
+    return f"about {time} a row and {held_bytes / 2**20:.3g} MiB"
+
+
+def find_cut(request: EngineRequest, most_cells: float, *, search: bool = True) -> Cut | None:
     """Return the variables to cut for tables of that size; None where cutting discrete variables can't help."""
     problem = request.problem
     if request.question.drawn:
         return None
     states = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}
     scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-    return choose_cut(scopes, problem.sizes, states, most_cells, problem.order, list_kept(problem))
+    return choose_cut(scopes, problem.sizes, states, most_cells, problem.order, list_kept(problem), search=search)
 
 
 @dataclass
@@ -98,9 +134,9 @@ class SlicePlan(Plan):
     distinct: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, request: EngineRequest) -> SlicePlan | None:
+    def of(cls, request: EngineRequest, *, search: bool = True) -> SlicePlan | None:
         """Choose the variables to cut; None where there are none."""
-        cut = find_cut(request, request.options.max_bytes / (8 * WORKING_TABLES))
+        cut = find_cut(request, request.options.max_bytes / (8 * WORKING_TABLES), search=search)
         if cut is None or cut.slices > MOST_SLICES:
             return None
         seconds = request.options.seconds
