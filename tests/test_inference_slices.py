@@ -110,6 +110,13 @@ def test_impossible_rows_in_slices():
         net.posterior("g22", table, options=SMALL)
 
 
+def test_draws_in_slices_are_possible_and_keep_the_evidence():
+    net = make_grid(np.random.default_rng(6), 4, zeros=0.4)
+    drawn = net.sample(6, random_state=0, evidence={"g33": 1}, options=SMALL)
+    assert (drawn["g33"] == 1).all()
+    assert np.isfinite(net.log_evidence(drawn)).all()
+
+
 def test_slices_that_take_too_long_are_too_wide():
     net = make_grid(np.random.default_rng(5), 4)
     with pytest.raises(hb.TooWide):
