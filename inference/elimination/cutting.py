@@ -21,6 +21,8 @@ _TRIALS_PER_CUT = 2
 """Searches for a better order after a variable is cut."""
 _FEW_CUTS = 8
 """After more cuts, the order is searched for again only after each so many."""
+_BITS_AT_ONCE = 32
+"""One more variable is cut at a time for each so many bits by which the largest table is too large."""
 _TRIALS_AT_LAST = 20
 """Searches for a better order after all cuts."""
 
@@ -64,14 +66,15 @@ def choose_cut(
     cut: list[str] = []
     slices = 1.0
     while order.largest > most_cells:
-        name = _choose_name(scopes, sizes, allowed, order)
-        if name is None:
+        excess = math.log2(min(order.largest, 1e300) / most_cells)
+        names = _choose_names(scopes, sizes, allowed, order, max(1, int(excess / _BITS_AT_ONCE)))
+        if not names:
             return None
-        cut.append(name)
-        slices *= sizes[name]
-        scopes = [tuple(other for other in scope if other != name) for scope in scopes]
-        keep = [other for other in keep if other != name]
-        order = _measure(scopes, sizes, [other for other in order.names if other != name], keep)
+        cut += names
+        slices *= math.prod(float(sizes[name]) for name in names)
+        scopes = list({tuple(other for other in scope if other not in names): None for scope in scopes})
+        keep = [other for other in keep if other not in names]
+        order = _measure(scopes, sizes, [other for other in order.names if other not in names], keep)
         if search and (len(cut) < _FEW_CUTS or len(cut) % _FEW_CUTS == 0):
             order = search_order(scopes, sizes, keep, order, _TRIALS_PER_CUT)
     if cut and search:
@@ -80,19 +83,20 @@ def choose_cut(
     return Cut(tuple(cut), slices, order)
 
 
-def _choose_name(
+def _choose_names(
     scopes: Sequence[tuple[str, ...]],
     sizes: Mapping[str, int],
     allowed: Collection[str],
     order: EliminationOrder,
-) -> str | None:
-    """Return the variable of the largest table that costs least for each bit that it takes from the table."""
+    count: int,
+) -> list[str]:
+    """Return the variables of the largest table that cost least for each bit that they take from the table."""
     cliques = [clique.names for clique in make_junction_tree(scopes, [*order.names, *_list_kept(scopes, order)], ())]
     logs = np.array([sum(math.log(sizes[name]) for name in clique) for clique in cliques])
     cells = np.exp(logs - logs.max())
     candidates = [name for name in order.clique if name in allowed and sizes[name] > 1]
-    if not candidates:
-        return None
+    if len(candidates) <= count:
+        return candidates
     total = cells.sum()
     smaller = dict.fromkeys(candidates, 0.0)
     for clique, part in zip(cliques, cells, strict=True):
@@ -104,7 +108,7 @@ def _choose_name(
         states = sizes[name]
         return math.log((total * states - (states - 1) * smaller[name]) / total) / math.log(states), name
 
-    return min(candidates, key=rate)
+    return sorted(candidates, key=rate)[:count]
 
 
 def _list_kept(scopes: Sequence[tuple[str, ...]], order: EliminationOrder) -> list[str]:

@@ -31,6 +31,8 @@ PATIENCE = 40
 """The search stops after this many trials without an improvement."""
 SEARCH_EFFORT = 3e7
 """The search for a better order stops at this number of vertices times the squares of the widths, if not earlier."""
+TRIAL_EFFORT = 6e6
+"""Where a single trial takes more, there is no search: networks of hundreds of variables that almost all interact."""
 NOISE = 0.3
 """Scores are multiplied by up to 1 plus this."""
 
@@ -150,6 +152,8 @@ def search_order(
     names, logs, neighbors = _connect([*scopes, tuple(keep)], sizes)
     kept = [names.index(name) for name in keep]
     best, last_improvement, spent, generator = first, 0, 0.0, random.Random(0)
+    if len(names) * math.log2(max(first.largest, 2.0)) ** 2 > TRIAL_EFFORT:
+        return first
     for number in range(trials):
         score = _score_fill if number % 4 == 3 else _score_weighted_fill
         order = _eliminate_greedily(_add_noise(score, generator), list(neighbors), logs, names, kept)
