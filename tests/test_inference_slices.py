@@ -58,7 +58,7 @@ def compare(net, evidence, targets, tolerance=1e-9):
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_slices_add_up_to_the_exact_answer(seed):
     rng = np.random.default_rng(seed)
