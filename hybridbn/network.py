@@ -22,6 +22,7 @@ from hybridbn.network_check import (
     describe_unknown_node,
     list_graph_data,
     raise_faults,
+    rename_factors,
 )
 from hybridbn.network_summary import as_line, as_text, is_arc_text, parse_arcs
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
@@ -162,7 +163,7 @@ class Network(DirectedGraph):
                 attributes["variable"] = replace(variable, name=names.get(variable.name, variable.name))
             if potential is not None and not names.keys().isdisjoint(potential.scope):
                 attributes["potential"] = potential.renamed(names)
-        return renamed
+        return rename_factors(renamed, names)
 
     # -- reading --------------------------------------------------------------------------------------------------
 

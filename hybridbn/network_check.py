@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import networkx as nx
 
@@ -35,10 +35,14 @@ __all__ = [
     "describe_disagreement",
     "describe_stale_names",
     "describe_unknown_node",
+    "find_factors",
     "find_similar_names",
     "list_graph_data",
     "raise_faults",
+    "rename_factors",
 ]
+
+AnyGraph = TypeVar("AnyGraph", bound="nx.DiGraph[Any]")
 
 _MOST_FAULTS = 1000
 """A message lists this many faults and counts the others, so that it stays readable."""
@@ -322,6 +326,37 @@ def format_cycle(nodes: list[Any]) -> str:
     shown = nodes if len(nodes) <= 20 else [*nodes[:10], "...", *nodes[-9:]]
     links = [node if node == "..." else repr(node) for node in [*shown, nodes[0]]]
     return f"a cycle: {' -> '.join(links)}"
+
+
+def find_factors(network: nx.DiGraph[Any]) -> dict[str, Any]:
+    """Return the observed states of the nodes that stand for factors of a Markov network; raise where one is missing.
+
+    Examples
+    --------
+    >>> find_factors(nx.DiGraph(factors=("f",), evidence={"f": 1}))
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: the network lacks the factors 'f' of the Markov network that it is a part of, so its
+    answers would be wrong; ask the whole network, or set net.graph['factors'] to those that shall count
+    """
+    factors = network.graph.get("factors", ())
+    missing = [name for name in factors if name not in network]
+    if missing:
+        raise NetworkError(
+            f"the network lacks the factors {shorten(missing)} of the Markov network that it is a part of, so its"
+            " answers would be wrong; ask the whole network, or set net.graph['factors'] to those that shall count"
+        )
+    findings = network.graph.get("evidence", {})
+    return {name: findings.get(name, 1) for name in factors}
+
+
+def rename_factors(network: AnyGraph, names: Mapping[str, str]) -> AnyGraph:
+    """Return the network with the factors of a Markov network, and its findings, renamed in its attributes."""
+    attributes = network.graph
+    if "factors" in attributes:
+        attributes["factors"] = tuple(names.get(name, name) for name in attributes["factors"])
+        attributes["evidence"] = {names.get(n, n): state for n, state in attributes.get("evidence", {}).items()}
+    return network
 
 
 def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:

@@ -30,6 +30,14 @@ class Options:
     n_jobs : int, optional
         Threads that share the rows of a table (-1: as many as there are processors), with the same results to the last
         bit; by default one. Rows that need quadrature share grids that are refined as needed, and have one thread.
+    beyond : {None, "slice", "bound"}
+        What to do where a table would take more than `max_bytes`. None: raise `TooWide`. "slice": answer for each
+        combination of states of a few variables, and add up; exact, but in the worst case the time grows without
+        limit. "bound": the variables that would be sliced are sampled, and `posterior.bounds` tell between which
+        limits each probability lies with a confidence of 95 %.
+    seconds : float, optional
+        About how long an answer for one row of evidence may take with "bound", 60 by default; with "slice", a plan that
+        is predicted to take longer raises `TooWide`.
 
     Examples
     --------
@@ -47,6 +55,8 @@ class Options:
     max_bytes: float = 2.0 * 2**30
     impossible: Literal["raise", "nan"] = "raise"
     n_jobs: int | None = None
+    beyond: Literal["slice", "bound"] | None = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.impossible, str) or self.impossible not in ("raise", "nan"):
@@ -56,6 +66,10 @@ class Options:
         if not _is_number(self.max_bytes) or not self.max_bytes > 0:
             raise TableError(f"max_bytes must be a positive number of bytes; found {self.max_bytes!r}")
         check_jobs(self.n_jobs)
+        if self.beyond is not None and (not isinstance(self.beyond, str) or self.beyond not in ("slice", "bound")):
+            raise TableError(f"beyond must be None, 'slice' or 'bound', not {self.beyond!r}")
+        if self.seconds is not None and (not _is_number(self.seconds) or not self.seconds > 0):
+            raise TableError(f"seconds must be a positive number or None; found {self.seconds!r}")
 
     @property
     def jobs(self) -> int:
@@ -73,6 +87,8 @@ class PrecisionKeywords(TypedDict, total=False):
     tolerance: float
     max_bytes: float
     n_jobs: int | None
+    beyond: Literal["slice", "bound"] | None
+    seconds: float | None
 
 
 class OptionKeywords(PrecisionKeywords, total=False):

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
-from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis
+from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis
 from hybridbn.inference.engines import EngineRequest, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
@@ -79,6 +79,8 @@ class Answer:
     errors: Values
     marked: NDArray[np.bool_] | None = None
     """Impossible rows, where NaN is wanted."""
+    bounds: Sequence[Values] | None = None
+    """Limits of the sampled tables, and of the log probability of the evidence, as in `Solution`."""
 
     @property
     def single(self) -> bool:
@@ -279,7 +281,8 @@ def posterior_of(
     if isinstance(collector, TableCollector):
         table = answer.arrange_rows(collector.table)
         if isinstance(variable, Discrete):
-            return DiscretePosterior(variable, table, answer.single, answer.error, log_evidence)
+            bounds = None if answer.bounds is None else answer.arrange_rows(answer.bounds[number])
+            return DiscretePosterior(variable, table, answer.single, answer.error, log_evidence, bounds)
         name, problem = variable.name, answer.problem
         axis = problem.axes[name]
         assert isinstance(axis, CellAxis)
@@ -344,6 +347,22 @@ def empty_posterior(variable: Variable) -> DiscretePosterior | ContinuousPosteri
     return PiecewisePosterior(variable, cell, cell, np.empty((ORDER, 0)), False, nothing, nothing)
 
 
+def warn_of_estimates(answer: Answer) -> None:
+    """Warn of what was sampled and is not returned with its bounds."""
+    assert answer.bounds is not None
+    low, high = answer.bounds[-1]
+    question = answer.question
+    if not question.targets:
+        what = (
+            f"the log probability of the evidence is an estimate: it lies between {low.min():.6g} and {high.max():.6g}"
+        )
+    elif question.joint or any(not isinstance(answer.problem.axes.get(name), StateAxis) for name in question.targets):
+        what = "joint posteriors and those of continuous variables are estimates without bounds here"
+    else:
+        return
+    warnings.warn(f"{what} (with a confidence of {SAMPLED_CONFIDENCE:.0%}, in each row)", stacklevel=6)
+
+
 def solve(
     network: AnyNetwork,
     question: Question,
@@ -365,12 +384,20 @@ def solve(
     distinct = read if same is None else read.take(same.first, len(same.first))
     collected = collect(problem, question, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
+    bounds: list[Values] = []
     for part in plan.solve(distinct):
         log_norms[part.rows], errors[part.rows] = part.log_norm, part.error
         for collector in collected:
             collector.add(part)
+        if part.bounds is not None:
+            bounds = bounds or [np.empty((*limits.shape[:-1], distinct.rows)) for limits in part.bounds]
+            for limits, own in zip(bounds, part.bounds, strict=True):
+                limits[..., part.rows] = own
     distinct_rows = None if same is None else same.inverse
     answer = Answer(problem, question, network, options, read, distinct, distinct_rows, collected, log_norms, errors)
+    if bounds:
+        answer.bounds = bounds
+        warn_of_estimates(answer)
     impossible = log_norms == -np.inf
     if impossible.any():
         row = int(np.argmax(impossible))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.cell_evidence import CellEvidence, Interval, as_evidence
 from hybridbn.network import Network
+from hybridbn.network_check import find_factors
 from hybridbn.potentials.base import freeze
 from hybridbn.potentials.point_mass import PointMass
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
@@ -276,6 +277,8 @@ class EvidenceReader:
         if self._fixed and self._case is not None:
             fixed = {name: self._fix(name, self._case.finding(name)) for name in self._fixed}
             self._case = Evidence({**self._case.findings, **fixed}, 1, single=True)
+        if network.graph:
+            self._require_factors(network)
 
     def _fix(self, name: str, finding: Finding | None) -> Finding:
         """Return the finding of a node with one value, with what else is known of it."""
@@ -287,6 +290,18 @@ class EvidenceReader:
         inside = np.isfinite(replace(finding, cells=None).log_weight_of(value))
         values = np.where(finding.observed, finding.values, np.where(inside, value, np.nextafter(value, np.inf)))
         return Finding(potential.child, values, cells=finding.cells)
+
+    def _require_factors(self, network: Network) -> None:
+        """Raise `NetworkError` unless every factor of a Markov network is observed in every row."""
+        for name, state in find_factors(network).items():
+            finding, variable = self.finding(name), network.variable(name)
+            assert isinstance(variable, Discrete)
+            if finding is None or not finding.hard or (finding.values != variable.code(state)).any():
+                raise NetworkError(
+                    f"{name!r} is a factor of a Markov network, which is always observed as {state!r}; without it the"
+                    " answer would be wrong. Add the findings of net.graph['evidence'] to the evidence (to every row of"
+                    " a table), for example {**net.graph['evidence'], ...}"
+                )
 
     def answer(
         self, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], *, each: int | None = None

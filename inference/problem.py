@@ -172,6 +172,8 @@ class ProblemTables:
     placement: Program | None = None
     grids: dict[float, SharedGrid | None] = field(default_factory=dict)
     groups: dict[frozenset[str], Problem] = field(default_factory=dict)
+    searched: bool = False
+    """Whether a better elimination order was searched for, because the first one was too wide."""
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held."""
@@ -199,6 +201,7 @@ class Question:
     only : the potentials to use, if not those that the targets depend on
     drawn : discrete variables to draw one after the other: there is a table for each, over those before it on which it
     depends and itself
+    constant : observed variables with the same value in all rows
     """
 
     targets: tuple[str, ...] = ()
@@ -208,6 +211,7 @@ class Question:
     dense: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     drawn: tuple[str, ...] = ()
+    constant: frozenset[str] = frozenset()
 
 
 def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
@@ -392,10 +396,12 @@ class _AxisChoice:
             masked = name in self.masked
             names = tuple(n for n in potential.scope if n not in self.hard and not (masked and n == name))
             observed = masked or any(n in self.hard for n in potential.scope)
+            fixed = not masked and self.question.constant.issuperset(self.hard.intersection(potential.scope))
             partial = name in self.findings and isinstance(self.axes.get(name), CellAxis)
             moving = observed or partial or any(n in nodes for n in names)
             hard = self.hard & set(potential.scope)
-            result.append(PotentialSource(potential, names, hard, masked, batched and moving, not moving))
+            varying = moving and not (observed and fixed and not partial and not any(n in nodes for n in names))
+            result.append(PotentialSource(potential, names, hard, masked, batched and varying, not moving))
         for name, finding in self.findings.items():
             if name not in self.axes and name not in self.nodes:
                 continue

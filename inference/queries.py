@@ -178,7 +178,7 @@ def find_contradictions(
     if key is not None and key in risk.known:
         result[:] = risk.known[key]
         return result
-    options = replace(options, impossible="nan")
+    options = replace(options, impossible="nan", beyond=None)
     if risk.discrete:
         read = reader.evidence(risk.evidence)
         try:

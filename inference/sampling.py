@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.elimination.program import choose_order
 from hybridbn.inference.engines import Solution
@@ -219,6 +219,10 @@ def _draw_states(
     except ImpossibleEvidence as problem:
         rows = np.flatnonzero(np.isin(same.inverse, problem.rows)).tolist()
         raise impossible_evidence(rows, evidence.single) from None
+    except TooWide:
+        if options.beyond is None:
+            raise
+        return {}  # one variable after the other, which can be sliced
     return sampler.codes
 
 

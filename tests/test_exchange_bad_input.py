@@ -229,7 +229,7 @@ BAD = [
     ),
     # -- UAI
     (".uai", None, "", "the file is empty"),
-    (".uai", "BAYES", "MARKOV", "line 1: expected BAYES, found 'MARKOV'; only Bayesian networks"),
+    (".uai", "BAYES", "LIMID", "line 1: expected BAYES or MARKOV, found 'LIMID'"),
     (".uai", "2\n2 3\n2", "2\n2 3 3\n2", "line 9: expected the number of a variable, .* found '0.5'"),
     (".uai", "BAYES\n2", "BAYES\n-2", "line 2: expected the number of variables"),
     (".uai", "BAYES\n2", "BAYES\n2000000000", "line 2: expected the number of variables"),

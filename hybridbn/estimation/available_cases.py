@@ -17,6 +17,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.estimation.completion import Cells, Completion, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
+from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_stale_names
 from hybridbn.network_summary import is_arc_text
@@ -117,9 +118,7 @@ def list_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
     return arcs if len(arcs) == len(listed) else None
 
 
-def read_as_declared(
-    data: Any, structure: nx.Graph[Any] | None, weights: Any = None, *, keep_numbers: bool = False
-) -> Table:
+def read_as_declared(data: Any, structure: Network | None, weights: Any = None, *, keep_numbers: bool = False) -> Table:
     """Return the data as a table, its columns read as the variables that a structure's nodes carry.
 
     Parameters
@@ -147,6 +146,8 @@ def read_as_declared(
         if keep_numbers and isinstance(variable, Discrete) and variable.cuts and not table.is_discrete(name):
             continue
         known[name] = variable
+    if known and structure is not None and structure.graph.get("factors"):
+        EvidenceReader(structure, table)  # refuses data without the findings of a factor
     if not known:
         return table
     return Table(data, weights=weights, variables=[known.get(name) or table.variable(name) for name in table.names])

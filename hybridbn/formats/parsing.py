@@ -149,7 +149,9 @@ class Tokens:
         return self.take()
 
 
-def parse_probabilities(text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str) -> Values:
+def parse_probabilities(
+    text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str, *, most: float = 1.0
+) -> Values:
     """Return the probabilities in a text, separated by white space or commas.
 
     Parameters
@@ -160,6 +162,8 @@ def parse_probabilities(text: str, wanted: int, fail: Callable[[int, str], NoRet
     fail : function of an offset in the text and a reason
     owner : str
         The variable, for messages.
+    most : float, optional
+        1, or infinity for the values of a factor, which are no probabilities.
 
     Examples
     --------
@@ -174,10 +178,10 @@ def parse_probabilities(text: str, wanted: int, fail: Callable[[int, str], NoRet
     except ValueError:
         bad = next((word for word in words if not NUMBER.fullmatch(word)), "?")
         fail(text.find(bad), f"{bad[:40]!r} is not a number (in the probabilities of {owner!r})")
-    wrong = ~((values >= 0) & (values <= 1.0 + SUM_LIMIT))
+    wrong = ~((values >= 0) & (values <= most + SUM_LIMIT) & np.isfinite(values))
     if wrong.any():
-        bad = words[int(wrong.argmax())]
-        fail(text.find(bad), f"{bad[:40]!r} is not a probability (of {owner!r})")
+        bad, what = words[int(wrong.argmax())], "a probability" if most == 1.0 else "a finite number of 0 or more"
+        fail(text.find(bad), f"{bad[:40]!r} is not {what} (of {owner!r})")
     if len(values) != wanted:
         fail(0, f"{len(values)} numbers where {wanted} are wanted for {owner!r}")
     return values

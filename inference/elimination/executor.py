@@ -99,7 +99,7 @@ class PotentialSource:
                 values = evidence.findings[name].values
                 if self.masked and name == self.potential.child.name:
                     values = evidence.findings[name].fill()
-                points[name] = values[None, :] if self.rows else values
+                points[name] = values[None, :] if self.rows else values[:1]
             else:
                 points[name] = axes[name].points
         return points

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import random
 
-__all__ = ["Clique", "EliminationOrder", "assign_factors", "find_drawing_order", "find_order", "make_junction_tree"]
+__all__ = [
+    "Clique",
+    "EliminationOrder",
+    "assign_factors",
+    "find_drawing_order",
+    "find_order",
+    "make_junction_tree",
+    "search_order",
+]
 
 HOPELESS = 1e13
 """An order with more cells is too expensive, and so would be those of other heuristics."""
@@ -21,6 +29,10 @@ CELLS_PER_TRIAL = 2e4
 """One trial for each vertex takes about as long as eliminating this many cells."""
 PATIENCE = 40
 """The search stops after this many trials without an improvement."""
+SEARCH_EFFORT = 3e7
+"""The search for a better order stops at this number of vertices times the squares of the widths, if not earlier."""
+MOST_PAIRS = 3e5
+"""There is no search where the squares of the numbers of neighbors add up to more: a single trial would take long."""
 NOISE = 0.3
 """Scores are multiplied by up to 1 plus this."""
 
@@ -113,6 +125,42 @@ def find_order(
         if order.total < best.total:
             best, last_improvement = order, number
         elif number - last_improvement >= PATIENCE:
+            break
+    return best
+
+
+def search_order(
+    scopes: Iterable[Sequence[str]],
+    sizes: Mapping[str, int],
+    keep: Iterable[str],
+    first: EliminationOrder,
+    trials: int = MOST_TRIALS,
+) -> EliminationOrder:
+    """Return a better order than the first one, if noisy repetitions of the search by weighted fill find one.
+
+    The search takes seconds in large networks, so it is meant for problems that would be too wide without it.
+
+    Examples
+    --------
+    >>> scopes, sizes = [("a", "b"), ("b", "c")], {"a": 2, "b": 3, "c": 4}
+    >>> round(search_order(scopes, sizes, [], find_order(scopes, sizes, [])).largest)
+    12
+    """
+    import random
+
+    scopes = [tuple(scope) for scope in scopes]
+    names, logs, neighbors = _connect([*scopes, tuple(keep)], sizes)
+    kept = [names.index(name) for name in keep]
+    best, last_improvement, spent, generator = first, 0, 0.0, random.Random(0)
+    if sum(around.bit_count() ** 2 for around in neighbors) > MOST_PAIRS:
+        return first
+    for number in range(trials):
+        score = _score_fill if number % 4 == 3 else _score_weighted_fill
+        order = _eliminate_greedily(_add_noise(score, generator), list(neighbors), logs, names, kept)
+        spent += len(names) * math.log2(max(order.largest, 2.0)) ** 2
+        if order.total < best.total:
+            best, last_improvement = order, number
+        elif number - last_improvement >= PATIENCE or spent > SEARCH_EFFORT:
             break
     return best
 

@@ -60,6 +60,8 @@ class Solution:
     tables : for each scope of the problem an array (*scope, rows) that sums to one; NaN in impossible rows
     log_norm : (rows,) log probability of the evidence that the problem contains
     error : (rows,) estimated errors of probabilities
+    bounds : for each scope an array (2, *scope, rows) of limits between which the probabilities lie with the confidence
+        `SAMPLED_CONFIDENCE`, and last those of `log_norm` (2, rows); None where `tables` are exact but for `error`
     """
 
     problem: Problem
@@ -69,6 +71,7 @@ class Solution:
     tables: list[Values]
     log_norm: Values
     error: Values
+    bounds: Sequence[Values] | None = None
 
 
 ROUNDING = 1e-12
@@ -147,6 +150,10 @@ class Engine(ABC):
     def plan(self, request: EngineRequest) -> Plan | None:
         """Return the plan for a request, or None where the method does not apply."""
 
+    def offer(self, request: EngineRequest) -> str | None:
+        """Return the option that asks for this method, and what it would cost, for the message of `TooWide`."""
+        return None
+
     def answer(
         self, snapshot: Snapshot, evidence: Evidence, targets: Sequence[str], max_bytes: float
     ) -> CaseAnswer | None:
@@ -174,14 +181,16 @@ def choose_plan(request: EngineRequest) -> Plan:
         if plan.held_bytes <= request.options.max_bytes:
             return plan
         declined.append(plan)
-    raise too_wide(declined, request.options.max_bytes)
+    offers = [engine.offer(request) for engine in Engine.registered] if request.options.beyond is None else []
+    raise too_wide(declined, request.options.max_bytes, [offer for offer in offers if offer])
 
 
-def too_wide(plans: Sequence[Plan], max_bytes: float) -> TooWide:
-    """Return the error that states the cost of the cheapest of some plans."""
+def too_wide(plans: Sequence[Plan], max_bytes: float, offers: Sequence[str] = ()) -> TooWide:
+    """Return the error that states the cost of the cheapest of some plans, and the options that would answer."""
     cheapest = min(plans, key=lambda plan: plan.held_bytes)
     return TooWide(
         f"exact inference needs a table of {cheapest.cells:.3g} cells ({cheapest.held_bytes / 2**30:.3g} GiB to work"
         f" with) over {shorten(cheapest.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of"
         " these variables, ask for fewer targets at once, or raise max_bytes"
+        + "".join(f"; or ask with {offer}" for offer in offers)
     )

@@ -20,6 +20,10 @@ from hybridbn.variables import Discrete, Values, Variable
 __all__ = ["DiscretePosterior", "Posterior"]
 
 
+SAMPLED_CONFIDENCE = 0.95
+"""The probability with which a probability that was sampled lies between its bounds."""
+
+
 class Posterior(ABC):
     """The distribution of one variable given evidence; one case, or a batch of `len` cases that can be sliced.
 
@@ -148,14 +152,24 @@ class DiscretePosterior(Posterior):
 
     variable: Discrete
 
-    def __init__(self, variable: Discrete, table: Values, single: bool, error: Values, log_evidence: Any):
+    def __init__(
+        self,
+        variable: Discrete,
+        table: Values,
+        single: bool,
+        error: Values,
+        log_evidence: Any,
+        bounds: Values | None = None,
+    ):
         super().__init__(variable, single, error, log_evidence)
         self._table = table
+        self._bounds = bounds
 
     def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
         clone = super().select_rows(rows)
         clone._table = self._table[:, rows]
+        clone._bounds = None if self._bounds is None else self._bounds[..., rows]
         return clone
 
     @property
@@ -167,6 +181,21 @@ class DiscretePosterior(Posterior):
     def probabilities(self) -> Values:
         """Probabilities of the states."""
         return np.asarray(self._rows_first(self._table))
+
+    @property
+    def bounds(self) -> tuple[Values, Values]:
+        """The lower and the upper limits of the probabilities; wider than `error` only where answers are sampled.
+
+        Each interval holds its probability with `confidence`, whatever the number of draws.
+        """
+        low, high = (self._table, self._table) if self._bounds is None else self._bounds
+        low, high = np.maximum(low - self._error, 0.0), np.minimum(high + self._error, 1.0)
+        return np.asarray(self._rows_first(low)), np.asarray(self._rows_first(high))
+
+    @property
+    def confidence(self) -> float:
+        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled."""
+        return 1.0 if self._bounds is None else SAMPLED_CONFIDENCE
 
     def probability(self, state: Any) -> Any:
         """Return the probability of one state."""

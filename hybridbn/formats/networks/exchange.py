@@ -32,6 +32,7 @@ __all__ = [
     "make_words",
     "name_nodes",
     "parse_states",
+    "refuse_factors",
     "restore_variable",
     "reverse_parents",
     "table_of",
@@ -58,6 +59,7 @@ Written = TypeVar("Written")
 def bin_network(network: Network, bins: Bins | None, name: str, stacklevel: int = 5) -> Network:
     """Return the network with its continuous variables cut into bins where `bins` is given, warning what it costs."""
     network.check()
+    refuse_factors(network, name)
     if bins is None or not any(isinstance(network.variable(node), Continuous) for node in network):
         return network
     binned, binning = discretize(network, bins)
@@ -68,6 +70,15 @@ def bin_network(network: Network, bins: Bins | None, name: str, stacklevel: int 
         stacklevel=stacklevel,
     )
     return binned
+
+
+def refuse_factors(network: Network, name: str) -> None:
+    """Raise `FormatError` for a network with factors, whose findings other formats than .hbn do not hold."""
+    if network.graph.get("factors"):
+        raise FormatError(
+            f"{name} can't say that the factors in net.graph['factors'] are always observed, so whoever reads the file"
+            " would get wrong answers; save the network as .hbn"
+        )
 
 
 def table_of(potential: Potential) -> Multinomial | None:

@@ -11,6 +11,7 @@ import numpy as np
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.formats.networks.bif import bif_properties_of
 from hybridbn.formats.networks.binning import discretize
+from hybridbn.formats.networks.exchange import refuse_factors
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -69,6 +70,7 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     """
     models, factors = _import_pgmpy()
     network.check()
+    refuse_factors(network, "pgmpy")
     potentials: list[Potential] = [network.potential(name) for name in network]
     continuous = [p.child.name for p in potentials if isinstance(p.child, Continuous)]
     if not continuous:

@@ -2,6 +2,9 @@
 
 A scope lists the parents and then the child; in its table the last variable runs fastest. The format has no names, so
 `write_uai` keeps them, with the states, in a file of the same name with ``.names.json`` behind it.
+
+A Markov network is read as a Bayesian one with the same posteriors: its variables are uniform, and every factor f is a
+binary child of its scope whose state 1 has the probability f / max f, and is observed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import math
 import os
 import re
 import warnings
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -37,16 +41,24 @@ if TYPE_CHECKING:
     from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
-__all__ = ["format_uai", "parse_uai", "read_uai", "write_uai"]
+__all__ = ["format_uai", "parse_uai", "read_uai", "read_uai_evidence", "write_uai"]
 
 _WORD = re.compile(r"(?:\s+|#[^\n]*)*+([^\s#]+)")
 _MOST = 50_000
 """Files that announce more variables are refused."""
+_MOST_FACTORS = 1_000_000
+"""Markov networks that announce more factors are refused."""
 _NAMES = "hybridbn names"
 
 
 def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_backwards: bool = False) -> Network:
-    """Read a Bayesian network from a UAI file, with the names of the file beside it if there is one.
+    """Read a network from a UAI file, with the names of the file beside it if there is one.
+
+    The factors of a Markov network (``MARKOV``) become nodes ``factor_0``, ``factor_1``, ... behind the variables, and
+    three entries of ``net.graph`` say what they mean: ``"factors"`` has their names; ``"evidence"`` the findings that
+    every question must include, ``{"factor_0": 1, ...}``, and those of the file ``<path>.evid`` where there is one; and
+    ``"log_constant"`` is what is added to ``net.log_evidence(net.graph["evidence"])`` for the logarithm of the
+    partition function. Questions without the finding of a factor raise `NetworkError`.
 
     Parameters
     ----------
@@ -67,7 +79,48 @@ def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_ba
     source = read_source(path, None)
     beside = Path(f"{os.fspath(path)}.names.json")
     named = _read_names(beside, source) if beside.exists() else None
-    return _UaiReader(source, normalize, parents_backwards, named).build()
+    network = _UaiReader(source, normalize, parents_backwards, named).build()
+    observed = Path(f"{os.fspath(path)}.evid")
+    if "factors" in network.graph and observed.exists():
+        findings = read_uai_evidence(observed, network)
+        network.graph["evidence"].update(findings)
+    return network
+
+
+def read_uai_evidence(path: str | os.PathLike[str], network: Network) -> dict[str, Any]:
+    """Return the findings in an evidence file of the UAI competitions for a network that was read from a UAI file.
+
+    The numbers in the file are the number of findings, then a variable and its state for each. A leading 1 for "one
+    case", as older competitions have it, is skipped.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> net = parse_uai("MARKOV 2  2 2  1  2 0 1  4 3 1 1 3")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "two.uai.evid")
+    ...     _ = path.write_text("1 1 0")
+    ...     net.graph["evidence"] | read_uai_evidence(path, net)
+    {'factor_0': 1, 'var_1': 0}
+    """
+    source = read_source(path, None)
+    words = source.text.split()
+    if not all(re.fullmatch(r"[0-9]{1,12}", word) for word in words):
+        source.fail(0, "expected whole numbers only: the number of findings, then a variable and its state for each")
+    numbers = [int(word) for word in words]
+    if len(numbers) > 1 and numbers[0] == 1 and len(numbers) == 2 + 2 * numbers[1]:
+        del numbers[0]
+    if numbers and len(numbers) != 1 + 2 * numbers[0]:
+        source.fail(0, f"{numbers[0]} findings are announced, and {len(numbers) - 1} numbers follow")
+    factors = frozenset(network.graph.get("factors", ()))
+    names = [name for name in network if name not in factors]
+    findings = {}
+    for position, code in zip(numbers[1::2], numbers[2::2], strict=True):
+        variable = network.variable(names[position]) if position < len(names) else None
+        if not isinstance(variable, Discrete) or code >= len(variable):
+            source.fail(0, f"the network has no variable {position} with a state {code}; both count from 0")
+        findings[variable.name] = variable.states[code]
+    return findings
 
 
 def parse_uai(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
@@ -85,7 +138,8 @@ def parse_uai(text: str, *, normalize: bool = True, source: str = "<text>") -> N
 
 class _UaiReader:
     def __init__(self, source: SourceText, normalize: bool, backwards: bool, named: list[Discrete] | None) -> None:
-        self.source, self.backwards, self.named, self.at = source, backwards, named, 0
+        self.source, self.backwards, self.named = source, backwards, named
+        self.at = self.start = 0
         self.rows = RowNormalizer(source.name, normalize)
 
     def take_word(self, what: str) -> tuple[str, int]:
@@ -104,17 +158,17 @@ class _UaiReader:
         return int(text)
 
     def build(self) -> Network:
-        kind, at = self.take_word("BAYES")
-        if kind != "BAYES":
-            self.source.fail(
-                at, f"expected BAYES, found {kind[:40]!r}; only Bayesian networks can be read, not Markov networks"
-            )
+        kind, at = self.take_word("BAYES or MARKOV")
+        if kind not in ("BAYES", "MARKOV"):
+            self.source.fail(at, f"expected BAYES or MARKOV, found {kind[:40]!r}")
         most = min(_MOST, len(self.source.text))
         sizes = [
             self.take_count("the number of states of a variable", most)
             for _ in range(self.take_count("the number of variables", most))
         ]
         variables = self._make_variables(sizes)
+        if kind == "MARKOV":
+            return self._build_markov(sizes, variables)
         scopes: list[list[int]] = []
         owners: set[int] = set()
         for _ in range(self.take_count("the number of functions", most)):
@@ -132,11 +186,43 @@ class _UaiReader:
         potentials: dict[str, Potential] = {}
         for scope in scopes:
             potentials[variables[scope[-1]].name] = self._parse_table(scope, [sizes[i] for i in scope], variables)
+        self._expect_end()
+        network = build_network(potentials, [variable.name for variable in variables], self.source.name)
+        self.rows.warn()
+        return network
+
+    def _expect_end(self) -> None:
         match = _WORD.match(self.source.text, self.at)
         if match is not None:
             self.source.fail(match.start(1), f"expected the end of the file, found {match[1][:40]!r}")
-        network = build_network(potentials, [variable.name for variable in variables], self.source.name)
-        self.rows.warn()
+
+    def _build_markov(self, sizes: list[int], variables: list[Discrete]) -> Network:
+        """Return the network of uniform variables and observed factors."""
+        scopes: list[list[int]] = []
+        for _ in range(self.take_count("the number of functions", min(_MOST_FACTORS, len(self.source.text)))):
+            width = self.take_count("the number of variables of a function", len(sizes))
+            position = self.at
+            scopes.append([self.take_count("the number of a variable", len(sizes) - 1) for _ in range(width)])
+            if len(set(scopes[-1])) < width:
+                self.source.fail(position, "a function with a variable twice")
+        potentials: dict[str, Potential] = {
+            variable.name: Multinomial(variable, table=np.full(len(variable), 1 / len(variable)))
+            for variable in variables
+        }
+        log_constant = sum(math.log(size) for size in sizes)
+        factors: list[str] = []
+        for scope in scopes:
+            name = next(n for n in map("factor_{}".format, count(len(factors))) if n not in potentials)
+            values = self._parse_values([sizes[i] for i in scope], name, np.inf)
+            top = float(values.max())
+            log_constant += math.log(top) if top > 0 else 0.0
+            share = (values / (top or 1.0)).reshape([sizes[i] for i in scope])
+            parents = [variables[i] for i in scope]
+            potentials[name] = Multinomial(Discrete(name, (0, 1)), parents, table=np.stack([1 - share, share], axis=-1))
+            factors.append(name)
+        self._expect_end()
+        network = build_network(potentials, potentials, self.source.name)
+        network.graph.update(factors=tuple(factors), evidence=dict.fromkeys(factors, 1), log_constant=log_constant)
         return network
 
     def _make_variables(self, sizes: list[int]) -> list[Discrete]:
@@ -152,22 +238,11 @@ class _UaiReader:
 
     def _parse_table(self, scope: list[int], sizes: list[int], variables: list[Discrete]) -> Multinomial:
         owner = variables[scope[-1]]
-        count = self.take_count(f"the number of numbers of {owner.name!r}", len(self.source.text))
-        if count != math.prod(sizes):
-            self.source.fail(
-                self.at, f"{count} numbers are announced where {math.prod(sizes)} are wanted for {owner.name!r}"
-            )
-        start = self.at
-        words = [self.take_word(f"a number of {owner.name!r}")[0] for _ in range(count)]
-
-        def fail(offset: int, reason: str) -> NoReturn:
-            bad = re.search(r"'([^']*)' is not", reason)
-            self.source.fail(max(self.source.text.find(bad[1], start) if bad else start, start), reason)
+        values = self._parse_values(sizes, owner.name, 1.0)
 
         def refuse(reason: str) -> NoReturn:
-            self.source.fail(start, reason)
+            self.source.fail(self.start, reason)
 
-        values = parse_probabilities(" ".join(words), count, fail, owner.name)
         if self.backwards:
             values = reverse_parents(values, sizes)
         elif len(sizes) > 1 and not _sums_to_one(values.reshape(-1, sizes[-1])):
@@ -177,6 +252,22 @@ class _UaiReader:
                 values = child_slowest.transpose().ravel()
         table = self.rows.arrange_rows(values, sizes, owner.name, refuse)
         return Multinomial(owner, parents=[variables[i] for i in scope[:-1]], table=table)
+
+    def _parse_values(self, sizes: list[int], owner: str, most: float) -> Values:
+        """Return the announced numbers of a function, each of `most` at most."""
+        announced = self.take_count(f"the number of numbers of {owner!r}", len(self.source.text))
+        if announced != math.prod(sizes):
+            self.source.fail(
+                self.at, f"{announced} numbers are announced where {math.prod(sizes)} are wanted for {owner!r}"
+            )
+        self.start = start = self.at
+        words = [self.take_word(f"a number of {owner!r}")[0] for _ in range(announced)]
+
+        def fail(offset: int, reason: str) -> NoReturn:
+            bad = re.search(r"'([^']*)' is not", reason)
+            self.source.fail(max(self.source.text.find(bad[1], start) if bad else start, start), reason)
+
+        return parse_probabilities(" ".join(words), announced, fail, owner, most=most)
 
 
 def _sums_to_one(rows: Values) -> bool:

@@ -1,0 +1,191 @@
+r"""Weighted mini-buckets: an upper bound on a sum of products from tables of limited size, and a proposal for sampling.
+
+Variables are eliminated one after the other. Where the product of the tables of a variable would be too large, the
+tables are divided into mini-buckets, and Hölder's inequality bounds the sum:
+
+.. math:: \sum_x \prod_r f_r \le \prod_r \Bigl(\sum_x f_r^{1/w_r}\Bigr)^{w_r}, \qquad \sum_r w_r = 1
+
+Before that, the mini-buckets are reweighted so that their marginals agree, which makes the bound tighter without
+changing the product (Liu & Ihler 2011, "Bounding the partition function using Hölder's inequality"). The mixture of
+the mini-buckets' conditionals, weighted by w, is a distribution to draw from; the ratio of the product to it never
+exceeds the bound (Liu, Fisher & Ihler 2015, "Probabilistic variational bounds for graphical models").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.variables import Values
+
+__all__ = ["LogTable", "MiniBucket", "Proposal", "bound_from_above"]
+
+
+class LogTable(NamedTuple):
+    """The logarithms of a table over some names."""
+
+    names: tuple[str, ...]
+    logs: Values
+
+
+class MiniBucket(NamedTuple):
+    """A product of tables that mention a variable, which is the last dimension, and its weight."""
+
+    table: LogTable
+    weight: float
+
+
+class Proposal(NamedTuple):
+    """An upper bound on the logarithm of a sum of products, and the mini-buckets of the variables to draw, in order."""
+
+    log_bound: float
+    buckets: tuple[tuple[str, tuple[MiniBucket, ...]], ...]
+
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[dict[str, NDArray[np.intp]], Values]:
+        """Return states of the variables in `count` draws, and the logarithms of the draws' probabilities."""
+        codes: dict[str, NDArray[np.intp]] = {}
+        log_probability = np.zeros(count)
+        for name, parts in self.buckets:
+            shares = np.sum([part.weight * _condition(part.table, codes, count) for part in parts], axis=0)
+            total = shares.sum(axis=1, keepdims=True)
+            # nothing is possible below such a draw, so that any state will do
+            shares = np.where(total > 0, shares, 1.0)
+            cumulated = np.cumsum(shares, axis=1)
+            levels = rng.random((count, 1)) * cumulated[:, -1:]
+            chosen = (levels >= cumulated).sum(axis=1)
+            chosen = np.minimum(chosen, shares.shape[1] - 1)
+            codes[name] = chosen
+            log_probability += np.log(shares[np.arange(count), chosen] / cumulated[:, -1])
+        return codes, log_probability
+
+
+def _condition(table: LogTable, codes: Mapping[str, NDArray[np.intp]], count: int) -> Values:
+    """Return the probabilities (count, states) of the last name given states of the others; zeros where there are
+    none.
+    """
+    logs = table.logs[tuple(codes[name] for name in table.names[:-1])]
+    logs = np.broadcast_to(logs, (count, table.logs.shape[-1]))
+    top = logs.max(axis=1, keepdims=True)
+    values = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+    total = values.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
+
+
+def bound_from_above(
+    tables: Sequence[LogTable],
+    sizes: Mapping[str, int],
+    order: Sequence[str],
+    drawn: Sequence[str],
+    most_cells: float,
+) -> Proposal:
+    """Return an upper bound on the sum of the product of tables, and the proposal for the variables eliminated last.
+
+    Parameters
+    ----------
+    order, drawn : the variables that are eliminated first, and then these
+
+    Examples
+    --------
+    >>> tables = [LogTable(("a", "b"), np.log([[0.1, 0.3], [0.2, 0.4]])), LogTable(("b",), np.log([1.0, 3.0]))]
+    >>> proposal = bound_from_above(tables, {"a": 2, "b": 2}, ["a"], ["b"], 100)
+    >>> round(float(np.exp(proposal.log_bound)), 6)
+    2.4
+    """
+    waiting: dict[str, list[LogTable]] = {name: [] for name in (*order, *drawn)}
+    position = {name: i for i, name in enumerate(waiting)}
+    constant = 0.0
+
+    def send(table: LogTable) -> None:
+        nonlocal constant
+        if table.names:
+            waiting[min(table.names, key=position.__getitem__)].append(table)
+        else:
+            constant += float(table.logs)
+
+    for table in tables:
+        send(table)
+    buckets: list[tuple[str, tuple[MiniBucket, ...]]] = []
+    chosen = frozenset(drawn)
+    for name, inputs in waiting.items():
+        if not inputs:
+            inputs = [LogTable((name,), np.zeros(sizes[name]))]
+        parts = _match_marginals(name, _divide(name, inputs, sizes, most_cells))
+        inputs.clear()
+        for part in parts:
+            send(LogTable(part.table.names[:-1], part.weight * _sum_last(part.table.logs)))
+        if name in chosen:
+            buckets.append((name, parts))
+    return Proposal(constant, tuple(reversed(buckets)))
+
+
+def _divide(
+    name: str, inputs: Sequence[LogTable], sizes: Mapping[str, int], most_cells: float
+) -> tuple[MiniBucket, ...]:
+    """Return products of the tables, none with more than `most_cells`, unless a table is that large already."""
+    groups: list[tuple[set[str], list[LogTable]]] = []
+    for table in sorted(inputs, key=lambda table: -table.logs.size):
+        names = set(table.names)
+        fitting = [g for g in groups if math.prod(float(sizes[n]) for n in g[0] | names) <= most_cells]
+        if fitting:
+            scope, members = max(fitting, key=lambda g: (len(g[0] & names), -len(g[0])))
+            scope |= names
+            members.append(table)
+        else:
+            groups.append((names, [table]))
+    parts = []
+    for scope, members in groups:
+        # powers of the same tables in every mini-bucket would do as well; equal weights are not far from the best
+        names_in_order = (*sorted(scope - {name}), name)
+        product = np.zeros([sizes[n] for n in names_in_order])
+        for table in members:
+            product += _spread(table, names_in_order)
+        parts.append(MiniBucket(LogTable(names_in_order, product / (1 / len(groups))), 1 / len(groups)))
+    return tuple(parts)
+
+
+def _spread(table: LogTable, names: Sequence[str]) -> Values:
+    """Return the table with a dimension for each of the names."""
+    turned = table.logs.transpose(sorted(range(len(table.names)), key=lambda i: names.index(table.names[i])))
+    sizes = iter(turned.shape)
+    spread: Values = turned.reshape([next(sizes) if name in table.names else 1 for name in names])
+    return spread
+
+
+def _match_marginals(name: str, parts: tuple[MiniBucket, ...]) -> tuple[MiniBucket, ...]:
+    """Return the mini-buckets with equal marginals of the names that they share; their product is the same."""
+    if len(parts) == 1:
+        return parts
+    shared = set.intersection(*(set(part.table.names) for part in parts))
+    names = [*sorted(shared - {name}), name]
+    marginals = []
+    for part in parts:
+        over = tuple(i for i, other in enumerate(part.table.names) if other not in shared)
+        marginals.append(_sum_over(part.table.logs, over))
+    # the weights add up to one, so that the mean is weighted by them
+    with np.errstate(invalid="ignore"):
+        mean = sum(part.weight * marginal for part, marginal in zip(parts, marginals, strict=True))
+    assert isinstance(mean, np.ndarray)
+    matched = []
+    for part, marginal in zip(parts, marginals, strict=True):
+        with np.errstate(invalid="ignore"):
+            change = np.where(np.isneginf(mean), -np.inf, mean - marginal)
+        logs = part.table.logs + _spread(LogTable(tuple(names), change), part.table.names)
+        matched.append(MiniBucket(LogTable(part.table.names, logs), part.weight))
+    return tuple(matched)
+
+
+def _sum_over(logs: Values, over: tuple[int, ...]) -> Values:
+    if not over:
+        return logs
+    top = logs.max(axis=over, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.exp(logs - top).sum(axis=over)) + np.squeeze(top, over))
+
+
+def _sum_last(logs: Values) -> Values:
+    return _sum_over(logs, (logs.ndim - 1,))

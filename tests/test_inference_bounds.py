@@ -1,0 +1,158 @@
+"""Bounds: what is too wide is sampled, and told with intervals that hold."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_inference_slices import make_grid, make_mixed
+
+import hybridbn as hb
+from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above
+from hybridbn.inference.engines import bounds
+
+BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _expect_warnings():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(estimate|effective sample)")
+        yield
+
+
+@st.composite
+def products(draw):
+    """Return log tables over a few names, some cells zero, and the sizes of the names."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    sizes = {name: int(rng.integers(1, 4)) for name in "abcdef"}
+    tables = []
+    for _ in range(draw(st.integers(1, 9))):
+        names = tuple(rng.choice(list(sizes), rng.integers(1, 4), replace=False))
+        values = rng.gamma(0.5, size=[sizes[name] for name in names]) * (rng.random([sizes[n] for n in names]) > 0.15)
+        with np.errstate(divide="ignore"):
+            tables.append(LogTable(names, np.log(values)))
+    return tables, sizes
+
+
+def multiply(tables, sizes):
+    names = tuple(sizes)
+    total = np.zeros([sizes[name] for name in names])
+    for table in tables:
+        turned = table.logs.transpose(sorted(range(len(table.names)), key=lambda i: names.index(table.names[i])))
+        dims = iter(turned.shape)
+        total = total + turned.reshape([next(dims) if name in table.names else 1 for name in names])
+    return np.exp(total)
+
+
+@settings(max_examples=40, deadline=None)
+@given(products(), st.integers(1, 40), st.integers(0, 6))
+def test_mini_buckets_bound_the_sum_and_every_weight(case, most_cells, count):
+    tables, sizes = case
+    names = list(sizes)
+    order, drawn = names[count:], names[:count]
+    product = multiply(tables, sizes)
+    proposal = bound_from_above(tables, sizes, order, drawn, most_cells)
+    with np.errstate(divide="ignore"):
+        assert np.log(product.sum()) <= proposal.log_bound + 1e-9
+        exact = bound_from_above(tables, sizes, order, drawn, 1e9)
+        np.testing.assert_allclose(np.exp(exact.log_bound), product.sum(), rtol=1e-9, atol=1e-300)
+        codes, log_probability = proposal.draw(50, np.random.default_rng(0))
+        mass = product.sum(axis=tuple(range(count, len(names))))
+        weights = np.log(mass[tuple(codes[name] for name in drawn)]) - log_probability
+    assert (weights <= proposal.log_bound + 1e-9).all()
+
+
+def test_draws_have_the_probabilities_that_they_report():
+    rng = np.random.default_rng(0)
+    tables = [LogTable(names, np.log(rng.gamma(1, size=(2, 3)))) for names in (("a", "b"), ("c", "b"), ("a", "d"))]
+    proposal = bound_from_above(tables, {"a": 2, "b": 3, "c": 2, "d": 3}, ["d"], ["a", "b", "c"], 6)
+    codes, log_probability = proposal.draw(40_000, rng)
+    numbers = np.ravel_multi_index([codes[name] for name in "abc"], (2, 3, 2))
+    for number in np.unique(numbers):
+        share = np.exp(log_probability[numbers == number])
+        assert np.ptp(share) < 1e-12
+        assert abs((numbers == number).mean() - share[0]) < 5 * np.sqrt(share[0] / 40_000)
+
+
+def test_intervals_hold_the_exact_probabilities():
+    inside, widths = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        net = make_grid(rng, 4, zeros=0.1 * (seed % 2))
+        evidence = net.sample(1, random_state=seed)[["g33", "g12"]].iloc[0].to_dict()
+        targets = [name for name in net if name not in evidence]
+        exact, sampled = net.posteriors(evidence, targets), net.posteriors(evidence, targets, options=BOUND)
+        for name in targets:
+            low, high = sampled[name].bounds
+            probabilities = exact[name].probabilities
+            assert sampled[name].confidence == 0.95
+            assert exact[name].confidence == 1.0
+            assert (low <= sampled[name].probabilities + 1e-12).all()
+            assert (sampled[name].probabilities <= high + 1e-12).all()
+            inside.append(((low <= probabilities) & (probabilities <= high)).all())
+            widths.append((high - low).max())
+            assert sum(sampled[name].probabilities) == pytest.approx(1)
+    assert np.mean(inside) >= 0.95
+    assert np.mean(widths) < 0.35
+
+
+def test_rows_have_bounds_of_their_own_and_can_be_selected():
+    net = make_grid(np.random.default_rng(5), 4)
+    table = pd.DataFrame({"g33": [0, 1, 0], "g00": [None, 1, None]})
+    posterior = net.posterior("g22", table, options=BOUND)
+    low, high = posterior.bounds
+    assert low.shape == high.shape == posterior.probabilities.shape
+    assert (posterior[1].bounds[0] == low[1]).all()
+    assert (posterior[1:].bounds[1] == high[1:]).all()
+    assert (low[0] == low[2]).all()
+    exact = net.posterior("g22", table).probabilities
+    assert ((low <= exact) & (exact <= high)).all()
+
+
+def test_the_same_question_has_the_same_answer():
+    net = make_grid(np.random.default_rng(6), 4)
+    answers = [net.posterior("g22", {"g33": 1}, options=BOUND).probabilities for _ in range(2)]
+    assert (answers[0] == answers[1]).all()
+
+
+def test_what_fits_is_exact_with_the_option_too():
+    net = make_grid(np.random.default_rng(7), 4)
+    posterior = net.posterior("g22", {"g33": 1}, options=hb.Options(beyond="bound"))
+    assert posterior.confidence == 1.0
+    np.testing.assert_allclose(posterior.bounds, [posterior.probabilities] * 2, atol=1e-11)
+
+
+def test_log_probabilities_are_marked_as_estimates():
+    net = make_grid(np.random.default_rng(8), 4)
+    with pytest.warns(UserWarning, match="log probability of the evidence is an estimate: it lies between"):
+        value = net.log_evidence({"g33": 1}, options=BOUND)
+    assert value == pytest.approx(net.log_evidence({"g33": 1}), abs=0.1)
+
+
+def test_mixed_networks_are_sampled_and_marked():
+    net = make_mixed(np.random.default_rng(9), 4)
+    evidence = {"x1": 0.3, "x2": 0.1}
+    exact = net.posterior("g00", evidence).probabilities
+    low, high = net.posterior("g00", evidence, options=BOUND).bounds
+    assert ((low <= exact) & (exact <= high)).all()
+    with pytest.warns(UserWarning, match="estimates without bounds"):
+        sampled = net.posterior("x3", evidence, options=BOUND)
+    assert sampled.mean() == pytest.approx(net.posterior("x3", evidence).mean(), abs=0.3)
+
+
+def test_a_small_effective_sample_is_said(monkeypatch):
+    monkeypatch.setattr(bounds, "FEW_EFFECTIVE", 1e9)
+    net = make_grid(np.random.default_rng(10), 4)
+    with pytest.warns(UserWarning, match=r"effective sample has the size \d+.* look at their bounds"):
+        net.posterior("g00", {"g33": 1}, options=BOUND)
+
+
+def test_the_error_offers_both_ways_with_what_they_cost():
+    net = make_grid(np.random.default_rng(11), 4)
+    with pytest.raises(hb.TooWide, match=r"beyond='slice' \(exact.*a row.*MiB.*beyond='bound' \(sampled.*draws.*MiB"):
+        net.posteriors({"g33": 1}, max_bytes=700)

@@ -1,0 +1,129 @@
+"""Slices: what is too wide is answered exactly, one combination of states of a few variables at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hybridbn as hb
+
+SMALL = hb.Options(max_bytes=800, beyond="slice")
+"""So few bytes that ordinary elimination is too wide for the networks of these tests."""
+
+
+def make_grid(rng, side, zeros=0.0):
+    """Return a grid of discrete variables, each with its upper and left neighbor as parents."""
+    variables = {}
+    potentials = []
+    for row in range(side):
+        for column in range(side):
+            name = f"g{row}{column}"
+            parents = [variables[key] for key in ((row - 1, column), (row, column - 1)) if key in variables]
+            variables[row, column] = hb.Discrete(name, tuple(range(2 + (row + column) % 2)))
+            table = rng.gamma(0.5, size=[*map(len, parents), len(variables[row, column])]) + 1e-9
+            table[rng.random(table.shape) < zeros] = 0.0
+            table[..., 0] += 1e-3
+            potentials.append(hb.Multinomial(variables[row, column], parents, table=table, normalize=True))
+    return hb.Network(potentials)
+
+
+def make_mixed(rng, side):
+    """Return such a grid in which every node of the last row has a Gaussian and a softmax child."""
+    net = make_grid(rng, side)
+    for column in range(side):
+        parents = [net.variable(f"g{side - 1}{c}") for c in {column, (column + 1) % side}]
+        shape = [len(parent) for parent in parents]
+        x, d = hb.Continuous(f"x{column}"), hb.Discrete(f"d{column}", ("n", "y"))
+        net.add(
+            hb.LinearGaussian(x, parents, intercept=rng.normal(size=shape), variance=rng.gamma(2, size=shape) + 0.1)
+        )
+        if column == 0:
+            net.add(hb.Softmax(d, (x,), intercept=rng.normal(size=2), coefficients=rng.normal(size=(2, 1))))
+    return net
+
+
+def compare(net, evidence, targets, tolerance=1e-9):
+    exact, sliced = (net.posteriors(evidence, targets, options=options) for options in (None, SMALL))
+    for name in targets:
+        if isinstance(net.variable(name), hb.Discrete):
+            np.testing.assert_allclose(sliced[name].probabilities, exact[name].probabilities, atol=tolerance)
+        else:
+            np.testing.assert_allclose(sliced[name].mean(), exact[name].mean(), atol=100 * tolerance)
+            np.testing.assert_allclose(sliced[name].var(), exact[name].var(), atol=100 * tolerance)
+    np.testing.assert_allclose(
+        net.log_evidence(evidence, options=SMALL), net.log_evidence(evidence), rtol=tolerance, atol=tolerance
+    )
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_slices_add_up_to_the_exact_answer(seed):
+    rng = np.random.default_rng(seed)
+    net = make_grid(rng, 4, zeros=0.2)
+    drawn = net.sample(3, random_state=seed % 1000).drop(columns=[f"g{i}{i}" for i in range(4)])
+    drawn["g00"] = [None, {0: 0.3, 1: 0.7}, {1}]
+    drawn["g33"] = [None, {0: 0.3, 1: 0.7}, None]
+    kept = ["g00", "g33", *rng.choice([c for c in drawn if c not in ("g00", "g33")], 3, replace=False)]
+    compare(net, drawn[kept], [name for name in net if name not in kept])
+    compare(net, {}, ["g22"])
+    compare(net, {"g33": 1}, ["g22", "g00"])
+
+
+def test_the_network_of_these_tests_is_too_wide_otherwise():
+    net = make_grid(np.random.default_rng(0), 4)
+    with pytest.raises(hb.TooWide):
+        net.posteriors({"g33": 1}, max_bytes=800)
+
+
+def test_slices_of_mixed_networks():
+    net = make_mixed(np.random.default_rng(1), 4)
+    compare(net, {"x1": 0.3, "x2": hb.Interval(0, 1)}, ["g00", "x3", "g31"])
+
+
+def test_joint_posteriors_in_slices():
+    net = make_grid(np.random.default_rng(2), 4)
+    joints = [net.posterior(["g00", "g22"], {"g33": 1}, options=o).probabilities for o in (None, SMALL)]
+    np.testing.assert_allclose(joints[1], joints[0], atol=1e-12)
+
+
+def test_expectation_maximization_in_slices():
+    net = make_grid(np.random.default_rng(3), 3)
+    table = net.sample(30, random_state=0)
+    table.loc[:8, ["g00", "g01", "g11", "g12", "g21"]] = None
+    table = table.astype("category")
+    few = hb.Options(max_bytes=700, beyond="slice")
+    learned = [hb.expectation_maximization(net, table, options=o, max_iterations=2000) for o in (None, few)]
+    np.testing.assert_allclose(learned[1].history[-1], learned[0].history[-1], rtol=1e-9)
+
+
+def test_impossible_rows_in_slices():
+    net = make_grid(np.random.default_rng(4), 4, zeros=0.0)
+    copy = hb.Discrete("copy", (0, 1))
+    net.add(hb.Multinomial(copy, [net.variable("g00")], table=np.eye(2)))
+    table = pd.DataFrame({"copy": [0, 1, 0], "g00": [0, 0, None], "g33": [1, 1, 0]})
+    marked = net.posterior("g22", table, options=SMALL, impossible="nan").probabilities
+    assert np.isnan(marked).any(axis=1).tolist() == [False, True, False]
+    with pytest.raises(hb.ImpossibleEvidence):
+        net.posterior("g22", table, options=SMALL)
+
+
+def test_draws_in_slices_are_possible_and_keep_the_evidence():
+    net = make_grid(np.random.default_rng(6), 4, zeros=0.4)
+    drawn = net.sample(6, random_state=0, evidence={"g33": 1}, options=SMALL)
+    assert (drawn["g33"] == 1).all()
+    assert np.isfinite(net.log_evidence(drawn)).all()
+
+
+def test_slices_that_take_too_long_are_too_wide():
+    net = make_grid(np.random.default_rng(5), 4)
+    with pytest.raises(hb.TooWide):
+        net.posteriors({"g33": 1}, options=SMALL, seconds=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"beyond": "slices"}, {"beyond": 1}, {"seconds": 0}, {"seconds": "long"}])
+def test_options_that_mean_nothing(options):
+    with pytest.raises(hb.TableError, match=next(iter(options))):
+        hb.Options(**options)
