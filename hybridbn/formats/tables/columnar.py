@@ -8,7 +8,6 @@ import io
 import json
 import math
 import os
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -35,8 +34,8 @@ from hybridbn.formats.tables.pyarrow_checks import NEEDS, import_pyarrow, report
 from hybridbn.formats.tables.text_blocks import plain_text, shift_lines_in_errors
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables import Table
-from hybridbn.tables.adapters.arrow import label_dictionary, replace_cells
-from hybridbn.tables.cells import Cells, convert_cells, count_texts, integer_limits, recode_cells
+from hybridbn.tables.adapters.arrow import kind_of_type, label_dictionary, limits_of_type, replace_cells
+from hybridbn.tables.cells import Cells, convert_cells, count_texts, recode_cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.variables import Discrete
 
@@ -376,7 +375,7 @@ class ArrowSource(FileSource):
         self.noted: dict[str, dict[str, Any]] = _read_notes(self.schema.metadata)
         types = self.pyarrow.types
         self.fields: Mapping[str, Field] = {
-            f.name: Field(f.name, _kind_of_type(types, f.type), limits=_limits_of_type(f.type)) for f in self.schema
+            f.name: Field(f.name, kind_of_type(types, f.type), limits=limits_of_type(f.type)) for f in self.schema
         }
 
     @contextlib.contextmanager
@@ -440,36 +439,6 @@ def _list_values(name: str, column: Any) -> list[Any]:
             f"column {name!r}: a value that has no text: {error}; cast it, or leave the column out"
         ) from None
     return listed
-
-
-def _kind_of_type(types: Any, held: Any) -> str:
-    """Return what a type holds, in the words of `Field`."""
-    if types.is_dictionary(held):
-        held = held.value_type
-    tests = {
-        "integer": types.is_integer,
-        "float": types.is_floating,
-        "bool": types.is_boolean,
-        "text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
-        "decimal": types.is_decimal,
-        "date": types.is_date,
-        "time": types.is_time,
-        "interval": types.is_duration,
-        "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
-    }
-    if types.is_nested(held):
-        return "json"
-    if types.is_timestamp(held):
-        return "datetime" if held.tz is None else "instant"
-    return next((kind for kind, test in tests.items() if test(held)), "other")
-
-
-def _limits_of_type(held: Any) -> tuple[float, float] | None:
-    """Return the least and the greatest number that a type of integers holds."""
-    match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
-    if match is None:
-        return None
-    return integer_limits(int(match[2]), signed=not match[1])
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -546,7 +515,7 @@ class ArrowWriter(FileWriter):
         column = table.column(number)
         kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
         if pyarrow.types.is_integer(kind):
-            low, high = _limits_of_type(kind) or (-math.inf, math.inf)
+            low, high = limits_of_type(kind) or (-math.inf, math.inf)
             values = [int(min(max(value, low), high)) for value in values]
         elif pyarrow.types.is_decimal(kind):
             values = [decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-kind.scale)) for value in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from hybridbn.tables.cells import (
     as_plain,
     check_numbers,
     count_moments,
+    integer_limits,
     label_codes,
     label_objects,
     make_type_error,
@@ -27,7 +29,15 @@ from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_
 from hybridbn.tables.frames import Frame, FrameAdapter, check_column_names
 from hybridbn.units import Unit
 
-__all__ = ["ArrowColumns", "ArrowFrames", "decode_dictionary", "label_dictionary", "replace_cells"]
+__all__ = [
+    "ArrowColumns",
+    "ArrowFrames",
+    "decode_dictionary",
+    "kind_of_type",
+    "label_dictionary",
+    "limits_of_type",
+    "replace_cells",
+]
 
 
 class ArrowColumns(ColumnAdapter):
@@ -377,3 +387,33 @@ class ArrowFrames(FrameAdapter):
         for name, values in added.items():
             table = table.append_column(name, pyarrow.array(values))
         return table
+
+
+def kind_of_type(types: Any, held: Any) -> str:
+    """Return what a type holds, in the words of `Field`."""
+    if types.is_dictionary(held):
+        held = held.value_type
+    tests = {
+        "integer": types.is_integer,
+        "float": types.is_floating,
+        "bool": types.is_boolean,
+        "text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        "decimal": types.is_decimal,
+        "date": types.is_date,
+        "time": types.is_time,
+        "interval": types.is_duration,
+        "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
+    }
+    if types.is_nested(held):
+        return "json"
+    if types.is_timestamp(held):
+        return "datetime" if held.tz is None else "instant"
+    return next((kind for kind, test in tests.items() if test(held)), "other")
+
+
+def limits_of_type(held: Any) -> tuple[float, float] | None:
+    """Return the least and the greatest number that a type of integers holds."""
+    match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
+    if match is None:
+        return None
+    return integer_limits(int(match[2]), signed=not match[1])
