@@ -18,7 +18,7 @@ def examples(most: int) -> int:
 
 def report(*figures: object) -> None:
     """Print figures, which `.ci/slow` repeats at its end."""
-    print("figures:", os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].partition(" ")[0], *figures)
+    print("figures:", os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].rpartition(" ")[0], *figures)
 
 
 def fresh_seed() -> int:
