@@ -24,6 +24,7 @@ import pytest
 from scipy.special import ndtr
 
 import hybridbn as hb
+from hybridbn.potentials.cases import Case, Cases
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).parents[2] / "shared"))
 MISSING = f"no shared folder at {SHARED}; set HYBRIDBN_SHARED to where cases/ and oracle/ lie"
@@ -500,6 +501,38 @@ class Maker:
         potential = hb.MTE(child, self._variables(numbers), pieces)
         return Spec(name, (parent.name,), potential, function, "mte-slope", reach=(0.0, 2.0), cuts=[0.0, 1.0, 2.0])
 
+    def _cases(self, name: str, above: list[Spec], numbers: list[Spec]) -> Spec:
+        """A normal density for each state of the first parent, some of them cut to an interval."""
+        child, inputs = hb.Continuous(name), self._variables(numbers)
+        cases, parts, cuts = [], [], []
+        for _ in above[0].states:  # type: ignore[union-attr]
+            a, spread = float(self.rng.uniform(-1, 1)), float(self.rng.uniform(0.4, 1.2))
+            b = self.rng.uniform(-0.5, 0.5, len(numbers))
+            low, high = (-math.inf, math.inf) if self.rng.random() < 0.4 else (-2.0, float(self.rng.uniform(0, 2)))
+            normal_density = hb.LinearGaussian(
+                child, inputs, intercept=a, coefficients=b if numbers else None, variance=spread**2
+            )
+            cases.append(Case(normal_density, low, high))
+            parts.append((a, b, spread, low, high))
+            cuts += [end for end in (low, high) if math.isfinite(end)]
+
+        def function(v: Any, **given: Any) -> Any:
+            a, b, spread, low, high = parts[self._code(above[:1], given)[0]]
+            mean = a + sum(b[i] * given[s.name] for i, s in enumerate(numbers))
+            if low == -math.inf:
+                return normal(v, mean, spread)
+            # from the side on which the tail is small, so that the difference keeps its digits
+            left, right = (low - mean) / spread, (high - mean) / spread
+            mass = np.where(left > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                inside = np.where(mass > 0, normal(v, mean, spread) / mass, 0.0)
+            return np.where((v >= low) & (v < high), inside, 0.0)
+
+        room = sum(0.5 * max(map(abs, s.reach)) for s in numbers) + 1 + 8.5 * 1.2
+        parents = tuple(s.name for s in (*above, *numbers))
+        potential = Cases(child, self._variables([*above, *numbers]), cases)
+        return Spec(name, parents, potential, function, "cases", reach=(-room, room), cuts=cuts)
+
     # -- parts
 
     def _parent_cells(self, numbers: list[Spec]) -> tuple[list[dict[str, tuple[float, float]]], list[float]]:
@@ -572,6 +605,10 @@ def _possible(rng: np.random.Generator, family: str, above: Any, numbers: Any, m
         return ("softmax", True, above, numbers) if numbers else ("multinomial", True, above, [])
     if family == "multinomial":
         return family, True, above, []
+    if family == "cases":
+        # a normal density that is cut is known everywhere only where its parents are near
+        near = [s for s in numbers if max(map(abs, s.reach)) <= 12]
+        return (family, False, above, near) if above else ("gaussian", False, above, numbers)
     discrete = family in ("mte", "kernel", "density") and bool(numbers) and rng.random() < 0.4
     return family, discrete, above, numbers
 
@@ -708,7 +745,7 @@ def reference(
             if name == target:
                 ends, plain = edges, w
             points[name], weights[name] = x, w * finding(x) if callable(finding) else w
-    relevant = _above(specs, [target, *(n for n, v in evidence.items() if v is not None)])
+    relevant = relevant_to(specs, target, evidence)
     letters = {name: chr(97 + i) for i, name in enumerate(specs)}
     operands, subscripts, log_scale = [], [], 0.0
     for name in relevant:
@@ -733,6 +770,11 @@ def reference(
             plain,
             ends,
         )
+
+
+def relevant_to(specs: Mapping[str, Spec], target: str, evidence: Mapping[str, Any]) -> list[str]:
+    """Return the nodes on which the answer depends."""
+    return _above(specs, [target, *(n for n, v in evidence.items() if v is not None)])
 
 
 def _above(specs: Mapping[str, Spec], names: Sequence[str]) -> list[str]:
@@ -769,6 +811,26 @@ def widest(specs: Mapping[str, Spec], evidence: Mapping[str, Any]) -> int:
         if not s.discrete and (evidence.get(n) is None or isinstance(evidence[n], hb.Interval) or callable(evidence[n]))
     }
     return max(len(hidden & {*s.parents, n}) for n, s in specs.items())
+
+
+def largest_product(specs: Mapping[str, Spec], target: str, evidence: Mapping[str, Any]) -> float:
+    """Estimate the cells of the largest array that `reference` makes: what one sum, of the cheapest order, is over."""
+    sizes = {}
+    for name in specs:
+        finding = evidence.get(name)
+        soft = finding is None or isinstance(finding, hb.Interval | set | dict) or callable(finding)
+        spec = specs[name]
+        sizes[name] = 1.0 if not soft else 4.0 if spec.discrete else 32 * (spec.reach[1] - spec.reach[0]) + 32
+    scopes = [{n, *specs[n].parents} for n in relevant_to(specs, target, evidence)]
+    hidden = {n for scope in scopes for n in scope} - {target}
+    largest = max(math.prod(sizes[n] for n in scope) for scope in scopes)
+    while hidden:
+        unions = {n: set().union(*(scope for scope in scopes if n in scope)) for n in hidden}
+        name = min(unions, key=lambda n: math.prod(sizes[m] for m in unions[n]))
+        largest = max(largest, math.prod(sizes[m] for m in unions[name]))
+        scopes = [scope for scope in scopes if name not in scope] + [unions[name] - {name}]
+        hidden.discard(name)
+    return largest
 
 
 def oracle_nodes(specs: Mapping[str, Spec], evidence: Mapping[str, Any], oracle: Any) -> tuple[list[Any], dict]:

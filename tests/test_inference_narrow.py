@@ -144,3 +144,22 @@ def test_log_densities_of_an_mte_far_in_its_tail():
     logs = np.logaddexp(math.log(25) - 50 * points, math.log(10) - 20 * points)
     np.testing.assert_allclose(post.log_pdf(points), logs, rtol=1e-9)
     np.testing.assert_allclose(post.pdf(points), np.exp(logs), rtol=1e-7)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.floats(-2.5, 2.5))
+def test_kinks_count_wherever_they_lie_in_their_cell(kink):
+    """Between the last node of a cell and its end, too."""
+    log_evidence = hb.Network([STANDARD]).log_evidence({"x": lambda z: np.abs(z - kink)})
+    expected = 2 * stats.norm.pdf(kink) + kink * (2 * stats.norm.cdf(kink) - 1)
+    assert log_evidence == pytest.approx(math.log(expected), abs=1e-10)
+
+
+@pytest.mark.parametrize(("width", "floor"), [(1.5e-3, 0.7), (2e-4, 1e-3)])
+def test_spikes_on_a_floor_count(width, floor):
+    for center in (-0.2855027, 0.7123456):
+        log_evidence = hb.Network([STANDARD]).log_evidence(
+            {"x": lambda z, a=center: floor + np.exp(-0.5 * ((z - a) / width) ** 2)}
+        )
+        spike = stats.norm.pdf(center / math.hypot(1, width)) * width * math.sqrt(2 * math.pi) / math.hypot(1, width)
+        assert log_evidence == pytest.approx(math.log(floor + spike), abs=1e-9)

@@ -248,8 +248,14 @@ class Workspace:
 
     def put(self, name: str, data: bytes) -> None:
         """Write a part, whole or not at all."""
-        self._write(f"{name}.tmp", data)
-        os.replace(self.folder / f"{name}.tmp", self.folder / name)
+        temporary = self.folder / f"{name}.tmp"
+        try:
+            self._write(temporary.name, data)
+            os.replace(temporary, self.folder / name)
+        except BaseException:  # a signal, too
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
 
     def _write(self, name: str, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | _NO_LINKS

@@ -7,7 +7,7 @@ against the narrowest peak that was seen, and against the scale of the family, s
 can't lie between them. The peaks are climbed, and edges are laid around them at multiples of the distance at which the
 function falls; jumps are bisected down to neighboring doubles. Where nothing is seen, the steps become as small as
 `MOST_POINTS` allow, and numbers of few digits are tried too. What would need still smaller steps has an error of one.
-A peak much narrower than all others that stands on a function that is positive everywhere can be missed.
+A peak that is narrower than a tenth of the steps and stands on a function that is positive everywhere can be missed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class ModeEdges:
 
 class _Peaks(NamedTuple):
     """Peaks that are narrow or outside the range: each with its row, and how far from it the function falls by a factor
-    e below and above, and how wide it is, at least, where it has not fallen by half of all that it falls.
+    e, or by half of what it rises above a floor, below and above, and how wide it is, at least, where it has not fallen
+    by half of all that it falls.
     """
 
     rows: NDArray[np.intp]
@@ -188,7 +189,7 @@ def _look_through(
     seen = np.isfinite(top)
     top = np.where(seen, top, 0.0)
     values = np.maximum(values - top, LOWEST)  # from now on, relative to the largest
-    place, column = _find_local_maxima(grid, values, low, high, (np.isfinite(least), np.isfinite(most)), narrow)
+    place, column, fall = _find_local_maxima(grid, values, low, high, (np.isfinite(least), np.isfinite(most)), narrow)
 
     def evaluate_columns(points: Values, columns: NDArray[np.intp]) -> Values:
         return np.maximum(_replace_poles(logs(points, rows[columns])) - top[columns], LOWEST)
@@ -203,7 +204,12 @@ def _look_through(
 
         modes = climb(climb_columns, bracket)
         ends, half = (least[column], most[column]), np.maximum(-values.min(axis=0)[column] / 2, 1.0)
-        below, above = (find_decay_distance(climb_columns, modes, *ends, sign) for sign in (-1, 1))
+        # what was seen of a peak may be its flank
+        fall = np.where(
+            fall < 1, np.minimum(fall + (climb_columns(modes[None])[0] - values[place, column]) / 2, 1.0), 1.0
+        )
+        half = np.where(fall < 1, fall, half)
+        below, above = (find_decay_distance(climb_columns, modes, *ends, sign, fall) for sign in (-1, 1))
         length = (high - low)[column]
         # distances are powers of two, so that the half is surely visible
         sides = [find_decay_distance(climb_columns, modes, *ends, sign, half) for sign in (-1, 1)]
@@ -225,8 +231,10 @@ def _find_local_maxima(
     high: Values,
     ends: tuple[NDArray[np.bool_], NDArray[np.bool_]],
     narrow: Values,
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return place and column of the highest local maxima that are narrow or outside the range."""
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Values]:
+    """Return place and column of the highest local maxima that are narrow or outside the range, and by how much they
+    fall there: a factor e, or half of what they rise above a floor if that is less.
+    """
     rises = values[1:] >= values[:-1]
     higher = np.zeros(values.shape, dtype=bool)
     higher[1:-1] = rises[:-1] & ~rises[1:] & (values[1:-1] > LOWEST)
@@ -235,23 +243,64 @@ def _find_local_maxima(
     higher[-1] = ends[1] & (values[-1] > values[-2])
     place, column = np.nonzero(higher)
     if not len(place):
-        return place, column
+        return place, column, np.empty(0)
     here, height = grid[place, column], values[place, column]
-    distance = []
-    for sign in (-1, 1):
-        fallen = np.full(len(place), np.inf)
-        for step in np.exp2(np.arange(np.log2(len(grid)))).astype(np.intp):
-            there = np.clip(place + sign * step, 0, len(grid) - 1)
-            reached = np.isinf(fallen) & (values[there, column] < height - 1)
-            fallen[reached] = np.abs(grid[there, column] - here)[reached]
-        distance.append(fallen)
+    steps = np.exp2(np.arange(np.log2(len(grid)))).astype(np.intp)
+
+    def measure_distances(fall: Values, chosen: NDArray[np.intp]) -> list[Values]:
+        """Return how far below and above chosen ones the function is lower by so much."""
+        distances = []
+        top, there_column = height[chosen] - fall[chosen], column[chosen]
+        for sign in (-1, 1):
+            fallen = np.full(len(chosen), np.inf)
+            for step in steps:
+                there = np.clip(place[chosen] + sign * step, 0, len(grid) - 1)
+                reached = np.isinf(fallen) & (values[there, there_column] < top)
+                fallen[reached] = np.abs(grid[there, there_column] - here[chosen])[reached]
+            distances.append(fallen)
+        return distances
+
+    distance = measure_distances(np.ones(len(place)), np.arange(len(place)))
+    fall = np.where(np.maximum(*distance) < narrow[column], 1.0, np.inf)
+    wide = np.flatnonzero(fall > 1)
+    if len(wide):
+        fall[wide] = _measure_low_peaks(grid, values, place[wide], column[wide], narrow[column[wide]], steps)
+    low_ones = np.flatnonzero(fall < 1)
+    if len(low_ones):
+        small = np.maximum(*measure_distances(fall, low_ones)) <= narrow[column[low_ones]] / 4
+        fall[low_ones[~small]] = 1.0
+    fall = np.minimum(fall, 1.0)
     outside = (here < low[column]) | (here > high[column])
-    chosen = np.flatnonzero((np.maximum(*distance) < narrow[column]) | outside)
-    place, column, height = place[chosen], column[chosen], height[chosen]
+    chosen = np.flatnonzero((np.maximum(*distance) < narrow[column]) | outside | (fall < 1))
+    place, column, height, fall = place[chosen], column[chosen], height[chosen], fall[chosen]
     order = np.lexsort((-height, column))
     rank = np.arange(len(order)) - np.searchsorted(column[order], column[order])
     order = order[rank < MOST_MODES]
-    return place[order], column[order]
+    return place[order], column[order], fall[order]
+
+
+def _measure_low_peaks(
+    grid: Values,
+    values: Values,
+    place: NDArray[np.intp],
+    column: NDArray[np.intp],
+    narrow: Values,
+    steps: NDArray[np.intp],
+) -> Values:
+    """Return half of what local maxima rise above the function beside them: above a floor, maybe by less than e.
+
+    What is lower than rounding explains is infinite.
+    """
+    here, bases = grid[place, column], []
+    for sign in (-1, 1):
+        base = np.full(len(place), np.inf)
+        for step in steps:
+            there = np.clip(place + sign * step, 0, len(grid) - 1)
+            near = np.abs(grid[there, column] - here) <= narrow
+            base = np.where(near | (step == 1), np.minimum(base, values[there, column]), base)
+        bases.append(base)
+    rise = values[place, column] - np.maximum(*bases)
+    return np.where(rise > SMALLEST_JUMP, np.minimum(rise / 2, 1.0), np.inf)
 
 
 def _find_steep_steps(grid: Values, values: Values) -> tuple[NDArray[np.intp], Values, Values]:
