@@ -4,6 +4,7 @@ import pytest
 from scipy.special import log_expit
 
 from hybridbn.errors import NetworkError
+from hybridbn.potentials import softmax
 from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Continuous, Discrete
 
@@ -66,3 +67,16 @@ def test_scale_and_breaks_show_where_the_states_change():
 def test_bad_parameters_are_refused(make, message):
     with pytest.raises(NetworkError, match=message):
         make()
+
+
+def test_rows_in_blocks_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x, z = Continuous("x"), Continuous("z")
+    child = Discrete("c", states=tuple(range(7)))
+    potential = Softmax(child, parents=(x, z), intercept=rng.normal(size=7), coefficients=rng.normal(size=(7, 2)))
+    observed = {"x": rng.normal(size=(5, 40)), "z": rng.normal(size=3), "c": rng.integers(0, 7, (1, 40))}
+    for axes in (observed, {**observed, "c": np.arange(7)}):
+        whole = potential.log_on(axes)
+        monkeypatch.setattr(softmax, "_MOST_LOGITS", 7 * 5 * 3 * 6)
+        assert np.array_equal(potential.log_on(axes), whole)
+        monkeypatch.undo()

@@ -20,6 +20,10 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable
 __all__ = ["Softmax"]
 
 
+_MOST_LOGITS = 1 << 20
+"""Logits of all states that are computed together where rows have points of their own (8 MiB)."""
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Softmax(Potential):
     r"""A discrete child whose log-odds are linear in its continuous parents, for each discrete configuration.
@@ -79,6 +83,18 @@ class Softmax(Potential):
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; it stays finite where the probability itself is less than the least double."""
+        points = [axes[variable.name] for variable in self.parents]
+        rows = max((axis.shape[1] for axis in axes.values() if axis.ndim == 2), default=1)
+        cells = len(self.child) * math.prod(len(axis) for axis in points)
+        if rows > 1 and cells * rows > _MOST_LOGITS:
+            step = max(_MOST_LOGITS // cells, 1)
+            if step < rows:
+                parts = [slice(start, start + step) for start in range(0, rows, step)]
+                own = [
+                    {n: a[:, part] if a.ndim == 2 and a.shape[1] == rows else a for n, a in axes.items()}
+                    for part in parts
+                ]
+                return np.concatenate([self.log_on(some) for some in own], axis=-1)
         arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
         along, wanted = len(self.parents), axes[self.child.name]
         # all states take part in the denominator, whichever of them are asked for
