@@ -237,7 +237,7 @@ class PatternFinder:
         self._numbers: dict[str, list[float]] = {}
         self._decimals = 0
         self.zone: str | None = None
-        self.example = ""
+        self.example: str = ""
 
     def add(self, texts: Iterable[str]) -> bool:
         """Add texts; return whether there is still a pattern that all texts follow."""

@@ -41,7 +41,7 @@ class ProblemCache:
 
     def __init__(self, most_bytes: float = 256 * 2**20) -> None:
         self.most_bytes = most_bytes
-        self.total = 0
+        self.total: int = 0
         """About how many bytes all problems hold together."""
         self._entries: dict[Any, _CacheEntry] = {}
         self._clock = count()

@@ -253,8 +253,8 @@ class EvidenceReader:
         self._targets = frozenset(targets)
         self._table: Table | None = None
         self._frame: Frame | None = None
-        self.single = evidence is None or isinstance(evidence, Mapping)
-        self.rows = 1
+        self.single: bool = evidence is None or isinstance(evidence, Mapping)
+        self.rows: int = 1
         self._case: Evidence | None = None
         if self.single:
             self._case = _read_case(network, evidence or {}, self._targets)

@@ -278,6 +278,10 @@ def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
 class _AxisChoice:
     """The decision how each variable is represented: by states, cells, nodes, in closed form, or masked."""
 
+    used: Mapping[str, Potential]
+    question: Question
+    hard: frozenset[str]
+
     def __init__(
         self,
         used: Mapping[str, Potential],
@@ -288,10 +292,12 @@ class _AxisChoice:
     ) -> None:
         self.used, self.question, self.hard = used, question, hard
         # a problem must not refer to rows of the evidence
-        self.findings = {name: finding.take(slice(0)) for name, finding in findings.items()}
-        self.below = {name: [used[child] for child in children[name] if child in used] for name in used}
+        self.findings: dict[str, Finding] = {name: finding.take(slice(0)) for name, finding in findings.items()}
+        self.below: dict[str, list[Potential]] = {
+            name: [used[child] for child in children[name] if child in used] for name in used
+        }
         variables = {v.name: v for potential in used.values() for v in potential.variables}
-        self.masked = {
+        self.masked: set[str] = {
             name
             for name, finding in findings.items()
             if name in used

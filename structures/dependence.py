@@ -97,7 +97,7 @@ class Dependence:
         self._total = float(len(data.table) if data.weights is None else data.weights.sum())
         self._holes: dict[str, NDArray[np.bool_] | None] = {}
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
-        self.counter = CachedCounter(
+        self.counter: CachedCounter = CachedCounter(
             data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
         )
 

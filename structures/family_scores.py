@@ -80,10 +80,10 @@ class FamilyScores:
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
-        self.names = list(data.roles)
-        self.column_index = {name: i for i, name in enumerate(self.names)}
-        self.weights = data.table.weights
-        self.total = float(self.weights.sum())
+        self.names: list[str] = list(data.roles)
+        self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
+        self.weights: Values = data.table.weights
+        self.total: float = float(self.weights.sum())
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}

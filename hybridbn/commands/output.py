@@ -36,6 +36,11 @@ class Output:
         Columns that the source doesn't have.
     """
 
+    location: Location
+    source: TableSource
+    profile: TableProfile
+    form: FileFormat | Database
+
     def __init__(
         self,
         location: Location,
@@ -47,12 +52,14 @@ class Output:
         added: Sequence[Field] = (),
     ) -> None:
         self.location, self.source, self.profile, self.form = location, source, profile, location.form
-        self.names = [n for n in source.names if self.form.keeps_index or n not in source.frame_index]
+        self.names: list[str] = [n for n in source.names if self.form.keeps_index or n not in source.frame_index]
         if counter is not None and counter in self.names:
             raise TableError(f"there is a column {counter!r} already; name that of the draws with --draw-column")
         fields = [self._make_field(name) for name in self.names]
-        self.kinds = {field.name: field.kind for field in (*fields, *added)}
-        self.writer = self._make_writer([*fields, *added], None if added else source, counter, encoding, options)
+        self.kinds: dict[str, str] = {field.name: field.kind for field in (*fields, *added)}
+        self.writer: FileWriter | DatabaseWriter = self._make_writer(
+            [*fields, *added], None if added else source, counter, encoding, options
+        )
         # A text format that writes numbers digit by digit copies them from a text source as they are.
         self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
         self._commas = self._keeps_text and source.decimal == ","

@@ -146,10 +146,13 @@ class Workspace:
         Whether parts of an earlier run may be deleted, as its output was there.
     """
 
+    finishing: dict[str, Any] | None
+    is_partial: bool
+
     def __init__(self, beside: Path | None) -> None:
-        self.lasting = beside is not None
-        self.folder = Path(tempfile.mkdtemp(prefix="hybridbn-")) if beside is None else parts_of(beside)
-        self.mark = f"hybridbn-{zlib.crc32(os.fsencode(self.folder)):08x}-"
+        self.lasting: bool = beside is not None
+        self.folder: Path = Path(tempfile.mkdtemp(prefix="hybridbn-")) if beside is None else parts_of(beside)
+        self.mark: str = f"hybridbn-{zlib.crc32(os.fsencode(self.folder)):08x}-"
         self.finishing: dict[str, Any] | None = None
         self.is_partial = False
 

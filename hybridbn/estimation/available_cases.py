@@ -118,7 +118,7 @@ def list_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
 
 
 def read_as_declared(
-    data: Any, structure: nx.Graph | None, weights: Any = None, *, keep_numbers: bool = False
+    data: Any, structure: nx.Graph[Any] | None, weights: Any = None, *, keep_numbers: bool = False
 ) -> Table:
     """Return the data as a table, its columns read as the variables that a structure's nodes carry.
 
@@ -188,7 +188,9 @@ def _list_parents(graph: Network, name: str) -> list[str]:
     return arcs
 
 
-def fit_marginals(table: Table, structure: nx.Graph | None = None, potentials: Potentials | None = None) -> Network:
+def fit_marginals(
+    table: Table, structure: nx.Graph[Any] | None = None, potentials: Potentials | None = None
+) -> Network:
     """Learn the density of each column of a table alone, from its observed cells: lines 1 to 3 of Algorithm 1 in
     Fernandez et al.
 

@@ -245,7 +245,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         if len(classes) > 1 or self._streams() or self._build().structure is not None:
             return self._learn(table)
         # nothing can be told apart, and builders would warn of it
-        self.constant_features_ = np.array([], dtype=object)
+        self.constant_features_: NDArray[Any] = np.array([], dtype=object)
         return Network([MultinomialFitter().fit(table, table.variable(self.target_name_))]), None
 
     def _prior_array(self, classes: list[Any]) -> Values:

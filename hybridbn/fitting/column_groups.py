@@ -47,8 +47,8 @@ class PaddedColumn:
         if low < -1 or high >= size:
             raise TableError(f"codes must lie between -1 and {size - 1}; found {low if low < -1 else high}")
         self.codes = codes
-        self.missing = size if low < 0 else None
-        self.size = size + (self.missing is not None)
+        self.missing: int | None = size if low < 0 else None
+        self.size: int = size + (self.missing is not None)
 
     def block(self, part: slice) -> Codes:
         """Return a block of rows; not to be written to."""
@@ -67,11 +67,13 @@ class ColumnGroups:
         target_size: int,
         weights: Values | None,
     ) -> None:
-        self.columns = [PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
-        self.rows = len(codes[0]) if len(codes) else 0
+        self.columns: list[PaddedColumn] = [
+            PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)
+        ]
+        self.rows: int = len(codes[0]) if len(codes) else 0
         target = np.zeros(self.rows, np.int8) if target_codes is None else target_codes
-        self.target = PaddedColumn(target, target_size)
-        self.has_target = target_codes is not None
+        self.target: PaddedColumn = PaddedColumn(target, target_size)
+        self.has_target: bool = target_codes is not None
         self.weights = weights
 
     def batches(self, blocks: Sequence[Block], most_cells: int) -> Iterator[list[Block]]:

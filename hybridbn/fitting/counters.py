@@ -69,6 +69,10 @@ class NumpyCounter(Counter):
            [1., 0., 1.]])
     """
 
+    columns: Mapping[str, NDArray[Any]]
+    sizes: Mapping[str, int]
+    weights: Values | None
+
     def __init__(
         self,
         columns: Mapping[str, NDArray[Any]],
@@ -274,6 +278,9 @@ class CachedCounter(Counter):
            [0., 1.]]), array([2., 1.]))
     """
 
+    counter: Counter
+    sizes: Mapping[str, int]
+
     def __init__(self, counter: Counter) -> None:
         self.counter, self.sizes = counter, counter.sizes
         self._incomplete = counter.incomplete
@@ -417,7 +424,7 @@ class CrossedColumns:
         # a hole is counted as one more state and dropped
         kept = [np.arange(start, start + size) for start, size in zip(self._edges[:-1], sizes, strict=True)]
         self._kept: NDArray[np.intp] | None = np.concatenate(kept) if any(holes) else None
-        self.starts = np.cumsum([0, *sizes])[:-1]
+        self.starts: NDArray[np.intp] = np.cumsum([0, *sizes])[:-1]
 
     def tables(self, configuration: Codes, size: int, rows: NDArray[np.intp] | None = None) -> Values:
         """Return the weight of each state with each configuration (size, states of all columns).

@@ -98,6 +98,9 @@ class Tokens:
         White space and comments are matched before the groups; text that matches the group ``odd`` is refused.
     """
 
+    source: SourceText
+    now: Token
+
     def __init__(self, source: SourceText, pattern: re.Pattern[str], at: int = 0) -> None:
         self.source, self._match = source, pattern.match
         self.jump(at)
@@ -182,6 +185,9 @@ def parse_probabilities(text: str, wanted: int, fail: Callable[[int, str], NoRet
 
 class RowNormalizer:
     """Normalizes the rows of all tables of a file, and reports the worst deviation in one warning."""
+
+    source: str
+    normalize: bool
 
     def __init__(self, source: str, normalize: bool) -> None:
         self.source, self.normalize = source, normalize

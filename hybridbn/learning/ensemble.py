@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, Literal, Self, TypeAlias, Unpack, overload
+from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -396,10 +396,13 @@ class ClassScorer:
         Rows that are impossible for a network never raise an error here.
     """
 
+    target: str
+    evidence: Any
+
     def __init__(self, target: str, evidence: Any, options: Options | None = None) -> None:
         self.target, self.evidence = target, evidence
-        self.options = replace(options or Options(), impossible="nan")
-        self.single = evidence is None or isinstance(evidence, Mapping)
+        self.options: Options = replace(options or Options(), impossible="nan")
+        self.single: bool = evidence is None or isinstance(evidence, Mapping)
         self._variables: dict[str, Variable] = {}
         self._table: Table | None = None
         self._absent: set[str] = set()
@@ -522,7 +525,7 @@ class LazyNetworks(Sequence[Network]):
             return NotImplemented
         return len(self) == len(other) and all(mine is yours for mine, yours in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{len(self)} networks>"

@@ -83,9 +83,9 @@ class Column:
         base: Column | None = None,
         unknown_missing: bool = False,
     ) -> None:
-        self.name = name
-        self.variable = variable
-        self.source = source
+        self.name: str = name
+        self.variable: Variable | None = variable
+        self.source: ColumnSource | None = source
         self._cells = cells
         self._base = base
         self._unknown_missing = unknown_missing

@@ -318,7 +318,7 @@ class Compiler:
         self.program = program
         self.sizes = sizes
         self.partly_observed = partly_observed
-        self.static = [factor.static for factor in program.factors]
+        self.static: list[bool] = [factor.static for factor in program.factors]
         program.names = [factor.names for factor in program.factors]
         program.rows = [factor.rows for factor in program.factors]
 

@@ -84,8 +84,8 @@ class CaseCompiler(Compiler):
         self._lasting = True
         self._first_inner = 0
         self.eliminated: list[str] = []
-        self.cost = 0.0
-        self.widest = 0.0
+        self.cost: float = 0.0
+        self.widest: float = 0.0
         self.buckets: list[_Bucket] = []
 
     def compile(self, scopes: Sequence[tuple[str, ...]]) -> tuple[Program, list[Values]]:

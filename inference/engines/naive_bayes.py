@@ -8,7 +8,7 @@ by one bit for each leaf, and only these count. So a table takes a tenth of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -328,12 +328,12 @@ class NaiveBayesPlan(Plan):
     def __init__(self, request: EngineRequest, tables: Tables) -> None:
         self._request, self._tables = request, tables
         leaves = len(tables.hidden) if isinstance(tables, NaiveBayesMixture) else 1
-        self.cells = float(
+        self.cells: float = float(
             leaves * len(tables.target) * sum(len(variable) + 1 for variable in tables.variables.values())
         )
-        self.clique = (tables.target.name, *tables.variables)
-        self.operations = float(leaves * len(tables.target) * len(tables.variables) * request.evidence.rows)
-        self.held_bytes = 8 * (self.cells + 2 * len(tables.target) * request.evidence.rows)
+        self.clique: Sequence[str] = (tables.target.name, *tables.variables)
+        self.operations: float = float(leaves * len(tables.target) * len(tables.variables) * request.evidence.rows)
+        self.held_bytes: float = 8 * (self.cells + 2 * len(tables.target) * request.evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of blocks of rows."""

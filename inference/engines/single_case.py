@@ -90,6 +90,9 @@ class SingleCase(Engine):
 class SharedCase:
     """A case that is so expensive that all posteriors are computed together as soon as a second one is wanted."""
 
+    snapshot: Snapshot
+    widest: float
+
     def __init__(self, snapshot: Snapshot, widest: float) -> None:
         self.snapshot, self.widest = snapshot, widest
         self.on_growth: Callable[[], None] | None = None
@@ -137,6 +140,12 @@ class CasePlan:
     refused : a number of cells that a table has to exceed
     """
 
+    snapshot: Snapshot
+    targets: tuple[str, ...]
+    refused: float
+    cost: float
+    widest: float
+
     def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
         self.snapshot, self.targets = snapshot, targets
         self.on_growth: Callable[[], None] | None = None
@@ -149,14 +158,14 @@ class CasePlan:
         needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
         potentials, scopes = snapshot.by_name, snapshot.scopes
         hard = {name for name, kind in kinds.items() if kind == "hard"}
-        self.soft = [name for name, kind in kinds.items() if kind == "soft"]
+        self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
         self.factors: list[Factor] = []
         self.static: list[Values] = []
         self.sliced: list[tuple[Values, tuple[str, ...]]] = []
         self.scalars: list[tuple[Values, tuple[str, ...]]] = []
-        self.soft_needed = [name for name in self.soft if name in needed]
+        self.soft_needed: list[str] = [name for name in self.soft if name in needed]
         self.risks: list[tuple[Values, tuple[str, ...]]] = []
-        self.fits = True
+        self.fits: bool = True
         dynamic = []
         for name in needed:
             potential = potentials[name]

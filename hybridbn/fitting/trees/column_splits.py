@@ -60,6 +60,13 @@ class CodedColumns:
         Where the states of each column begin among those of all, and their number.
     """
 
+    codes: Sequence[Codes]
+    sizes: Sequence[int]
+    ordered: Sequence[bool]
+    target: NDArray[Any]
+    classes: int
+    weights: Values
+
     def __init__(
         self,
         codes: Sequence[Codes],
@@ -71,7 +78,7 @@ class CodedColumns:
     ) -> None:
         self.codes, self.sizes, self.ordered = codes, sizes, ordered
         self.target, self.classes, self.weights = target, classes, weights
-        self.starts = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.intp))])
+        self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.intp))])
         # the last column counts all rows
         columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
         self._names = [(str(number),) for number in range(len(columns))]
@@ -129,6 +136,12 @@ class CandidateTests:
         Whether each state of each column is a branch, in their order.
     """
 
+    view: CodedColumns
+    branch: float
+    side: float
+    columns: NDArray[np.intp]
+    cuts: NDArray[np.intp]
+
     def __init__(self, view: CodedColumns, binary: bool, branch: float, side: float) -> None:
         self.view, self.branch, self.side = view, branch, side
         tests: list[tuple[int, int, int]] = []
@@ -139,8 +152,8 @@ class CandidateTests:
                 tests.append((column, -1, size))
         listed = np.array(tests, dtype=np.intp).reshape(-1, 3)
         self.columns, self.cuts = listed[:, 0], listed[:, 1]
-        self.starts = np.concatenate([[0], np.cumsum(listed[:, 2])])
-        self.by_state = len(tests) == len(view.sizes) and bool((self.cuts < 0).all())
+        self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(listed[:, 2])])
+        self.by_state: bool = len(tests) == len(view.sizes) and bool((self.cuts < 0).all())
 
     def weigh_branches(self, counts: Values) -> Values:
         """Return the weight of each branch of all tests (..., branches) from that of each state (..., states + 1)."""

@@ -164,7 +164,8 @@ class Levels(GrowthOrder[S]):
 
     def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
         """Return the nodes of the next level that are worth splitting."""
-        nodes, self.waiting = self.waiting, []
+        nodes = self.waiting.copy()
+        self.waiting.clear()
         splits = criterion.best(nodes)
         return [(node, split) for node, split in zip(nodes, splits, strict=True) if split is not None]
 
@@ -193,12 +194,15 @@ class BestFirst(GrowthOrder[S]):
         Whether a split may be made after those that were made before it; the node stays a leaf otherwise.
     """
 
+    most: int
+    permits: Callable[[Split[S]], bool]
+
     def __init__(self, most: int, permits: Callable[[Split[S]], bool]) -> None:
         super().__init__()
         self.most, self.permits = most, permits
-        self.leaves = 1
+        self.leaves: int = 1
         self.queue: list[tuple[float, int, TreeNode[S], Split[S]]] = []
-        self.number = itertools.count()
+        self.number: Iterator[int] = itertools.count()
 
     def add(self, nodes: Sequence[TreeNode[S]], criterion: Criterion[S]) -> None:
         """Take in new leaves."""

@@ -44,14 +44,20 @@ class BifNames(Protocol):
 class ProbabilityBlock:
     """One ``probability ( child | parents ) { ... }``: `statements` is its body split at the semicolons."""
 
+    names: BifNames
+    child: str
+    parents: Sequence[str]
+    statements: Sequence[str]
+    position: int
+
     def __init__(
         self, names: BifNames, child: str, parents: Sequence[str], statements: Sequence[str], position: int
     ) -> None:
         self.names, self.child, self.parents = names, child, parents
         self.statements, self.position = statements, position
-        self.width = len(names.codes[child])
-        self.sizes = [len(names.codes[parent]) for parent in parents]
-        self.size = math.prod(self.sizes)
+        self.width: int = len(names.codes[child])
+        self.sizes: list[int] = [len(names.codes[parent]) for parent in parents]
+        self.size: int = math.prod(self.sizes)
         self.statement_of: NDArray[np.intp] = np.empty(0, np.intp)
         """For each row of the table, the statement that gives it."""
 

@@ -61,6 +61,8 @@ class LinearRule:
     ('x', LinearValue(constant=5.0, slopes={'y': 2.0}, variance=9.0, square=None))
     """
 
+    name: str
+
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[str, str]] = []
         for match in _TOKEN.finditer(text.strip()):

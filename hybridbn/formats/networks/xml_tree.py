@@ -20,6 +20,9 @@ class Element:
     """An element: its tag, attributes, children, text (without that of the children), and line."""
 
     __slots__ = ("attributes", "children", "line", "parts", "tag")
+    tag: str
+    attributes: dict[str, str]
+    line: int
 
     def __init__(self, tag: str, attributes: dict[str, str], line: int) -> None:
         self.tag, self.attributes, self.line = tag, attributes, line

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats.secrets import mask_secrets
@@ -36,10 +36,10 @@ __all__ = ["Adbc", "ingest"]
 class Adbc(Database):
     """Databases with an ADBC driver."""
 
-    schemes = ("adbc+",)
+    schemes: ClassVar[tuple[str, ...]] = ("adbc+",)
     part_form = "arrow"
     keeps_index = True
-    needs = NEEDS
+    needs: ClassVar[tuple[str, str] | None] = NEEDS
 
     def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart."""

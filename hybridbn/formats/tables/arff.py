@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +79,8 @@ class Arff(FileFormat):
 
     title = "ARFF"
     position = 2
-    suffixes = (".arff",)
-    names = ("arff",)
+    suffixes: ClassVar[tuple[str, ...]] = (".arff",)
+    names: ClassVar[tuple[str, ...]] = ("arff",)
     part_form = "arff"
     packable = True
     text = True
@@ -412,15 +412,17 @@ class ArffSource(TextSource):
         super().__init__(path, shown, make_line_splitter(b"%"), ArffBlock)
         with self._open() as stream:
             head = list(_read_until_data(stream))
-        self.header = b"".join(head)
-        self.header_lines = len(head)
+        self.header: bytes = b"".join(head)
+        self.header_lines: int = len(head)
         try:
             text = self.header.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise TableError("the header is not text in UTF-8; give another encoding, such as latin-1") from None
         attributes = _parse_header(text.splitlines()).attributes
-        self.names = WantedColumns().names([attribute.name for attribute in attributes])
-        self.fields = {a.name: Field(a.name, "text", unit=a.unit) for a in attributes if a.unit is not None}
+        self.names: list[str] = WantedColumns().names([attribute.name for attribute in attributes])
+        self.fields: Mapping[str, Field] = {
+            a.name: Field(a.name, "text", unit=a.unit) for a in attributes if a.unit is not None
+        }
 
 
 def _read_until_data(stream: IO[bytes]) -> Iterator[bytes]:
@@ -468,8 +470,8 @@ class ArffWriter(TextWriter):
                 raise FormatError(f"column {field.name!r} has no states, which an ARFF attribute must have")
         self._spelled = {field.name: _spell_unit(field.unit) for field in fields if field.unit is not None}
         # the header of the source has no attribute for the counter
-        self.origin = origin if counter is None else None
-        self.splices = self.origin is not None
+        self.origin: ArffSource | None = origin if counter is None else None
+        self.splices: bool = self.origin is not None
 
     def header(self) -> bytes:
         """Return what stands before the rows."""

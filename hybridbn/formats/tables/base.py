@@ -182,6 +182,9 @@ class TableSource(ABC):
 class FileSource(TableSource):
     """A table in a file, which must not change while it is read."""
 
+    path: Path
+    shown: str
+
     def __init__(self, path: Path, shown: str) -> None:
         self.path, self.shown = path, shown
         self._state = _file_state(path)
@@ -204,12 +207,16 @@ def _file_state(path: Path) -> tuple[int, int, int]:
 class WholeSource(FileSource):
     """A file that its format reads as a whole only; the table is held in memory."""
 
+    form: FileFormat
+    suffix: str
+    options: Mapping[str, Any]
+
     def __init__(self, form: FileFormat, path: Path, shown: str, suffix: str, options: Mapping[str, Any]) -> None:
         super().__init__(path, shown)
         self.form, self.suffix, self.options = form, suffix, options
-        self.table = self._read(WantedColumns())
-        self.names = list(self.table.names)
-        self.fields = {field.name: field for field in fields_of(self.table, form.title)}
+        self.table: Table = self._read(WantedColumns())
+        self.names: list[str] = list(self.table.names)
+        self.fields: Mapping[str, Field] = {field.name: field for field in fields_of(self.table, form.title)}
         self._kinds: dict[str, Any] = {}
 
     def _read(self, wanted: WantedColumns) -> Table:
@@ -232,6 +239,10 @@ class WholeSource(FileSource):
 
 class WholeBlock(TableBlock):
     """Some rows of a table in memory."""
+
+    source: WholeSource
+    start: int
+    rows: int
 
     def __init__(self, source: WholeSource, start: int, rows: int) -> None:
         self.source, self.start, self.rows = source, start, rows
@@ -269,7 +280,7 @@ class Writer(ABC):
 
     def __init__(self, fields: Sequence[Field], counter: str | None = None) -> None:
         self.counter = counter
-        self.fields = [*([Field(counter, "integer")] if counter is not None else []), *fields]
+        self.fields: list[Field] = [*([Field(counter, "integer")] if counter is not None else []), *fields]
 
     def make_part(self, columns: dict[str, list[Any]], draw: int = 0) -> bytes:
         """Return rows, given as columns of Python values, as a part of the table."""
@@ -297,6 +308,9 @@ class FileWriter(Writer):
 
 class WholeWriter(FileWriter):
     """Holds all rows until they are written as one table, for formats that can't do it in parts."""
+
+    form: FileFormat
+    suffix: str
 
     def __init__(self, form: FileFormat, fields: Sequence[Field], suffix: str, counter: str | None) -> None:
         super().__init__(fields, counter)

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class _Columnar(FileFormat):
     part_form = "arrow"
     keeps_index = True
     mixed = False
-    needs = NEEDS
+    needs: ClassVar[tuple[str, str] | None] = NEEDS
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
@@ -132,8 +132,8 @@ class Parquet(_Columnar):
 
     title = "Parquet"
     position = 3
-    suffixes = (".parquet", ".pq")
-    names = ("parquet",)
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+    names: ClassVar[tuple[str, ...]] = ("parquet",)
 
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         from pyarrow import parquet
@@ -191,8 +191,8 @@ class Feather(_Columnar):
 
     title = "Feather"
     position = 4
-    suffixes = (".feather", ".arrow")
-    names = ("feather",)
+    suffixes: ClassVar[tuple[str, ...]] = (".feather", ".arrow")
+    names: ClassVar[tuple[str, ...]] = ("feather",)
 
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         from pyarrow import feather
@@ -361,17 +361,21 @@ class ArrowSource(FileSource):
         What was noted about columns when hybridbn wrote the file.
     """
 
+    form: _Columnar
+    pyarrow: Any
+
     def __init__(self, form: _Columnar, path: Path, shown: str) -> None:
         super().__init__(path, shown)
         self.form, self.pyarrow = form, import_pyarrow()
         with self._open() as file:
-            self.schema = file.schema_arrow if isinstance(form, Parquet) else file.schema
-        self.names = WantedColumns().names(list(self.schema.names))
+            self.schema: Any = file.schema_arrow if isinstance(form, Parquet) else file.schema
+        self.names: list[str] = WantedColumns().names(list(self.schema.names))
         # pandas' index stands beside the data
-        self.index = self.frame_index = frozenset(_index_columns(self.schema.metadata))
-        self.noted = _read_notes(self.schema.metadata)
+        self.frame_index: frozenset[str] = frozenset(_index_columns(self.schema.metadata))
+        self.index: frozenset[str] = self.frame_index
+        self.noted: dict[str, dict[str, Any]] = _read_notes(self.schema.metadata)
         types = self.pyarrow.types
-        self.fields = {
+        self.fields: Mapping[str, Field] = {
             f.name: Field(f.name, _kind_of_type(types, f.type), limits=_limits_of_type(f.type)) for f in self.schema
         }
 
@@ -401,9 +405,13 @@ class ArrowSource(FileSource):
 class ArrowBlock(TableBlock):
     """Some rows of an Arrow table, wherever it comes from."""
 
+    table: Any
+    start: int
+    noted: Mapping[str, Mapping[str, Any]]
+
     def __init__(self, table: Any, start: int = 0, noted: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.table, self.start, self.noted = table, start, noted or {}
-        self.rows = int(table.num_rows)
+        self.rows: int = int(table.num_rows)
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
@@ -470,13 +478,16 @@ def _limits_of_type(held: Any) -> tuple[float, float] | None:
 class ArrowWriter(FileWriter):
     """Makes parts that are Arrow files; blocks of an Arrow source keep the types of their columns."""
 
+    form: _Columnar | None
+    pyarrow: Any
+
     def __init__(
         self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar | None = None
     ) -> None:
         super().__init__(fields, counter)
         self.form, self.pyarrow = form, import_pyarrow()
-        self.origin = origin if isinstance(origin, ArrowSource) else None
-        self.splices = self.origin is not None
+        self.origin: ArrowSource | None = origin if isinstance(origin, ArrowSource) else None
+        self.splices: bool = self.origin is not None
         self._states = {field.name: field.states for field in fields if field.states is not None}
         schema = self._plain_schema(fields) if self.origin is None else self._own_schema(self.origin.schema, fields)
         if counter is not None:

@@ -289,6 +289,9 @@ class RowSource(TextSource):
     model is learned.
     """
 
+    names: list[str]
+    header_lines: int
+
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
         kinds: dict[str, str] = {}
         with form.open_result(url, WantedColumns()) as relation, open(path, "wb") as file:
@@ -309,14 +312,14 @@ class RowSource(TextSource):
         super().__init__(path, shown, make_line_splitter(), RowBlock)
         self.names, self.header_lines = names, 1
         with self._open() as stream:
-            self.header = stream.readline()
-        self.truths = relation.truths
-        self.fields = {
+            self.header: bytes = stream.readline()
+        self.truths: frozenset[str] = relation.truths
+        self.fields: Mapping[str, Field] = {
             name: Field(name, kinds[name], relation.declared.get(name), limits=relation.ranges.get(name))
             for name in names
         }
         # a primary key says nothing about the others
-        self.index = frozenset(relation.key if len(relation.key) == 1 else ())
+        self.index: frozenset[str] = frozenset(relation.key if len(relation.key) == 1 else ())
 
     def line_of(self, row: int) -> str:
         """Return the row."""
@@ -367,6 +370,9 @@ class DatabaseWriter(Writer):
 
 class RowWriter(DatabaseWriter):
     """Writes a new table from rows."""
+
+    form: RowDatabase
+    url: str
 
     def __init__(self, form: RowDatabase, fields: Sequence[Field], url: str, counter: str | None) -> None:
         super().__init__(fields, counter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class ElviraCases(FileFormat):
 
     title = "Elvira's data bases"
     position = 6
-    suffixes = (".dbc",)
+    suffixes: ClassVar[tuple[str, ...]] = (".dbc",)
     packable = True
     text = True
     unwritable = "tables are not written as .dbc; write .csv, which Elvira imports, or .arff"

@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,16 +49,13 @@ class Delimited(FileFormat):
 
     title = "CSV"
     position = 1
-    suffixes = (".csv", ".tsv", ".tab")
-    names = (
-        "csv",
-        "tsv",
-    )
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".tab")
+    names: ClassVar[tuple[str, ...]] = ("csv", "tsv")
     part_form = "delimited"
     packable = True
     text = True
     exact = True
-    options = ("delimiter", "missing", "decimal")
+    options: ClassVar[tuple[str, ...]] = ("delimiter", "missing", "decimal")
 
     def read(
         self,
@@ -378,18 +375,18 @@ class DelimitedSource(TextSource):
     def __init__(
         self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str
     ) -> None:
-        self.delimiter = _check_delimiter(delimiter, suffix)
+        self.delimiter: str = _check_delimiter(delimiter, suffix)
         super().__init__(path, shown, make_delimited_splitter(self.delimiter), DelimitedBlock)
         self.decimal = decimal
-        self.missing = tuple(missing)
+        self.missing: tuple[str, ...] = tuple(missing)
         with report_damaged_gzip(), self._open() as stream:
-            self.header = self._read_header(stream)
-        self.header_lines = self.header.count(b"\n") or self.header.count(b"\r")
+            self.header: bytes = self._read_header(stream)
+        self.header_lines: int = self.header.count(b"\n") or self.header.count(b"\r")
         scanner = Scanner(read_text_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
         names = scanner.read_beginning(_HEAD)[0]
         hint = suggest_delimiter(names, self.delimiter)
         try:
-            self.names = WantedColumns().names(names)
+            self.names: list[str] = WantedColumns().names(names)
         except TableError as error:
             raise TableError(f"{error}{hint}") from None
         if delimiter is None and hint:
@@ -499,10 +496,10 @@ class DelimitedWriter(TextWriter):
             )
         self.delimiter = delimiter
         # a line without anything would be no row at all
-        self.missing = missing if missing or len(self.fields) > 1 else "NA"
+        self.missing: str = missing if missing or len(self.fields) > 1 else "NA"
         same = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
-        self.origin = origin if isinstance(origin, DelimitedSource) and same else None
-        self.splices = self.origin is not None
+        self.origin: DelimitedSource | None = origin if isinstance(origin, DelimitedSource) and same else None
+        self.splices: bool = self.origin is not None
         self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
 
     def _cell(self, text: str) -> str:

@@ -79,10 +79,12 @@ class Scanner:
         ends = [position for position in (data.find(b"\n"), data.find(b"\r")) if position >= 0]
         # Many programs quote the names only; then no cell can hold a line end, which is faster to read.
         self._first_line = min(ends, default=0)
-        self.quotes = data.find(b'"', self._first_line) >= 0 or data[: self._first_line].count(b'"') % 2 == 1
+        self.quotes: bool = data.find(b'"', self._first_line) >= 0 or data[: self._first_line].count(b'"') % 2 == 1
         sign = re.escape(delimiter)
         # A cell is quoted, with quotes inside doubled, or bare; a bare one may hold quotes but not start with one.
-        self.cell = re.compile(rf'(?:"((?:[^"]|"")*+)"|((?:[^{sign}\r\n"][^{sign}\r\n]*+)?))({sign}|\r\n|\n|\r|\Z)')
+        self.cell: re.Pattern[str] = re.compile(
+            rf'(?:"((?:[^"]|"")*+)"|((?:[^{sign}\r\n"][^{sign}\r\n]*+)?))({sign}|\r\n|\n|\r|\Z)'
+        )
 
     def buffer(self, pyarrow: Any) -> Any:
         """Return the bytes as a pyarrow buffer, without a copy."""

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
@@ -32,8 +32,8 @@ class JsonLines(FileFormat):
 
     title = "JSON lines"
     position = 5
-    suffixes = (".jsonl", ".ndjson")
-    names = ("jsonl",)
+    suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
+    names: ClassVar[tuple[str, ...]] = ("jsonl",)
     part_form = "jsonlines"
     packable = True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
@@ -40,7 +40,7 @@ _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "r
 class SqlAlchemy(RowDatabase):
     """All databases that SQLAlchemy knows."""
 
-    schemes = ("",)
+    schemes: ClassVar[tuple[str, ...]] = ("",)
 
     def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart."""

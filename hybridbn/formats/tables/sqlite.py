@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
@@ -49,7 +49,7 @@ _OWN = (int, float, str, bytes)
 class Sqlite(RowDatabase):
     """SQLite's files, by Python's own module."""
 
-    schemes = ("sqlite:",)
+    schemes: ClassVar[tuple[str, ...]] = ("sqlite:",)
     title = "SQLite"
 
     def locate(self, url: str) -> DatabaseLocation:

@@ -217,12 +217,16 @@ class TextSource(FileSource):
         What finds the records in bytes.
     """
 
+    split: Splitter
+    header: bytes
+    header_lines: int
+
     def __init__(
         self, path: Path, shown: str, split: Splitter, block: Callable[[Any, int, RecordChunk], TextBlock]
     ) -> None:
         super().__init__(path, shown)
         self.split, self._block = split, block
-        self.names = []
+        self.names: list[str] = []
         self.header, self.header_lines = b"", 0
         self._starts: list[tuple[int, int]] = []
 
@@ -251,6 +255,11 @@ class TextSource(FileSource):
 
 class TextBlock(TableBlock):
     """Some records of a text file."""
+
+    source: Any
+    start: int
+    rows: int
+    piece: RecordChunk
 
     def __init__(self, source: Any, start: int, piece: RecordChunk) -> None:
         self.source, self.start, self.piece, self.rows = source, start, piece, len(piece.starts)

@@ -63,6 +63,10 @@ class CountedColumns:
         The groups of columns, which are counted by their joint configurations.
     """
 
+    variables: Mapping[str, Discrete]
+    target: Discrete
+    counter: Counter
+
     def __init__(self, counter: Counter, variables: Mapping[str, Discrete], target: Discrete) -> None:
         self.variables, self.target, self.counter = variables, target, counter.persist()
         self.groups: list[tuple[str, ...]] = []
@@ -308,7 +312,7 @@ class NumericWeights:
     def __init__(self, numbers: Values, base: Values | None) -> None:
         self._numbers, self._base = numbers, base
         relative = numbers if base is None else numbers / base
-        self.least = float(relative.min())
+        self.least: float = float(relative.min())
 
     def weights(self, block: slice) -> Values:
         """Return the weights of a block of rows."""
@@ -373,7 +377,7 @@ class ErrorHistories:
 
     def __init__(self, rows: int, base: Values | None, rounds: int) -> None:
         self._rows, self._base = rows, base
-        self.least = 1.0
+        self.least: float = 1.0
         sizes = [min(_WORD_BITS, rounds - start) for start in range(0, rounds, _WORD_BITS)]
         self._words: list[NDArray[Any]] = [np.zeros(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
         self._factors: list[Values] = [np.ones(1)]

@@ -41,7 +41,7 @@ from hybridbn.options import Options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame
-from hybridbn.variables import shorten
+from hybridbn.variables import Values, shorten
 
 __all__ = [
     "DRAW_OPTIONS",
@@ -176,7 +176,7 @@ class DataAugmentation:
         self._holes = find_holes(self.table)
         counted = self.table.weights > 0
         self._missing = max((float(holes[counted].mean()) for holes in self._holes.values()), default=0.0)
-        self.observed = collect_observed_numbers(self.table)
+        self.observed: dict[str, Values] = collect_observed_numbers(self.table)
         self._completed = self.table
         if not self._holes:
             self.network = self.learner.learn_again(

@@ -178,7 +178,10 @@ class MTE(Univariate, Potential):
         discrete = [v for v in columns if isinstance(v, Discrete)]
         return pieces_of(self._terms, discrete, [v for v in columns if isinstance(v, Continuous)])
 
-    normalized = property(lambda self: self.mass_error <= 1e-6)
+    @property
+    def normalized(self) -> bool:
+        """Whether the mass is one for every configuration of the parents."""
+        return self.mass_error <= 1e-6
 
     @property
     def mass_error(self) -> float:
