@@ -3,34 +3,20 @@
 The public names are loaded when they are first used, so ``import hybridbn`` is cheap. ``__init__.pyi`` lists them.
 """
 
-from __future__ import annotations
-
-import ast
-import pkgutil
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
 
-_HOMES = {
-    alias.name: str(statement.module)
-    for statement in ast.parse(pkgutil.get_data(__name__, "__init__.pyi") or b"").body
-    if isinstance(statement, ast.ImportFrom)
-    for alias in statement.names
-}
-"""The module of each public name; of a public module the package."""
-
-__all__ = ["__version__", *sorted(name for name, home in _HOMES.items() if home != __name__)]
+# nothing is imported outside of the functions: completion would offer it as if it were a name of the library
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'hybridbn' has no attribute {name!r}")
-    value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+def __getattr__(name: str) -> object:
+    from hybridbn.registry import find_attribute, read_stub
+
+    if name == "__all__":
+        return ["__version__", *sorted(name for name, home in read_stub(__name__).items() if home != __name__)]
+    return find_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    from hybridbn.registry import read_stub
+
+    return sorted({*read_stub(__name__), *(name for name in globals() if name.startswith("__"))})

@@ -1,13 +1,18 @@
-"""Classes that register themselves by name; those of the library are imported when their name is first asked for."""
+"""Names that are imported when they are first asked for: those that a package's stub lists, and classes that register
+themselves by name.
+"""
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import get_data, iter_modules
 from typing import Any, TypeVar
 
-__all__ = ["find_attribute", "find_registered", "import_modules"]
+__all__ = ["find_attribute", "find_registered", "import_modules", "read_stub"]
 
 Registered = TypeVar("Registered")
 
@@ -39,20 +44,39 @@ def import_modules(package: str) -> None:
         import_module(f"{package}.{module.name}")
 
 
-def find_attribute(package: str, homes: Mapping[str, str], registry: Mapping[str, type], name: str) -> Any:
-    """Return a public name of a package from its home, or else the registered class of that name.
+@cache
+def read_stub(package: str) -> dict[str, str]:
+    """Return the module of each public name of a package, as its ``__init__.pyi`` has it; of a module the package.
 
-    A home is a module of the package, or the whole name of another module.
+    Editors and type checkers read the same file.
+
+    Examples
+    --------
+    >>> read_stub("hybridbn")["fit"], read_stub("hybridbn")["errors"]
+    ('hybridbn.fitting', 'hybridbn')
+    """
+    return {
+        alias.name: str(statement.module)
+        for statement in ast.parse(get_data(package, "__init__.pyi") or b"").body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+def find_attribute(package: str, name: str, registry: Mapping[str, type] | None = None) -> Any:
+    """Return a public name of a package from its home, or else the registered class of that name.
 
     Raises
     ------
     AttributeError
     """
-    if name in homes:
-        home = homes[name]
-        return getattr(import_module(home if "." in home else f"{package}.{home}"), name)
+    home = read_stub(package).get(name)
+    if home is not None:
+        value = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
+        setattr(sys.modules[package], name, value)
+        return value
     # classes only: Python asks for a module in the package by this way, too
-    if name[:1].isupper():
+    if registry is not None and name[:1].isupper():
         import_modules(package)
         for registered in registry.values():
             if registered.__name__ == name and registered.__module__.startswith(f"{package}."):

@@ -8,7 +8,7 @@ the command.
 if __name__ != "hybridbn.structures":
     raise ImportError("import hybridbn.structures, not structures")
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
 from hybridbn.registry import import_modules
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hybridbn.structures.regression import regression as regression
     from hybridbn.structures.selective import selective_naive_bayes as selective_naive_bayes
     from hybridbn.structures.tan import tan as tan
-
-    def __getattr__(name: str) -> Any: ...
 
 
 import_modules("hybridbn.structures")

@@ -8,37 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from hybridbn.potentials.base import Potential
-from hybridbn.registry import find_attribute
+from hybridbn.registry import find_attribute, read_stub
 
-__all__ = [
-    "MTE",
-    "Boxes",
-    "Case",
-    "Cases",
-    "Density",
-    "Kernel",
-    "LinearGaussian",
-    "Multinomial",
-    "Piece",
-    "PointMass",
-    "Potential",
-    "Softmax",
-]
-
-_HOMES = {
-    "MTE": "mte",
-    "Boxes": "boxes",
-    "Case": "cases",
-    "Cases": "cases",
-    "Density": "density",
-    "Kernel": "kernel",
-    "LinearGaussian": "gaussian",
-    "Multinomial": "multinomial",
-    "Piece": "mte",
-    "PointMass": "point_mass",
-    "Softmax": "softmax",
-}
+__all__ = sorted(read_stub(__name__))
 
 
 def __getattr__(name: str) -> Any:
-    return find_attribute(__name__, _HOMES, Potential.families, name)
+    return find_attribute(__name__, name, Potential.families)
