@@ -37,9 +37,9 @@ class EssentialGraph(NamedTuple):
         """All arcs, both directions of undirected ones."""
         return self.directed | self.undirected
 
-    def to_graph(self, names: Sequence[str]) -> nx.DiGraph:
+    def to_graph(self, names: Sequence[str]) -> nx.DiGraph[str]:
         """Return a graph in which an undirected pair is joined by two arcs."""
-        graph: nx.DiGraph = nx.DiGraph()
+        graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(names)
         graph.add_edges_from((names[a], names[b]) for a, b in np.argwhere(self.arcs).tolist())
         return graph

@@ -267,9 +267,9 @@ def refuse_strangers(names: Iterable[str], index: Mapping[str, int], what: str) 
         raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(index)}")
 
 
-def _graph_of(arcs: NDArray[np.bool_]) -> nx.DiGraph:
+def _graph_of(arcs: NDArray[np.bool_]) -> nx.DiGraph[str]:
     """Return the graph of a matrix (children, parents)."""
-    graph: nx.DiGraph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(range(len(arcs)))
     graph.add_edges_from((parent, child) for child, parent in np.argwhere(arcs).tolist())
     return graph

@@ -107,7 +107,7 @@ class Bootstrap:
         """
         return fit(self._average(threshold), self.table, self.potentials)
 
-    def cpdag(self, threshold: float | None = None) -> nx.DiGraph:
+    def cpdag(self, threshold: float | None = None) -> nx.DiGraph[str]:
         """Return the essential graph of the averaged network: a pair is joined by two arcs if its direction is open."""
         graph = self._average(threshold)
         arcs = matrix_of(graph.edges, self.names)
@@ -123,10 +123,10 @@ class Bootstrap:
         }
         return plot_strengths(self._average(threshold), self.cpdag(threshold), strengths, ax)
 
-    def _average(self, threshold: float | None) -> nx.DiGraph:
+    def _average(self, threshold: float | None) -> nx.DiGraph[str]:
         """Return the graph of the arcs that are stronger than a threshold."""
         least = self.threshold if threshold is None else _check_share(threshold)
-        graph: nx.DiGraph = nx.DiGraph()
+        graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.names)
         parents, children = np.nonzero((self.presence > least) & (self.orientation > 0))
         order = np.lexsort((children, parents, -self.orientation[parents, children]))

@@ -119,7 +119,7 @@ def compare(a: Any, b: Any, data: Any = None, weights: Any = None) -> Comparison
     return comparison if data is None else _add_log_densities(comparison, a, b, data, weights)
 
 
-def _read_graph(graph: Any) -> nx.DiGraph:
+def _read_graph(graph: Any) -> nx.DiGraph[str]:
     if isinstance(graph, nx.DiGraph) and any(graph.has_edge(child, parent) for parent, child in graph.edges):
         return graph  # with undirected pairs
     return structure_of(graph)

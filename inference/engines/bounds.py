@@ -140,7 +140,7 @@ def _list_tables(problem: Problem, case: Evidence) -> list[LogTable]:
     return tables
 
 
-class _Moments(NamedTuple):
+class Moments(NamedTuple):
     """For a table over a scope, the sums over draws of weight times value, and of the products of their squares."""
 
     first: Values
@@ -151,12 +151,19 @@ class _Moments(NamedTuple):
 class SampleSums:
     """Sums over draws, from which estimates and their bounds are computed."""
 
+    problem: Problem
+    proposal: Proposal
+    moments: list[Moments]
+    total: float
+    squares: float
+    error: float
+
     def __init__(self, problem: Problem, proposal: Proposal) -> None:
         self.problem, self.proposal = problem, proposal
         self.draws = 0
         sizes = problem.sizes
         self.moments = [
-            _Moments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3))) for scope in problem.scopes
+            Moments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3))) for scope in problem.scopes
         ]
         self.total = self.squares = self.error = 0.0
 
@@ -222,7 +229,7 @@ def _deviate(variance: Values | float, reach: float, count: int) -> Values:
     return np.asarray(np.sqrt(2 * np.asarray(variance) * level / count) + 7 * reach * level / (3 * max(count - 1, 1)))
 
 
-def _bound_ratio(moments: _Moments, total: float, squares: float, count: int) -> tuple[Values, Values]:
+def _bound_ratio(moments: Moments, total: float, squares: float, count: int) -> tuple[Values, Values]:
     """Return the limits of the ratios p of two means: those for which w (t - p) may have the expectation zero.
 
     Weights w are between 0 and 1 and values t too, so that w (t - p) has a range of one.
