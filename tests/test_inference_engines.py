@@ -12,7 +12,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.inference import engines
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
-from hybridbn.inference.engines.bounds import Bounds
+from hybridbn.inference.engines.bounds import SampledBounds
 from hybridbn.inference.engines.elimination import Elimination
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
 from hybridbn.inference.engines.single_case import SingleCase
@@ -79,7 +79,14 @@ def make_engine(own_rank: int, asked: list[EngineRequest]) -> None:
 
 
 def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine]) -> None:
-    assert [type(engine) for engine in registry] == [SingleCase, NaiveBayes, Elimination, BetterOrder, Slices, Bounds]
+    assert [type(engine) for engine in registry] == [
+        SingleCase,
+        NaiveBayes,
+        Elimination,
+        BetterOrder,
+        Slices,
+        SampledBounds,
+    ]
     make_engine(30, [])
     assert [engine.rank for engine in registry] == [5, 10, 30, 50, 55, 60, 70]
 

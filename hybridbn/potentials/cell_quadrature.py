@@ -15,7 +15,7 @@ from hybridbn.potentials.base import Axes, Potential, freeze
 from hybridbn.potentials.mode_search import REACHES, evaluate, lay_edges
 from hybridbn.variables import Codes, Values
 
-__all__ = ["NODES", "TAIL", "WEIGHTS", "Cells", "integrate_cells", "lay_cells", "lay_shared_cells"]
+__all__ = ["NODES", "TAIL", "WEIGHTS", "IntegrationCells", "integrate_cells", "lay_cells", "lay_shared_cells"]
 
 NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(10))
 ENDS = freeze([2.0**-30 - 1, 1 - 2.0**-30])
@@ -34,7 +34,7 @@ _SAME_MASS = 1e-11
 """The masses of neighboring rows differ by rounding only, if their cells cover all."""
 
 
-class Cells(NamedTuple):
+class IntegrationCells(NamedTuple):
     """Cells of every row in increasing order, (rows, cells); those that fill up short rows are empty."""
 
     low: Values
@@ -63,7 +63,7 @@ def integrate_cells(potential: Potential, given: Axes, rows: Codes, low: Values,
     return result, hidden
 
 
-def lay_shared_cells(potential: Potential, given: Axes, tail: float = TAIL) -> Cells:
+def lay_shared_cells(potential: Potential, given: Axes, tail: float = TAIL) -> IntegrationCells:
     """Lay cells for every row of the parents, which stand in order; those with similar parents share a beginning.
 
     Looking for where a density lies costs most. So it is done for some rows, and the rows between two of them begin
@@ -84,7 +84,7 @@ def lay_shared_cells(potential: Potential, given: Axes, tail: float = TAIL) -> C
         return lay_cells(potential, given, tail)
     like = np.abs(between.totals - known.totals[left]) <= _SAME_MASS
     like &= np.abs(between.totals - known.totals[left + 1]) <= _SAME_MASS
-    parts = [(chosen, known), (others[like], Cells(*(table[like] for table in between)))]
+    parts = [(chosen, known), (others[like], IntegrationCells(*(table[like] for table in between)))]
     unlike = others[~like]
     for start in range(0, len(unlike), _SHARING):
         some = unlike[start : start + _SHARING]
@@ -95,10 +95,10 @@ def lay_shared_cells(potential: Potential, given: Axes, tail: float = TAIL) -> C
     for numbers, cells in parts:
         for table, values in zip(tables, cells, strict=False):
             table[numbers, : values.shape[1]] = values
-    return Cells(tables[0], tables[1], tables[2], np.cumsum(tables[2], axis=1))
+    return IntegrationCells(tables[0], tables[1], tables[2], np.cumsum(tables[2], axis=1))
 
 
-def _drop_outside(cells: Cells) -> Cells:
+def _drop_outside(cells: IntegrationCells) -> IntegrationCells:
     """Return cells without those beyond which there is next to no mass: uniforms are multiples of 2**-53, so nobody
     asks for these.
     """
@@ -107,7 +107,7 @@ def _drop_outside(cells: Cells) -> Cells:
     return _arrange_cells(len(beyond), rows, *(table[rows, places] for table in cells[:3]))
 
 
-def _join_edges(known: Cells, left: Codes) -> Values:
+def _join_edges(known: IntegrationCells, left: Codes) -> Values:
     """Return edges (edges, rows): the cells of the row on the left, and those of the next one beyond them."""
     empty = known.high <= known.low
     low = np.where(empty, np.nan, known.low)
@@ -121,7 +121,7 @@ def _join_edges(known: Cells, left: Codes) -> Values:
     return np.where(np.isnan(joined), end, joined).T
 
 
-def lay_cells(potential: Potential, given: Axes, tail: float = TAIL) -> Cells:
+def lay_cells(potential: Potential, given: Axes, tail: float = TAIL) -> IntegrationCells:
     """Lay cells, looking less far where a function fails far out, such as exp(x) / (1 + exp(x))**2 at 1000."""
     failure: NetworkError | None = None
     for reach in REACHES:
@@ -132,7 +132,7 @@ def lay_cells(potential: Potential, given: Axes, tail: float = TAIL) -> Cells:
     raise failure or NetworkError(f"{potential.child.name!r} can't be integrated")
 
 
-def _halve_cells(potential: Potential, given: Axes, edges: Values) -> Cells:
+def _halve_cells(potential: Potential, given: Axes, edges: Values) -> IntegrationCells:
     """Halve the cells between edges (edges, rows) until quadrature agrees with itself."""
     rows = edges.shape[1]
     owner = np.tile(np.arange(rows), len(edges) - 1)
@@ -162,7 +162,7 @@ def _halve_cells(potential: Potential, given: Axes, edges: Values) -> Cells:
     return _arrange_cells(rows, *(np.concatenate(part) for part in zip(*done, strict=True)))
 
 
-def _arrange_cells(rows: int, owner: Codes, low: Values, high: Values, masses: Values) -> Cells:
+def _arrange_cells(rows: int, owner: Codes, low: Values, high: Values, masses: Values) -> IntegrationCells:
     order = np.lexsort((low, owner))
     owner, low, high, masses = owner[order], low[order], high[order], masses[order]
     counts = np.bincount(owner, minlength=rows)
@@ -170,4 +170,4 @@ def _arrange_cells(rows: int, owner: Codes, low: Values, high: Values, masses: V
     place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
     table = np.zeros((3, rows, width))
     table[:, owner, place] = low, high, masses
-    return Cells(table[0], table[1], table[2], np.cumsum(table[2], axis=1))
+    return IntegrationCells(table[0], table[1], table[2], np.cumsum(table[2], axis=1))

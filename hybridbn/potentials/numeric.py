@@ -22,7 +22,7 @@ from hybridbn.potentials.cell_quadrature import (
     NODES,
     TAIL,
     WEIGHTS,
-    Cells,
+    IntegrationCells,
     integrate_cells,
     lay_cells,
     lay_shared_cells,
@@ -228,7 +228,7 @@ def _distinct_cases(
         yield chosen, owner[chosen] - start, columns
 
 
-def _find_ends(potential: Potential, given: Axes, cells: Cells, tail: float) -> tuple[Values, Values]:
+def _find_ends(potential: Potential, given: Axes, cells: IntegrationCells, tail: float) -> tuple[Values, Values]:
     """Return where less than half the tail is left below and above; NaN where the cells are empty."""
     rows = np.arange(len(cells.low))
     seen = cells.totals > 0
@@ -259,7 +259,7 @@ def _find_ends(potential: Potential, given: Axes, cells: Cells, tail: float) -> 
     return np.where(seen, low, np.nan), np.where(seen, high, np.nan)
 
 
-def _invert(potential: Potential, given: Axes, cells: Cells, owner: Codes, uniforms: Values) -> Values:
+def _invert(potential: Potential, given: Axes, cells: IntegrationCells, owner: Codes, uniforms: Values) -> Values:
     result = np.empty(len(owner))
     step = max(1, (1 << 20) // cells.low.shape[1])
     for start in range(0, len(owner), step):

@@ -25,8 +25,8 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 __all__ = [
     "Cells",
     "Kind",
-    "Moments",
     "PlainValues",
+    "TimeValues",
     "UnsupportedType",
     "as_objects",
     "as_plain",
@@ -221,7 +221,7 @@ def label_floats(name: str, values: NDArray[Any]) -> Cells:
 _RESOLUTIONS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1, "h": 3600 * 10**9, "m": 60 * 10**9}
 
 
-class Moments(NamedTuple):
+class TimeValues(NamedTuple):
     """A column of dates or durations as an array of numpy, in UTC; times of day are durations since midnight."""
 
     values: NDArray[Any]

@@ -24,7 +24,7 @@ from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Cells,
     Kind,
-    Moments,
+    TimeValues,
     UnsupportedType,
     as_objects,
     convert_cells,
@@ -414,7 +414,7 @@ class ColumnAdapter(ABC):
         made = self.make(name, cells)
         return made if old is None else self.restore_type(made, old, cells)
 
-    def read_moments(self, values: Any) -> Moments | None:
+    def read_moments(self, values: Any) -> TimeValues | None:
         """Return a column of a type of dates or times as one of numpy; None for any other."""
         return None
 

@@ -34,7 +34,7 @@ from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
 from hybridbn.inference.problem import Problem
 from hybridbn.variables import Values
 
-__all__ = ["Bounds"]
+__all__ = ["SampledBounds"]
 
 SECONDS = 60.0
 """About how long one row of evidence may take, if the options don't say."""
@@ -56,7 +56,7 @@ _SEED = 0
 _BISECTIONS = 40
 
 
-class Bounds(Engine):
+class SampledBounds(Engine):
     """Sampling of the variables that would be cut, with bounds, where the options ask for it."""
 
     rank = 70
@@ -140,7 +140,7 @@ def _list_tables(problem: Problem, case: Evidence) -> list[LogTable]:
     return tables
 
 
-class Moments(NamedTuple):
+class SampleMoments(NamedTuple):
     """For a table over a scope, the sums over draws of weight times value, and of the products of their squares."""
 
     first: Values
@@ -153,7 +153,7 @@ class SampleSums:
 
     problem: Problem
     proposal: Proposal
-    moments: list[Moments]
+    moments: list[SampleMoments]
     total: float
     squares: float
     error: float
@@ -163,7 +163,7 @@ class SampleSums:
         self.draws = 0
         sizes = problem.sizes
         self.moments = [
-            Moments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3))) for scope in problem.scopes
+            SampleMoments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3))) for scope in problem.scopes
         ]
         self.total = self.squares = self.error = 0.0
 
@@ -229,7 +229,7 @@ def _deviate(variance: Values | float, reach: float, count: int) -> Values:
     return np.asarray(np.sqrt(2 * np.asarray(variance) * level / count) + 7 * reach * level / (3 * max(count - 1, 1)))
 
 
-def _bound_ratio(moments: Moments, total: float, squares: float, count: int) -> tuple[Values, Values]:
+def _bound_ratio(moments: SampleMoments, total: float, squares: float, count: int) -> tuple[Values, Values]:
     """Return the limits of the ratios p of two means: those for which w (t - p) may have the expectation zero.
 
     Weights w are between 0 and 1 and values t too, so that w (t - p) has a range of one.

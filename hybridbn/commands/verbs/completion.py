@@ -10,10 +10,10 @@ from typing import Any
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb, make_parser
 
-__all__ = ["Completion"]
+__all__ = ["ShellCompletion"]
 
 
-class Completion(Verb):
+class ShellCompletion(Verb):
     """Prints a script for a shell."""
 
     name = "completion"

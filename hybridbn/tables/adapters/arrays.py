@@ -13,7 +13,7 @@ from hybridbn.errors import TableError
 from hybridbn.tables.cells import (
     Cells,
     Kind,
-    Moments,
+    TimeValues,
     as_objects,
     as_plain,
     check_numbers,
@@ -102,8 +102,8 @@ class ArrayColumns(ColumnAdapter):
             return array
         return values.copy()
 
-    def read_moments(self, values: Any) -> Moments | None:
-        return Moments(values) if getattr(values, "dtype", np.dtype(object)).kind in "mM" else None
+    def read_moments(self, values: Any) -> TimeValues | None:
+        return TimeValues(values) if getattr(values, "dtype", np.dtype(object)).kind in "mM" else None
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
         if (old is None or old.dtype == object) and (unit.kind == "time" or unit.zone is not None or old is not None):

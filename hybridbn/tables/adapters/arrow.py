@@ -15,7 +15,7 @@ from hybridbn.errors import TableError
 from hybridbn.tables.cells import (
     Cells,
     Kind,
-    Moments,
+    TimeValues,
     as_objects,
     as_plain,
     check_numbers,
@@ -136,7 +136,7 @@ class ArrowColumns(ColumnAdapter):
             array = pyarrow.array(values, mask=missing)
         return pyarrow.chunked_array([array])
 
-    def read_moments(self, values: Any) -> Moments | None:
+    def read_moments(self, values: Any) -> TimeValues | None:
         import pyarrow
         import pyarrow.compute as compute
 
@@ -151,7 +151,9 @@ class ArrowColumns(ColumnAdapter):
         code = "D" if types.is_date(dtype) else dtype.unit
         letter = "m" if types.is_duration(dtype) or types.is_time(dtype) else "M"
         zone = dtype.tz if types.is_timestamp(dtype) else None
-        return Moments(filled.to_numpy().astype(f"{letter}8[{code}]"), "time" if types.is_time(dtype) else None, zone)
+        return TimeValues(
+            filled.to_numpy().astype(f"{letter}8[{code}]"), "time" if types.is_time(dtype) else None, zone
+        )
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
         import pyarrow

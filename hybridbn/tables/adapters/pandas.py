@@ -13,7 +13,7 @@ from hybridbn.tables.adapters.arrays import insert_objects
 from hybridbn.tables.cells import (
     Cells,
     Kind,
-    Moments,
+    TimeValues,
     as_objects,
     as_plain,
     check_numbers,
@@ -103,15 +103,15 @@ class PandasColumns(ColumnAdapter):
 
         return pandas.Series(_make_array(cells))
 
-    def read_moments(self, values: Any) -> Moments | None:
+    def read_moments(self, values: Any) -> TimeValues | None:
         import pandas
 
         dtype = values.dtype
         if isinstance(dtype, pandas.ArrowDtype):
             return column_adapter("arrow").read_moments(values.array.__arrow_array__())
         if isinstance(dtype, pandas.DatetimeTZDtype):
-            return Moments(values.to_numpy(dtype=f"datetime64[{dtype.unit}]"), zone=str(dtype.tz))
-        return Moments(values.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else None
+            return TimeValues(values.to_numpy(dtype=f"datetime64[{dtype.unit}]"), zone=str(dtype.tz))
+        return TimeValues(values.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else None
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
         import pandas

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hybridbn.tables.cells import (
     Cells,
     Kind,
-    Moments,
+    TimeValues,
     as_objects,
     as_plain,
     check_numbers,
@@ -108,7 +108,7 @@ class PolarsColumns(ColumnAdapter):
         series = polars.Series(name, values)
         return series.set(polars.Series(missing), None) if missing.any() else series
 
-    def read_moments(self, values: Any) -> Moments | None:
+    def read_moments(self, values: Any) -> TimeValues | None:
         import polars
 
         dtype = values.dtype
@@ -116,10 +116,10 @@ class PolarsColumns(ColumnAdapter):
             return None
         ticks = values.to_physical().cast(polars.Int64).fill_null(np.iinfo(np.int64).min).to_numpy()
         if dtype == polars.Time:
-            return Moments(ticks.astype("m8[ns]"), "time")
+            return TimeValues(ticks.astype("m8[ns]"), "time")
         code = "D" if dtype == polars.Date else dtype.time_unit
         letter = "m" if dtype == polars.Duration else "M"
-        return Moments(ticks.astype(f"{letter}8[{code}]"), zone=getattr(dtype, "time_zone", None))
+        return TimeValues(ticks.astype(f"{letter}8[{code}]"), zone=getattr(dtype, "time_zone", None))
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
         import polars
