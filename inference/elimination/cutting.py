@@ -23,6 +23,8 @@ _FEW_CUTS = 8
 """After more cuts, the order is searched for again only after each so many."""
 _BITS_AT_ONCE = 32
 """One more variable is cut at a time for each so many bits by which the largest table is too large."""
+_BITS_AT_ONCE_IN_PREDICTIONS = 1
+"""The same where only the cost is to be predicted, which must not take long itself."""
 _TRIALS_AT_LAST = 20
 """Searches for a better order after all cuts."""
 
@@ -65,9 +67,10 @@ def choose_cut(
     """
     cut: list[str] = []
     slices = 1.0
+    bits = _BITS_AT_ONCE if search else _BITS_AT_ONCE_IN_PREDICTIONS
     while order.largest > most_cells:
         excess = math.log2(min(order.largest, 1e300) / most_cells)
-        names = _choose_names(scopes, sizes, allowed, order, max(1, int(excess / _BITS_AT_ONCE)))
+        names = _choose_names(scopes, sizes, allowed, order, max(1, int(excess / bits)))
         if not names:
             return None
         cut += names

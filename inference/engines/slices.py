@@ -47,6 +47,8 @@ MOST_SLICES = 2.0**40
 
 FEW_TRIALS = 12
 """Searches for a better order before `TooWide` is raised."""
+_HOPELESS = 2.0**14
+"""A table that is too large by more than this factor will not fit in any order, so none is searched for."""
 
 
 def list_kept(problem: Problem) -> tuple[str, ...]:
@@ -64,9 +66,11 @@ class BetterOrder(Engine):
         problem = request.problem
         if request.question.drawn or problem.tables.searched:
             return None
+        trials = FEW_TRIALS if request.options.beyond is None else MOST_TRIALS
+        if trials == FEW_TRIALS and 8 * problem.order.largest > _HOPELESS * request.options.max_bytes:
+            return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-        trials = FEW_TRIALS if request.options.beyond is None else MOST_TRIALS
         order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials)
         if order is problem.order:
             return None
