@@ -251,7 +251,9 @@ def test_hostile_text_costs_no_more_than_its_length(name):
     assert_linear(refuse, 4000)
 
 
-@pytest.mark.parametrize("name", ["terms", "numbers", "grid", "many nodes", "cuts"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("terms", marks=pytest.mark.slow), "numbers", "grid", "many nodes", "cuts"]
+)
 def test_hostile_text_takes_little_memory(name):
     tracemalloc.start()
     try:

@@ -29,9 +29,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*list(OTHERS)[:1], *(pytest.param(name, marks=pytest.mark.slow) for name in list(OTHERS)[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(OTHERS))
 def test_densities_that_were_not_tuned_for(benchmark, name):
     truth, bound = OTHERS[name]
     found = benchmark.measured(truth, 1000, 3, ("mte", "kde"))

@@ -243,6 +243,7 @@ def test_an_mte_naive_bayes_by_hand():
     assert net.posterior("x2", {"y": "a", "x1": 0.8}).mean() == pytest.approx(mean[0.5], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_cases_that_are_cut_and_have_other_parents():
     """A range of a cut child with a hidden parent in nodes, in a batch whose cells differ row by row."""
     d, x, y = hb.Discrete("d", ("u", "v")), hb.Continuous("x"), hb.Continuous("y")
@@ -272,6 +273,7 @@ def test_cases_that_are_cut_and_have_other_parents():
         assert chances[row, 0] == pytest.approx(first / (first + second), abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_a_cut_far_from_where_the_parent_puts_the_child():
     """Masses inside the cut from 1 down to 1e-600 along one hidden parent; none of them
     may get lost beside the others.
