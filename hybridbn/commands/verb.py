@@ -108,7 +108,7 @@ def find_verb(name: str) -> Verb | None:
 
 
 def list_verbs() -> list[str]:
-    """Return the names of all verbs, in the order in which a newcomer needs them.
+    """Return the names of all verbs, in the order in which a new user needs them.
 
     Examples
     --------
