@@ -49,8 +49,6 @@ TIE = 1e-11
 ROUNDS = 120
 TIE_ROUNDS = 12
 """Rounds in which equally good points are told apart; after that they are the same point."""
-MAP_CELLS = 6
-"""Cells of each continuous MAP variable in the first table; the joint table grows with their product."""
 
 
 TableFunction: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, Values]], list[Values]]

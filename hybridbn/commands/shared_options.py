@@ -12,6 +12,7 @@ __all__ = [
     "add_format_arguments",
     "add_keep_argument",
     "add_kind_arguments",
+    "add_level",
     "add_model_arguments",
     "add_no_clobber",
     "add_quiet",
@@ -20,7 +21,6 @@ __all__ = [
     "add_unknown_argument",
     "parse_bounds",
     "parse_count",
-    "parse_level",
     "parse_names",
     "parse_positive",
 ]
@@ -169,6 +169,13 @@ def add_quiet(group: Arguments, help_text: str = "no progress and no warnings, e
     group.add_argument("--quiet", action="store_true", help=help_text)
 
 
+def add_level(parser: Arguments, what: str) -> None:
+    """Add the option of the probability of intervals; `what` names these in its help."""
+    parser.add_argument(
+        "--level", type=_parse_level, default=0.9, metavar="P", help=f"probability of {what} (default 0.9)"
+    )
+
+
 def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how an answer is printed."""
     group = parser.add_argument_group("what is printed (by default text on a terminal, CSV into a pipe)")
@@ -211,7 +218,7 @@ def parse_positive(text: str) -> int:
     return number
 
 
-def parse_level(text: str) -> float:
+def _parse_level(text: str) -> float:
     """Return a probability between 0 and 1, as of an interval."""
     try:
         level = float(text)

@@ -77,7 +77,7 @@ class HybridEstimator(BaseEstimator):
         if "missing=" in text or not text.endswith(")"):
             return text
         # what becomes of holes is shown even where it is the default
-        return f"{text[:-1]}{'' if text.endswith('(') or text[-2] == '(' else ', '}missing={self.missing!r})"
+        return f"{text[:-1]}{'' if text.endswith('()') else ', '}missing={self.missing!r})"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -66,12 +66,14 @@ class BetterOrder(Engine):
         problem = request.problem
         if request.question.drawn or problem.tables.searched:
             return None
-        trials = FEW_TRIALS if request.options.beyond is None else MOST_TRIALS
-        if trials == FEW_TRIALS and 8 * problem.order.largest > _HOPELESS * request.options.max_bytes:
+        refused = request.options.beyond is None
+        if refused and 8 * problem.order.largest > _HOPELESS * request.options.max_bytes:
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-        order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials)
+        order = search_order(
+            scopes, problem.sizes, list_kept(problem), problem.order, FEW_TRIALS if refused else MOST_TRIALS
+        )
         if order is problem.order:
             return None
         problem.order = order

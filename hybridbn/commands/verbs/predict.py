@@ -6,11 +6,11 @@ import argparse
 
 from hybridbn.commands.shared_options import (
     add_format_arguments,
+    add_level,
     add_no_clobber,
     add_quiet,
     add_text_arguments,
     add_unknown_argument,
-    parse_level,
     parse_positive,
 )
 from hybridbn.commands.terminal import Terminal
@@ -46,13 +46,7 @@ not at all.
         parser.add_argument("output", metavar="OUT", help="a file, a new table of a database, or -")
         prediction = parser.add_argument_group("what is predicted")
         prediction.add_argument("--target", required=True, metavar="A", help="the column to predict, a node")
-        prediction.add_argument(
-            "--level",
-            type=parse_level,
-            default=0.9,
-            metavar="P",
-            help="probability of the interval of a number (default 0.9)",
-        )
+        add_level(prediction, "the interval of a number")
         prediction.add_argument(
             "--prefix", metavar="TEXT", help="what the names of the new columns begin with (default: the target and _)"
         )
