@@ -75,6 +75,7 @@ def cells(table: hb.Table) -> list[list[object]]:
     return [[None if value is None else value for value in table.raw(name)] for name in ("x", "k", "c", "b", "code")]
 
 
+@pytest.mark.slow
 def test_every_format_goes_to_every_other_with_equal_cells() -> None:
     table = hb.Table(frame(), discrete=["code"])
     for place in FORMATS.values():

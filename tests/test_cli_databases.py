@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,8 +181,15 @@ def test_what_databases_have_no_type_for_is_held_as_text(base: str) -> None:
 # -- what is refused, and what stays ----------------------------------------------------------------------------------
 
 
-def test_refusals(base: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(
+    base: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     source = given(base)
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     for arguments, code, message in (
         ((source, source), 2, "is the input"),
         (("absent.csv", source), 73, "there is such a table already"),
@@ -198,6 +206,7 @@ def test_refusals(base: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert "secret" not in said
     assert tables(sqlalchemy, base) == ["My t"]
     assert os.listdir() in (["d.db"], [])
+    assert os.listdir(temporary) == []
 
 
 def test_what_a_table_can_not_be_is_told_before_anything_is_learned(

@@ -94,7 +94,7 @@ def killed_after(parts: int, *arguments: str, folder: str) -> int:
 
 @posix
 @pytest.mark.parametrize(
-    "suffix", ["csv", *(pytest.param(suffix, marks=pytest.mark.slow) for suffix in ("parquet", "sqlite"))]
+    "suffix", [pytest.param(suffix, marks=pytest.mark.slow) for suffix in ("csv", "parquet", "sqlite")]
 )
 def test_killed_and_resumed_the_result_is_the_same_bytes(suffix: str) -> None:
     goal, again, folder = f"out.{suffix}", f"again.{suffix}", f"out.{suffix}.parts"
@@ -264,6 +264,7 @@ def test_the_second_of_two_writers_is_told(capsys: pytest.CaptureFixture[str]) -
     assert run(["impute", "t.csv", "out.csv"]) == 0
 
 
+@pytest.mark.slow
 @posix
 def test_two_writers_at_once_make_one_whole_file() -> None:
     for seed in "01":
@@ -278,7 +279,7 @@ def test_two_writers_at_once_make_one_whole_file() -> None:
 @posix
 @pytest.mark.parametrize(
     "goal",
-    ["out.csv", *(pytest.param(goal, marks=pytest.mark.slow) for goal in ("out.parquet", "sqlite:///out.db?table=t"))],
+    [pytest.param(goal, marks=pytest.mark.slow) for goal in ("out.csv", "out.parquet", "sqlite:///out.db?table=t")],
 )
 def test_full_disk_leaves_nothing(goal: str) -> None:
     import resource

@@ -230,6 +230,7 @@ def test_equal_rows_and_weights() -> None:
     same(found[0], found[2], 1e-9)
 
 
+@pytest.mark.slow
 def test_hidden_variable() -> None:
     truth = mixed_network()
     table = with_holes(truth, 1000, 0.1).drop("d")

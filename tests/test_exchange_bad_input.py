@@ -432,6 +432,7 @@ HOSTILE = hostile(MANY)
 IDS = [f"{suffix}-{name}" for suffix, name, _ in HOSTILE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "text"), [(s, t) for s, _, t in HOSTILE], ids=IDS)
 def test_hostile_text_costs_little(suffix, text, tmp_path):
     with ended_if_it_hangs(), pytest.raises(hb.FormatError) as caught:

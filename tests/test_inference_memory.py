@@ -170,6 +170,7 @@ def rows_of_kernels(rng, rows):
     return hb.Table({"y": values, "c": rng.choice(["a", "b", None], rows)})
 
 
+@pytest.mark.slow
 def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     rng = np.random.default_rng(0)
     net, frame = kernel_and_class(rng), rows_of_kernels(rng, 200)

@@ -98,7 +98,7 @@ def test_the_minimum_in_two_dimensions_is_found():
 
 
 @given(seeds)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(2), deadline=None)
 def test_joint_of_a_hybrid_network(seed):
     rng = np.random.default_rng(seed)
     factors = [random_mte(rng, C, ()), random_mte(rng, X, (C,)), random_mte(rng, Y, (C, X)), random_mte(rng, D, (Y,))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -167,11 +168,17 @@ def is_allowed(name: str, path: Path, imported: str, how: str) -> bool:
     return CONVENIENT.get(how) == name or (how == "typing" and name in CONVENIENT.values())
 
 
+@functools.cache
+def imports_of(path: Path) -> list[tuple[str, str]]:
+    """Return what a file of the library imports; two tests ask for every file."""
+    return Imports(path).imported
+
+
 def test_no_module_imports_upward() -> None:
     faults = [
         f"{name} imports {imported} ({how})"
         for name, path in modules().items()
-        for imported, how in Imports(path).imported
+        for imported, how in imports_of(path)
         if name == "hybridbn" or room(imported) is None or level(imported) > level(name)
         if not is_allowed(name, path, imported, how)
     ]
@@ -255,7 +262,7 @@ def test_no_fragment_serves_one_module_alone() -> None:
     """A module below 100 lines that only one other imports belongs into that one; packages import what is public."""
     importers: dict[str, set[str]] = {name: set() for name in modules()}
     for name, path in modules().items():
-        for imported, _ in Imports(path).imported:
+        for imported, _ in imports_of(path):
             importers.get(imported, set()).add(name)
     packages = {name for name, path in modules().items() if path.name == "__init__.py"}
     stubs = "".join(path.read_text() for path in (ROOT / "hybridbn").glob("**/__init__.pyi"))

@@ -19,6 +19,7 @@ def league(monkeypatch):
     return importlib.import_module("regression_league")
 
 
+@pytest.mark.slow
 def test_the_quick_mode_runs(league, tmp_path, capsys):
     rng = np.random.default_rng(0)
     x, kind = rng.normal(size=36), rng.integers(2, size=36)

@@ -44,10 +44,10 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
     beside = destination.beside(request.parts)
     with lock_output(beside, destination.shown):
         workspace = Workspace(beside)
-        if request.restart or not workspace.has_begun():
-            refuse_present(request, destination)
         is_ours = not workspace.lasting
         try:
+            if request.restart or not workspace.has_begun():
+                refuse_present(request, destination)
             workspace.begin(request.restart)
             is_ours = True
             _run(ImputationRun(request, terminal, origin, destination, workspace))
