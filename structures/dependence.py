@@ -28,7 +28,15 @@ from hybridbn.structures.knowledge import Limits
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Dependence", "Pair", "find_maximum_branching", "find_maximum_spanning_tree", "mutual_information", "varies"]
+__all__ = [
+    "Dependence",
+    "Pair",
+    "find_maximum_branching",
+    "find_maximum_spanning_tree",
+    "measure_occurring",
+    "mutual_information",
+    "varies",
+]
 
 Pair: TypeAlias = tuple[str, str]
 """Two columns in the order of their names."""
@@ -59,6 +67,22 @@ def mutual_information(counts: Values) -> float:
     ratio = np.divide(counts * within, expected, out=np.ones_like(counts), where=cells)
     total = float(within.sum())
     return max(float((counts * np.log(ratio)).sum()) / total, 0.0) if total > 0 else 0.0
+
+
+def measure_occurring(keys: Codes, counts: Values, shape: tuple[int, int, int]) -> float:
+    """Return the mutual information of the configurations (condition, first, second) that occur, times their weight.
+
+    Examples
+    --------
+    >>> round(measure_occurring(np.array([0, 3]), np.array([2.0, 2.0]), (1, 2, 2)) / 4, 6)
+    0.693147
+    """
+    _, rows, columns = shape
+    within, above = keys // (rows * columns), keys // columns
+    aside = within * columns + keys % columns
+    ratio = counts * np.bincount(within, counts)[within]
+    ratio /= np.bincount(above, counts)[above] * np.bincount(aside, counts)[aside]
+    return max(float(counts @ np.log(ratio)), 0.0)
 
 
 class Dependence:
@@ -169,20 +193,8 @@ class Dependence:
             pair = min(first, second), max(first, second)
             if pair not in information:
                 shape = cells, counter.sizes[first], counter.sizes[second]
-                information[pair] = self._measure_occurring(*counter.occurring((*given, first, second)), shape)
+                information[pair] = measure_occurring(*counter.occurring((*given, first, second)), shape) / self._total
         return information
-
-    def _measure_occurring(self, keys: Codes, counts: Values, shape: tuple[int, int, int]) -> float:
-        """Return the mutual information of the configurations (condition, first, second) that occur."""
-        _, rows, columns = shape
-        total = float(counts.sum())
-        if not total > 0:
-            return 0.0
-        within, above = keys // (rows * columns), keys // columns
-        aside = within * columns + keys % columns
-        ratio = counts * np.bincount(within, counts)[within]
-        ratio /= np.bincount(above, counts)[above] * np.bincount(aside, counts)[aside]
-        return max(float(counts @ np.log(ratio)) / self._total, 0.0)
 
     def _count_by_target_cells(self, target: str) -> Counter:
         """Return a counter in which a continuous target is cut into cells that hold equally many rows."""

@@ -12,7 +12,14 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EssentialGraph", "find_essential_graph", "matrix_of", "structural_distance"]
+__all__ = [
+    "EssentialGraph",
+    "direct_what_follows",
+    "find_essential_graph",
+    "find_extension",
+    "matrix_of",
+    "structural_distance",
+]
 
 Arcs: TypeAlias = NDArray[np.bool_]
 """Which arcs there are, by (parent, child)."""
@@ -92,16 +99,83 @@ def find_essential_graph(arcs: Arcs, fixed: Arcs | None = None) -> EssentialGrap
     directed = arcs & _exists(apart, arcs)
     if fixed is not None:
         directed |= arcs & fixed
+    return direct_what_follows(joined, directed)
+
+
+def direct_what_follows(joined: Arcs, directed: Arcs) -> EssentialGraph:
+    """Return the arcs that follow from some directed ones, if there are no more colliders and no cycles.
+
+    Where known directions contradict each other, the pairs for which they do stay undirected.
+
+    Parameters
+    ----------
+    joined : ndarray of bool, symmetric
+        Which pairs of nodes are joined.
+    directed : ndarray of bool (parents, children)
+        The arcs whose direction is known.
+
+    Examples
+    --------
+    >>> chain = matrix_of([("a", "b"), ("b", "c")], "abc")
+    >>> direct_what_follows(chain | chain.T, matrix_of([("a", "b")], "abc")).directed.astype(int).tolist()
+    [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    """
+    apart = ~joined
+    np.fill_diagonal(apart, False)
     while True:
         undirected = joined & ~(directed | directed.T)
-        # a rule never contradicts the graph, from whose colliders all follows
-        compelled = undirected & arcs
-        new = compelled & (_exists(directed.T, apart) | _exists(directed, directed))
+        new = undirected & (_exists(directed.T, apart) | _exists(directed, directed))
+        new &= ~new.T
         if not new.any():
-            new = compelled & _apply_distant_rules(joined, apart, directed, undirected)
+            new = undirected & _apply_distant_rules(joined, apart, directed, undirected)
+            new &= ~new.T
         if not new.any():
             return EssentialGraph(directed, undirected)
         directed = directed | new
+
+
+def find_extension(graph: EssentialGraph, allowed: Arcs) -> Arcs:
+    """Return a directed acyclic graph of the same joined pairs, where that is possible without further colliders.
+
+    Nodes that can be the last ones are taken away one after the other (Dor & Tarsi 1992). Where a graph that data tell
+    contradicts itself, so that there is no such node, the one with the fewest contradictions is taken.
+
+    Parameters
+    ----------
+    graph : EssentialGraph
+    allowed : ndarray of bool (parents, children)
+        Arcs that may be there; of each joined pair at least one, and the others make no cycle.
+
+    References
+    ----------
+    Dor & Tarsi (1992), "A simple algorithm to construct a consistent extension of a partially oriented graph", UCLA.
+
+    Examples
+    --------
+    >>> chain = matrix_of([("a", "b"), ("b", "c")], "abc")
+    >>> tree = find_extension(EssentialGraph(chain & False, chain | chain.T), chain | chain.T)
+    >>> int((tree.sum(axis=0) > 1).sum()), int(tree.sum())
+    (0, 2)
+    """
+    joined = graph.arcs | graph.arcs.T
+    apart = ~joined
+    np.fill_diagonal(apart, False)
+    # pairs that can be joined in one direction only
+    bound = joined & allowed & ~allowed.T
+    left = np.ones(len(joined), dtype=bool)
+    result = np.zeros_like(joined)
+    size = len(joined) ** 2 + 1.0
+    while left.any():
+        near = joined & left & left[:, None]
+        # an undirected neighbor that is not joined with another neighbor makes a collider if the node is the last one
+        strangers = near.astype(np.float32) @ apart.astype(np.float32)
+        colliders = (strangers * (graph.undirected & near)).sum(axis=1)
+        outgoing = (graph.directed & near).sum(axis=1)
+        blocked = (bound & near).any(axis=1)
+        node = int(np.argmin(np.where(left, blocked * size**2 + outgoing * size + colliders, np.inf)))
+        result[near[node], node] = True
+        left[node] = False
+    return result & allowed
 
 
 def _exists(first: Arcs, second: Arcs) -> Arcs:

@@ -28,7 +28,18 @@ from hybridbn.structures.training_data import TrainingData, fit_network, read_da
 from hybridbn.tables import Table
 from hybridbn.variables import Values
 
-__all__ = ["Graph", "Limits", "arcs_of", "climb", "graph_of", "hill_climb", "is_acyclic"]
+__all__ = [
+    "Graph",
+    "Limits",
+    "SearchOptions",
+    "arcs_of",
+    "climb",
+    "graph_of",
+    "hill_climb",
+    "is_acyclic",
+    "read_limits",
+    "search_network",
+]
 
 
 @builder(takes_target=False, resampling={"restarts": 0})
@@ -115,21 +126,32 @@ def hill_climb(
     training_data = read_data_without_target(data, potentials, weights)
     if missing not in ("em", "available"):
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
-    limits = _read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
-    options = _Options.of(tabu, turns, restarts, random_state, score)
-    start_arcs = _check_arcs(training_data, start, "start")
+    limits = read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
+    options = SearchOptions.of(tabu, turns, restarts, random_state, score)
+    return search_network(training_data, limits, _check_arcs(training_data, start, "start"), options, missing)
+
+
+def search_network(
+    training_data: TrainingData,
+    limits: Limits,
+    start: list[tuple[int, int]],
+    options: SearchOptions,
+    missing: str = "em",
+) -> Network:
+    """Return the network of greatest score within limits, learned from a table that may have holes."""
     attributes, table = training_data.attributes, training_data.table
     if missing == "available" or not any(table.missing[name] for name in attributes):
-        return _search(training_data, limits, start_arcs, options)
+        return _search(training_data, limits, start, options)
 
     def build(data: Any, _: str) -> Network:
         completed = data if isinstance(data, Table) else Table(data, variables=list(table.variables))
-        return _search(TrainingData(completed, training_data.roles, None), limits, start_arcs, options)
+        return _search(TrainingData(completed, training_data.roles, None), limits, start, options)
 
     return structural_em(table, attributes[0], build, random_state=options.seed).network
 
 
-def _read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> Limits:
+def read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> Limits:
+    """Return the arcs that a search must and may have."""
     if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
         raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
     return knowledge.limit(data.attributes, most)
@@ -142,7 +164,7 @@ def _check_arcs(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int
     return [(column_index[a], column_index[b]) for a, b in pairs]
 
 
-class _Options(NamedTuple):
+class SearchOptions(NamedTuple):
     """The options of a search."""
 
     tabu: int
@@ -152,7 +174,8 @@ class _Options(NamedTuple):
     score: Score
 
     @classmethod
-    def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any, score: Any) -> _Options:
+    def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any, score: Any) -> SearchOptions:
+        """Return options, or raise an error if one of them makes no sense."""
         for what, value in (("tabu", tabu), ("turns", turns), ("restarts", restarts)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
             if not whole:
@@ -163,7 +186,7 @@ class _Options(NamedTuple):
         return cls(int(tabu), int(turns), int(restarts), seed, score or BIC())
 
 
-def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: _Options) -> Network:
+def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: SearchOptions) -> Network:
     scores = options.score.prepare(data)
     # of two equally good arcs the one from the column of lower score, which is the less certain one, comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))

@@ -1,0 +1,187 @@
+"""The PC algorithm: arcs from tests of conditional independence, whatever the order of the columns (PC-stable)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.arguments import check_count
+from hybridbn.errors import NetworkError
+from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.network import Network
+from hybridbn.progress_reports import advance, track
+from hybridbn.structures.building import builder
+from hybridbn.structures.equivalence import direct_what_follows, find_extension
+from hybridbn.structures.independence import IndependenceTests
+from hybridbn.structures.knowledge import Knowledge, Limits
+from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
+
+__all__ = ["check_alpha", "pc_stable"]
+
+Pairs = NDArray[np.bool_]
+"""Which columns are joined, symmetric."""
+
+
+@builder(takes_target=False)
+def pc_stable(
+    data: Any,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    alpha: float = 0.01,
+    max_condition: int = 3,
+    knowledge: Knowledge | None = None,
+) -> Network:
+    """Join the columns that are dependent whatever is given, and direct the arcs by the colliders among them.
+
+    Parameters
+    ----------
+    data, potentials, weights : as in `hybridbn.fit`
+        `potentials` are those of the network that is fitted in the end; the tests do not depend on them (see Notes).
+    alpha : float
+        Two columns are taken as independent given others if the test's p-value is greater.
+    max_condition : int
+        Most columns that are given in a test.
+    knowledge : Knowledge, optional
+        Tiers, required and forbidden arcs, pairs that are joined, roots and leaves.
+
+    Returns
+    -------
+    Network
+        Its nodes are in the table's order. Of the equivalent networks, which the tests can't tell apart, it is one;
+        ``hb.bootstrap(pc_stable, data).cpdag()`` tells which directions are known.
+
+    Notes
+    -----
+    Discrete columns are tested by counts (the G test), a number and any other column by linear regression on normal
+    scores with a mean for each configuration of the discrete columns, and two discrete columns given numbers by
+    logistic regression. A test for which there are fewer than five rows for each degree of freedom is not made, and
+    the columns stay joined. Rows that lack a cell take part in the tests that do not need it. A dependence that is
+    neither monotone nor of means, such as that of a number and its square, is not seen by these tests;
+    `hill_climb` with kernels or mixtures of truncated exponentials sees it.
+
+    The neighbors are those of the beginning of a level, and a collider is one if its middle is in less than half of
+    the sets that separate its ends, so that the order of the columns makes no difference.
+
+    References
+    ----------
+    Spirtes, Glymour & Scheines (2000), "Causation, prediction, and search", 2nd edition. Colombo & Maathuis (2014),
+    "Order-independent constraint-based causal structure learning", JMLR 15.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, y, noise, more = rng.normal(size=(4, 500))
+    >>> sick = x + y + noise > 0
+    >>> data = {"x": x, "y": y, "sick": np.where(sick, "yes", "no"), "pulse": 2.0 * sick + more}
+    >>> sorted(pc_stable(data, "gaussian").edges)
+    [('sick', 'pulse'), ('x', 'sick'), ('y', 'sick')]
+    """
+    check_alpha(alpha)
+    check_count(max_condition, "max_condition", 0)
+    training_data = read_data_without_target(data, potentials, weights)
+    limits = Knowledge.of(knowledge).limit(training_data.attributes)
+    search = _Skeleton(training_data, limits, alpha, int(max_condition))
+    with track("pc_stable"):
+        search.remove_independent()
+        arcs = search.direct()
+    names = training_data.attributes
+    parents = {name: tuple(names[i] for i in np.flatnonzero(arcs[:, child])) for child, name in enumerate(names)}
+    return fit_network(training_data, parents)
+
+
+def check_alpha(alpha: Any) -> None:
+    """Refuse a level of significance that is none.
+
+    Examples
+    --------
+    >>> check_alpha(5)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: alpha is a probability between 0 and 1, such as 0.01, not 5
+    """
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 0 < alpha < 1:
+        raise NetworkError(f"alpha is a probability between 0 and 1, such as 0.01, not {alpha!r}")
+
+
+class _Skeleton:
+    """The pairs that are still joined, and the sets of columns that separate the others."""
+
+    def __init__(self, data: TrainingData, limits: Limits, alpha: float, most: int) -> None:
+        self.names, self.limits, self.alpha, self.most = data.attributes, limits, alpha, most
+        self.tests = IndependenceTests(data)
+        # limits have a row for each child
+        self.allowed: Pairs = limits.allowed.T.copy()
+        self.joined: Pairs = self.allowed | self.allowed.T
+        self.kept: Pairs = limits.kept | limits.kept.T
+        self.separating: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def accept(self, a: int, b: int, given: Iterable[int]) -> bool:
+        """Return whether two columns are taken as independent given others."""
+        return self.tests.accept(self.names[a], self.names[b], [self.names[i] for i in given], self.alpha)
+
+    def remove_independent(self) -> None:
+        """Test the joined pairs given ever more of their neighbors at the beginning of the level."""
+        for size in range(self.most + 1):
+            before = self.joined.copy()
+            pairs: list[list[int]] = np.argwhere(np.triu(before & ~self.kept)).tolist()
+            neighbors = [np.flatnonzero(row) for row in before]
+            if not any(len(neighbors[node]) > size for pair in pairs for node in pair):
+                return
+            for a, b in pairs:
+                separating = next((s for s in _list_sets(neighbors, a, b, size) if self.accept(a, b, s)), None)
+                if separating is not None:
+                    self.joined[a, b] = self.joined[b, a] = False
+                    self.separating[a, b] = separating
+                advance()
+
+    def direct(self) -> Pairs:
+        """Return the arcs (parents, children) of a network with these pairs and with the colliders that were found."""
+        joined = self.joined
+        required = self.limits.required.T
+        directed = (joined & self.allowed & ~self.allowed.T) | required
+        for share, middle, a, b in sorted(self._find_colliders()):
+            new = directed.copy()
+            new[a, middle] = new[b, middle] = True
+            # the surest colliders come first, and one that contradicts them is none
+            if share < 0.5 and self.allowed[[a, b], middle].all() and not (new & new.T).any() and not _has_cycle(new):
+                directed = new
+        return find_extension(direct_what_follows(joined, directed), self.allowed & ~required.T)
+
+    def _find_colliders(self) -> Iterator[tuple[float, int, int, int]]:
+        """Yield in which share of the sets that separate two columns a common neighbor of both is, and the three."""
+        joined = self.joined
+        neighbors = [np.flatnonzero(row) for row in joined]
+        for a, b in np.argwhere(np.triu(~joined, 1)).tolist():
+            between = np.flatnonzero(joined[a] & joined[b]).tolist()
+            if not between:
+                continue
+            sets = [self.separating[a, b]] if (a, b) in self.separating else []
+            most = max(len(self.separating.get((a, b), ())), 1)
+            for size in range(min(most, self.most) + 1):
+                sets += [s for s in _list_sets(neighbors, a, b, size) if s not in sets and self.accept(a, b, s)]
+            for middle in between:
+                if sets:
+                    yield sum(middle in s for s in sets) / len(sets), middle, a, b
+
+
+def _list_sets(neighbors: list[NDArray[np.intp]], a: int, b: int, size: int) -> Iterator[tuple[int, ...]]:
+    """Yield the sets of neighbors of one of two columns or of the other one, each once."""
+    near = [[node for node in neighbors[one].tolist() if node != other] for one, other in ((a, b), (b, a))]
+    yield from itertools.combinations(near[0], size)
+    first = set(near[0])
+    yield from (chosen for chosen in itertools.combinations(near[1], size) if not first.issuperset(chosen))
+
+
+def _has_cycle(arcs: Pairs) -> bool:
+    left = arcs
+    while len(left):
+        inner = left.any(axis=0) & left.any(axis=1)
+        if inner.all():
+            return True
+        left = left[np.ix_(inner, inner)]
+    return False
