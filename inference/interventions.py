@@ -31,7 +31,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Effect", "effect", "intervene"]
+__all__ = ["Effect", "effect", "intervene", "spread_evenly"]
 
 CURVE = 25
 """Values of a continuous variable at which its effect is computed by default."""
@@ -175,7 +175,7 @@ def _find_outcomes(
 ) -> Values:
     """Return the means (rows, values), or the probabilities (rows, values, states), of the outcome."""
     # without parents, observing and setting are the same, so that all values are rows of one question
-    cut = Snapshot.of(intervene(network, {cause.name: _spread_evenly(network.variable(cause.name))}))
+    cut = Snapshot.of(intervene(network, {cause.name: spread_evenly(network.variable(cause.name))}))
     reader = EvidenceReader(network, given, [outcome.name])
     read = reader.evidence()
     known = read.finding(cause.name)
@@ -196,7 +196,7 @@ def _find_outcomes(
     return np.asarray(found).reshape(read.rows, len(levels), *found.shape[1:])
 
 
-def _spread_evenly(variable: Variable) -> Potential:
+def spread_evenly(variable: Variable) -> Potential:
     """Return a potential that prefers no value; it need not be a density where a value is observed."""
     if isinstance(variable, Discrete):
         return Multinomial(variable, table=np.ones(len(variable)), normalize=True)

@@ -37,6 +37,7 @@ from hybridbn.potentials.mode_search import (
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [
+    "cdf",
     "find_row_supports",
     "find_scale",
     "find_support",
@@ -81,6 +82,38 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
         result[chosen] = _invert(potential, distinct, cells, owner, uniforms[chosen])
     low, high = potential.child.domain
     return np.where(uniforms <= 0, low, np.where(uniforms >= 1, high, result))
+
+
+def cdf(potential: Potential, values: Values, given: Axes) -> Values:
+    """Return the conditional cdf of a continuous child at a value in each row: from its masses, or by its values alone.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
+    >>> x, y = Continuous("x"), Continuous("y")
+    >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[1], variance=4)
+    >>> cdf(potential, np.array([3.0, 3.92]), {"x": np.array([3.0, 0.0])}).round(4)
+    array([0.5  , 0.975])
+    """
+    values, child = np.asarray(values, dtype=np.float64), potential.child
+    assert isinstance(child, Continuous)
+    if potential.exact_mass:
+        low, high = child.domain
+        edges = np.stack([np.full(len(values), low), np.clip(values, low, high), np.full(len(values), high)])
+        axes = {name: np.asarray(column)[None] for name, column in given.items()}
+        masses = np.broadcast_to(potential.mass(axes, edges)[0].reshape(2, -1), (2, len(values)))
+        totals = masses.sum(axis=0)
+        return np.asarray(np.divide(masses[0], totals, out=np.full(len(values), np.nan), where=totals > 0))
+    result = np.empty(len(values))
+    for chosen, owner, distinct in _distinct_cases(potential, len(values), given, 4 * ROWS):
+        cells = lay_shared_cells(potential, distinct, 0.0 if potential.opaque else TAIL)
+        points = np.clip(values[chosen], cells.low[owner, 0], cells.high[owner].max(axis=1))
+        place = np.minimum((cells.high[owner] < points[:, None]).sum(axis=1), cells.low.shape[1] - 1)
+        before = np.where(place > 0, cells.reached[owner, np.maximum(place - 1, 0)], 0.0)
+        parts, _ = integrate_cells(potential, distinct, owner, cells.low[owner, place], points)
+        result[chosen] = np.clip((before + parts) / cells.totals[owner], 0.0, 1.0)
+    return result
 
 
 def integrate(potential: Potential, given: Axes, rows: int = 1, tail: float = TAIL) -> Values:
