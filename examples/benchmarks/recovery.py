@@ -4,23 +4,26 @@ Rows are sampled from networks of the public BIF collection (those that come wit
 hill climbing and, if asked for (it takes minutes), pgmpy's hill climbing search for the structure by the same score,
 BIC. Printed are CPU-seconds, the BIC that hybridbn computes of each structure and of the true one, precision and recall
 of the skeleton (arcs whatever their direction), and the structural Hamming distance: the least number of arcs that
-come, go, or change direction between the two equivalence classes. Then clusters of mixed tables with holes, beside
+come, go, or change direction between the two equivalence classes. Max-min hill climbing and the PC algorithm are there
+too, and with --numbers FOLDER Gaussian networks (NAME.json with "arcs", NAME_200.csv.xz, NAME_2000.csv.xz and
+NAME_test.csv.xz). Then clusters of mixed tables with holes, beside
 scikit-learn's mixtures of normal densities.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from rows import Report, parser, seconds, shipped
 
 import hybridbn as hb
-from hybridbn.structures import hill_climb, mixture
+from hybridbn.structures import BGe, hill_climb, max_min_hill_climb, mixture, pc_stable
+from hybridbn.structures.equivalence import find_essential_graph, matrix_of, structural_distance
 
 NETWORKS = ("asia", "sachs", "child", "insurance", "alarm", "win95pts")
 Arcs = set[tuple[str, str]]
@@ -29,39 +32,10 @@ Arcs = set[tuple[str, str]]
 # -- measures ----------------------------------------------------------------------------------------------------------
 
 
-def pattern(arcs: Arcs) -> Arcs:
-    """Return the arcs of an equivalence class, those that may point either way in both directions (Meek's rules)."""
-    graph = nx.DiGraph(sorted(arcs))
-    beside = {frozenset(arc) for arc in arcs}
-    fixed: Arcs = set()
-    for child in graph:
-        for a, b in itertools.combinations(graph.predecessors(child), 2):
-            if frozenset((a, b)) not in beside:
-                fixed |= {(a, child), (b, child)}
-    changed = True
-    while changed:
-        changed = False
-        into: dict[str, set[str]] = {}
-        for a, b in fixed:
-            into.setdefault(b, set()).add(a)
-        for a, b in sorted(arcs - fixed):
-            away = any(frozenset((c, b)) not in beside for c in into.get(a, ()))
-            around = any((a, c) in fixed for c in into.get(b, ()))
-            sources = [c for c in into.get(b, ()) if frozenset((a, c)) in beside and not {(a, c), (c, a)} & fixed]
-            pair = any(frozenset(two) not in beside for two in itertools.combinations(sources, 2))
-            if away or around or pair:
-                fixed.add((a, b))
-                changed = True
-    return fixed | {(x, y) for a, b in arcs - fixed for x, y in ((a, b), (b, a))}
-
-
 def distance(found: Arcs, true: Arcs) -> int:
     """Return the structural Hamming distance of two equivalence classes."""
-    first, second = pattern(found), pattern(true)
-    pairs = {frozenset(arc) for arc in first | second}
-    return sum(
-        {arc for arc in first if set(arc) == pair} != {arc for arc in second if set(arc) == pair} for pair in pairs
-    )
+    names = sorted({name for arc in found | true for name in arc})
+    return structural_distance(*(find_essential_graph(matrix_of(arcs, names)).arcs for arcs in (found, true)))
 
 
 def skeleton(arcs: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
@@ -113,7 +87,11 @@ def bench_recovery(report: Report, name: str, rows: int, seed: int, with_pgmpy: 
     frame = network.sample(rows, random_state=seed)
     table = hb.Table(frame, variables=[network.variable(column) for column in frame])
     true = set(network.edges)
-    jobs: dict[str, Callable[[], Arcs]] = {"hybridbn": lambda: set(hill_climb(table).edges)}
+    jobs: dict[str, Callable[[], Arcs]] = {
+        "hybridbn": lambda: set(hill_climb(table).edges),
+        "max-min": lambda: set(max_min_hill_climb(table).edges),
+        "PC": lambda: set(pc_stable(table).edges),
+    }
     row = f"hill_climb, {name}, {rows:,} rows, seed {seed}"
     if report.ours:
         return report.show(row, seconds(jobs["hybridbn"])[0])
@@ -136,6 +114,40 @@ def bench_recovery(report: Report, name: str, rows: int, seed: int, with_pgmpy: 
             flush=True,
         )
     return report.add(row, times["hybridbn"], times["pyAgrum"])
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def bench_numbers(report: Report, folder: Path) -> None:
+    """Find Gaussian networks again, and look at the likelihood of rows that were held out.
+
+    The empty network has a distance of its number of arcs.
+    """
+    for path in sorted(folder.glob("*.json")):
+        true = {(str(a), str(b)) for a, b in json.loads(path.read_text())["arcs"]}
+        held_out = pd.read_csv(path.with_name(f"{path.stem}_test.csv.xz")).astype(float)
+        for rows in (200, 2000):
+            frame = pd.read_csv(path.with_name(f"{path.stem}_{rows}.csv.xz")).astype(float)
+            jobs: dict[str, Callable[[], hb.Network]] = {
+                "empty": lambda f=frame: hb.fit([], f, "gaussian"),
+                "hill_climb": lambda f=frame: hill_climb(f, "gaussian"),
+                "hill_climb, BGe": lambda f=frame: hill_climb(f, "gaussian", score=BGe()),
+                "max-min": lambda f=frame: max_min_hill_climb(f, "gaussian"),
+                "max-min, BGe": lambda f=frame: max_min_hill_climb(f, "gaussian", score=BGe()),
+                "PC": lambda f=frame: pc_stable(f, "gaussian"),
+            }
+            print(f"{path.stem}: {frame.shape[1]} numbers, {len(true)} arcs, {rows:,} rows")
+            for who, job in jobs.items():
+                spent, net = seconds(job)
+                if who != "empty":
+                    report.add(f"{path.stem}, {rows:,} rows, {who}", spent)
+                likelihood = float(np.mean(net.log_density(held_out[list(net)])))
+                print(
+                    f"  {who:16} {spent:7.3f} s   {net.number_of_edges():4d} arcs   distance"
+                    f" {distance(set(net.edges), true):4d}   held-out log likelihood {likelihood:8.2f}",
+                    flush=True,
+                )
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------------
@@ -208,12 +220,15 @@ def main() -> None:
     options_parser.add_argument("--networks", nargs="*", default=NETWORKS)
     options_parser.add_argument("--rows", type=int, default=5000)
     options_parser.add_argument("--seeds", type=int, default=1)
+    options_parser.add_argument("--numbers", type=Path, help="a folder of Gaussian networks with samples")
     options_parser.add_argument("--pgmpy", action="store_true", help="pgmpy's hill climbing too")
     options = options_parser.parse_args()
     with Report(options) as report:
         for name in options.networks:
             for seed in range(options.seeds):
                 report.run(bench_recovery, name, options.rows, seed, options.pgmpy)
+        if options.numbers is not None:
+            report.run(bench_numbers, options.numbers)
         report.run(bench_clusters, 2000 if options.ours else 10_000)
 
 
