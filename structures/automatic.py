@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
-from hybridbn.options import Options
-from hybridbn.progress_reports import track_items
 from hybridbn.structures.building import Build, builder
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
+from hybridbn.structures.racing import BuildAndFamily, Race, describe_candidate
 from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, assign_folds, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
-from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Continuous, Discrete
 
 __all__ = ["Candidate", "automatic"]
 
 Candidate: TypeAlias = tuple[Any, Any]
 """A builder, or anything else that `build=` takes, and the potentials that are passed to it."""
 
-_BuildAndFamily: TypeAlias = tuple[Build, Any]
-
 MOST_ROWS = 4000
 """Candidates are compared on at most this many rows, which are enough to tell relevant differences."""
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
-CLEAR = 2.0
-"""A candidate that is worse than the best by this many standard errors of the difference is not tried on further folds.
-"""
-NEAR = 1.0
-"""A candidate within this many standard errors of the best counts as equally good."""
-FINALISTS = 2
-"""Successive halving keeps at least this many candidates."""
-LEAST_ROWS_TO_HALVE = 60
-"""Once this many rows have been predicted, the worse half of the candidates is dropped after each fold."""
-FIRST_ROWS = 100
-"""Candidates first predict this many rows of the first fold, so that slow ones that are clearly worse cost little."""
 TREES = 20
 """Number of trees of the largest default candidate for a number."""
 
@@ -114,7 +95,7 @@ def automatic(
         listed = _list_candidates(training_data, target, potentials)
     else:
         listed = [_read_candidate(candidate, potentials) for candidate in candidates]
-    distinct = {_describe_candidate(*candidate): candidate for candidate in listed}
+    distinct = {describe_candidate(*candidate): candidate for candidate in listed}
     if not distinct:
         raise NetworkError("candidates must hold a builder at least")
     table = training_data.table
@@ -128,7 +109,7 @@ def automatic(
     preferred: list[str] = []
     if len(labeled) >= 2 * folds and len(distinct) > 1:
         rows = rng.permutation(labeled)[:MOST_ROWS]
-        race = _Race(training_data, target, loss, rows, assign_folds(cells[rows], folds, rng))
+        race = Race(training_data, target, loss, rows, assign_folds(cells[rows], folds, rng))
         losses = race.run(list(distinct.values()))
         failures = race.failures
         preferred = [] if discrete else race.near[:1]
@@ -147,136 +128,49 @@ def automatic(
     raise failures[0]
 
 
-class _Race:
-    """A cross-validation that drops candidates as soon as they are clearly worse than the best one (racing)."""
-
-    def __init__(self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any) -> None:
-        self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
-        self.weights = data.table.weights[rows]
-        self.failures: list[Exception] = []
-        self.near: list[str] = []
-        """The names of the candidates that count as equally good as the best, in order of preference."""
-
-    def run(self, candidates: Sequence[_BuildAndFamily]) -> dict[str, float]:
-        """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so
-        far.
-        """
-        losses = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
-        running = dict(zip(losses, candidates, strict=True))
-        seen = np.zeros(len(self.rows), dtype=bool)
-        folds = int(self.parts.max()) + 1
-        for part in track_items(range(folds), "automatic", folds):
-            networks: dict[str, Network] = {}
-            for test, halve in self._list_batches(part):
-                seen[test] = True
-                for name in list(running):
-                    try:
-                        network = networks.get(name) or self._learn(*running[name], part)
-                        networks[name] = network
-                        losses[name][test] = self._evaluate_losses(network, test)
-                    except (HybridBNError, MemoryError) as error:
-                        self.failures.append(error)
-                        del running[name], losses[name]
-                for name in self._find_dropouts({name: losses[name] for name in running}, seen, halve):
-                    del running[name]
-            if len(running) < 2:
-                # more folds would not change the choice
-                break
-        if not running:
-            return {}
-        means = {name: self._mean(losses[name], seen) for name in running}
-        best = min(means, key=means.__getitem__)
-        self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], seen, NEAR)]
-        for name, own in losses.items():
-            if name not in running:
-                means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
-        return {name: means[name] for name in losses}
-
-    def _list_batches(self, part: int) -> list[tuple[NDArray[np.intp], bool]]:
-        """Return the rows of a fold in the batches after which candidates are dropped, and whether the worse half
-        is.
-        """
-        test = np.flatnonzero(self.parts == part)
-        if part or len(test) < 2 * FIRST_ROWS:
-            return [(test, True)]
-        return [(test[:FIRST_ROWS], False), (test[FIRST_ROWS:], True)]
-
-    def _learn(self, build: Build, family: Any, part: int) -> Network:
-        """Return the network learned from all folds but one."""
-        training = self.data.table.take(self.rows[self.parts != part])
-        columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
-            return build.learn(training.select(columns), self.target, family)
-
-    def _evaluate_losses(self, network: Network, test: NDArray[np.intp]) -> Values:
-        """Return the losses on some of the rows."""
-        rows = self.rows[test]
-        table = self.data.table.take(rows)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            evidence = table.select([name for name in table.names if name in network])
-            posterior = network.posterior(self.target, evidence, options=_OPTIONS)
-            losses = self.loss(posterior, self.data.codes(self.target)[rows])
-        # a row of probability zero counts as much as the worst of the others
-        return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
-
-    def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_], halve: bool) -> list[str]:
-        """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""
-        if not losses:
-            return []
-        means = {name: self._mean(own, rows) for name, own in losses.items()}
-        ranked = sorted(means, key=means.__getitem__)
-        halve = halve and int(np.count_nonzero(rows)) >= LEAST_ROWS_TO_HALVE
-        count = max(FINALISTS, -(-len(ranked) // 2)) if halve else len(ranked)
-        return [
-            name
-            for rank, name in enumerate(ranked)
-            if rank >= count or self._is_behind(losses[name] - losses[ranked[0]], rows, CLEAR)
-        ]
-
-    def _is_behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
-        """Return whether the mean of differences is above zero by more than some standard errors."""
-        shares, values = self.weights[rows] / self.weights[rows].sum(), difference[rows]
-        mean = float(shares @ values)
-        return mean > errors * float(np.sqrt(shares**2 @ (values - mean) ** 2))
-
-    def _mean(self, values: Values, rows: NDArray[np.bool_]) -> float:
-        return float(self.weights[rows] @ values[rows] / self.weights[rows].sum())
-
-
-def _is_usable(table: Table, name: str) -> bool:
-    """Return whether a column has two numbers, or a state that occurs twice; builders may refuse other columns."""
-    column = table.column(name)
-    if table.is_discrete(name):
-        return bool(np.bincount(column[column >= 0]).max(initial=0) > 1)
-    observed = column[~np.isnan(column)]
-    return len(observed) > 0 and bool((observed != observed[0]).any())
-
-
-def _list_candidates(data: TrainingData, target: str, potentials: Any) -> list[_BuildAndFamily]:
+def _list_candidates(data: TrainingData, target: str, potentials: Any) -> list[BuildAndFamily]:
     """Return the default candidates for the kinds of columns."""
-    discrete = isinstance(data.variable(target), Discrete)
+    if isinstance(data.variable(target), Discrete):
+        candidates = _list_class_candidates(data, potentials)
+    else:
+        candidates = _list_number_candidates(data, potentials)
+    return [(Build(function), family) for function, family in candidates]
+
+
+def _list_class_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
+    """Return the default candidates for a discrete target."""
     numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
     families: list[Any] = [potentials]
-    if isinstance(potentials, str) and potentials == "auto" and (numbers or not discrete):
-        families = ["mte", "kernel", "gaussian", *(["multinomial"] if discrete else [])]
+    if isinstance(potentials, str) and potentials == "auto" and numbers:
+        families = ["mte", "kernel", "gaussian", "multinomial"]
     candidates: list[Candidate] = []
     for family in families:
         candidates.append((naive_bayes, family))
-        # slow candidates are left out for numbers, where regressions and model trees are hardly ever worse
         if len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
-            if family == "kernel" and discrete:
-                candidates.append((selective_naive_bayes, family))
-            elif discrete or family == "gaussian" or len(families) == 1:
-                candidates.append((tan, family))
-        if discrete and (family in ("gaussian", "multinomial") or len(families) == 1):
+            candidates.append((selective_naive_bayes if family == "kernel" else tan, family))
+        if family in ("gaussian", "multinomial") or len(families) == 1:
             candidates.append((nb_tree, family))
-    if not discrete and data.attributes:
-        family = "gaussian" if len(families) > 1 else potentials
-        trees = [(partial(model_tree, trees=TREES), family), (model_tree, family)]
-        candidates = [*trees, (regression, family), *candidates]
-    return [(Build(function), family) for function, family in candidates]
+    return candidates
+
+
+def _list_number_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
+    """Return the default candidates for a number.
+
+    Slow ones are left out, because regressions and model trees are hardly ever worse.
+    """
+    families: list[Any] = [potentials]
+    if isinstance(potentials, str) and potentials == "auto":
+        families = ["mte", "kernel", "gaussian"]
+    candidates: list[Candidate] = []
+    for family in families:
+        candidates.append((naive_bayes, family))
+        chosen = family == "gaussian" or len(families) == 1
+        if chosen and len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
+            candidates.append((tan, family))
+    if not data.attributes:
+        return candidates
+    family = "gaussian" if len(families) > 1 else potentials
+    return [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *candidates]
 
 
 def _is_costly(data: TrainingData) -> bool:
@@ -285,12 +179,8 @@ def _is_costly(data: TrainingData) -> bool:
     return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
-def _read_candidate(candidate: Any, potentials: Any) -> _BuildAndFamily:
+def _read_candidate(candidate: Any, potentials: Any) -> BuildAndFamily:
     # a list of two arcs may be a tuple, too, but then its items are tuples
     if isinstance(candidate, tuple) and len(candidate) == 2 and not isinstance(candidate[0], tuple | list):
         candidate, potentials = candidate
     return Build.of(candidate, "a candidate"), potentials
-
-
-def _describe_candidate(build: Build, family: Any) -> str:
-    return f"{build}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}"
