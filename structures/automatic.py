@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,17 +14,20 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import Build, builder
+from hybridbn.structures.discriminant import discriminant
+from hybridbn.structures.logistic import logistic
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.racing import BuildAndFamily, Race, describe_candidate
+from hybridbn.structures.random_forest import random_forest
 from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, assign_folds, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete
 
-__all__ = ["Candidate", "automatic"]
+__all__ = ["Candidate", "ComparedCandidates", "automatic", "compare_candidates"]
 
 Candidate: TypeAlias = tuple[Any, Any]
 """A builder, or anything else that `build=` takes, and the potentials that are passed to it."""
@@ -44,6 +48,8 @@ def automatic(
     candidates: Sequence[Any] | None = None,
     loss: Loss | None = None,
     folds: int = 5,
+    effort: int = 1,
+    seconds: float | None = None,
     random_state: Any = 0,
 ) -> Network:
     """Build with the builder and family that predict the target best in a cross-validation inside the data.
@@ -88,11 +94,92 @@ def automatic(
     >>> net.graph["chosen"], len(net.graph["losses"]) > 3
     ('model_tree trees=20, gaussian', True)
     """
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
+    comparison = compare_candidates(
+        data,
+        target,
+        potentials,
+        weights,
+        candidates=candidates,
+        loss=loss,
+        folds=folds,
+        effort=effort,
+        seconds=seconds,
+        random_state=random_state,
+    )
+    return comparison.learn_best()
+
+
+@dataclass
+class ComparedCandidates:
+    """Candidates with their losses on held-out rows.
+
+    Attributes
+    ----------
+    data : TrainingData
+    candidates : dict of str to builder and potentials
+        By name, in order of preference.
+    race : Race or None
+        None where there are too few rows to compare, or one candidate only.
+    losses : dict of str to float
+    """
+
+    data: TrainingData
+    candidates: dict[str, BuildAndFamily]
+    race: Race | None
+    losses: dict[str, float]
+
+    def learn(self, name: str) -> Network:
+        """Return the network of a candidate, learned from all rows."""
+        assert self.data.target is not None
+        network = self.race.networks.get(name) if self.race is not None else None
+        if network is None:
+            build, family = self.candidates[name]
+            network = build.learn(self.data.table, self.data.target, family)
+        network.graph["chosen"] = name
+        network.graph["losses"] = self.losses
+        return network
+
+    def learn_best(self) -> Network:
+        """Return the network of the best candidate that can be built from all rows."""
+        discrete = isinstance(self.data.variable(self.data.target or ""), Discrete)
+        preferred = [] if discrete or self.race is None else self.race.near[:1]
+        failures: list[Exception] = [] if self.race is None else list(self.race.failures)
+        for name in sorted(
+            self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))
+        ):
+            try:
+                return self.learn(name)
+            except HybridBNError as error:
+                failures.append(error)
+        raise failures[0]
+
+
+def compare_candidates(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    candidates: Sequence[Any] | None = None,
+    loss: Loss | None = None,
+    folds: int = 5,
+    effort: int = 1,
+    seconds: float | None = None,
+    random_state: Any = 0,
+) -> ComparedCandidates:
+    """Compare candidates as `automatic` does.
+
+    Examples
+    --------
+    >>> data = {"x": [0.0, 1.0, 2.0, 3.0] * 5, "c": ["a", "a", "b", "b"] * 5}
+    >>> compared = compare_candidates(data, "c", candidates=["naive_bayes", "logistic"])
+    >>> sorted(compared.losses)
+    ['logistic, auto', 'naive_bayes, auto']
+    """
+    _check_options(folds, effort, seconds)
     training_data = read_data_with_target(data, target, potentials, weights)
     if candidates is None:
-        listed = _list_candidates(training_data, target, potentials)
+        listed = _list_candidates(training_data, target, potentials, effort)
     else:
         listed = [_read_candidate(candidate, potentials) for candidate in candidates]
     distinct = {describe_candidate(*candidate): candidate for candidate in listed}
@@ -104,52 +191,63 @@ def automatic(
     cells = training_data.codes(target)
     rng = make_generator(random_state)
     labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
-    losses: dict[str, float] = {}
-    failures: list[Exception] = []
-    preferred: list[str] = []
-    if len(labeled) >= 2 * folds and len(distinct) > 1:
-        rows = rng.permutation(labeled)[:MOST_ROWS]
-        race = Race(training_data, target, loss, rows, assign_folds(cells[rows], folds, rng))
-        losses = race.run(list(distinct.values()))
-        failures = race.failures
-        preferred = [] if discrete else race.near[:1]
-        if not losses:
-            raise failures[0]
-    for name in sorted(distinct, key=lambda name: (name not in preferred, losses.get(name, np.inf))):
-        build, family = distinct[name]
-        try:
-            network = build.learn(table, target, family)
-        except HybridBNError as error:
-            failures.append(error)
-            continue
-        network.graph["chosen"] = name
-        network.graph["losses"] = losses
-        return network
-    raise failures[0]
+    if len(labeled) < 2 * folds or len(distinct) < 2:
+        return ComparedCandidates(training_data, distinct, None, {})
+    rows = rng.permutation(labeled)[:MOST_ROWS]
+    parts = assign_folds(cells[rows], folds, rng)
+    race = Race(training_data, target, loss, rows, parts, np.inf if seconds is None else seconds)
+    losses = race.run(list(distinct.values()))
+    if not losses:
+        raise race.failures[0]
+    return ComparedCandidates(training_data, distinct, race, losses)
 
 
-def _list_candidates(data: TrainingData, target: str, potentials: Any) -> list[BuildAndFamily]:
+def _check_options(folds: Any, effort: Any, seconds: Any) -> None:
+    for what, value, least in (("folds", folds, 2), ("effort", effort, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
+        raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
+
+
+def _list_candidates(data: TrainingData, target: str, potentials: Any, effort: int) -> list[BuildAndFamily]:
     """Return the default candidates for the kinds of columns."""
     if isinstance(data.variable(target), Discrete):
-        candidates = _list_class_candidates(data, potentials)
+        candidates = _list_class_candidates(data, potentials, effort)
     else:
         candidates = _list_number_candidates(data, potentials)
     return [(Build(function), family) for function, family in candidates]
 
 
-def _list_class_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
-    """Return the default candidates for a discrete target."""
-    numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
-    families: list[Any] = [potentials]
-    if isinstance(potentials, str) and potentials == "auto" and numbers:
-        families = ["mte", "kernel", "gaussian", "multinomial"]
-    candidates: list[Candidate] = []
-    for family in families:
-        candidates.append((naive_bayes, family))
-        if len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
-            candidates.append((selective_naive_bayes if family == "kernel" else tan, family))
-        if family in ("gaussian", "multinomial") or len(families) == 1:
-            candidates.append((nb_tree, family))
+def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
+    """Return the default candidates for a discrete target.
+
+    Those that predict held-out rows themselves come first: they take the least time, and the others are measured by
+    them.
+    """
+    numbers = [name for name in data.attributes if not isinstance(data.variable(name), Discrete)]
+    if not data.attributes:
+        return [(naive_bayes, potentials)]
+    chosen = not (isinstance(potentials, str) and potentials == "auto")
+    several = len(data.attributes) > 1
+    if chosen:
+        slow = [selective_naive_bayes if potentials == "kernel" else tan, nb_tree] if several else []
+        return [(function, potentials) for function in (random_forest, logistic, naive_bayes, *slow)]
+    candidates: list[Candidate] = [(logistic, "auto"), (random_forest, "gaussian")]
+    if numbers:
+        candidates.append((discriminant, "auto"))
+    candidates.append((naive_bayes, "multinomial"))
+    if several:
+        candidates.append((tan, "multinomial"))
+    if numbers:
+        candidates.append((naive_bayes, "kernel"))
+    if effort > 1:
+        for family in ["mte", "kernel", "gaussian", "multinomial"] if numbers else ["auto"]:
+            candidates.append((naive_bayes, family))
+            if several and not (family == "gaussian" and _is_costly(data)):
+                candidates.append((selective_naive_bayes if family == "kernel" else tan, family))
+            if family not in ("mte", "kernel"):
+                candidates.append((nb_tree, family))
     return candidates
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -9,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import HybridBNError
+from hybridbn.errors import HybridBNError, NetworkError
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.progress_reports import track_items
@@ -17,7 +19,7 @@ from hybridbn.structures.building import Build
 from hybridbn.structures.selective import Loss
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.tables import Table
-from hybridbn.variables import Values
+from hybridbn.variables import Discrete, Values
 
 __all__ = ["BuildAndFamily", "Race", "describe_candidate"]
 
@@ -40,14 +42,34 @@ FIRST_ROWS = 100
 
 
 class Race:
-    """A cross-validation that drops candidates as soon as they are clearly worse than the best one (racing)."""
+    """A cross-validation that drops candidates as soon as they are clearly worse than the best one (racing).
 
-    def __init__(self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any) -> None:
+    Attributes
+    ----------
+    failures : list of Exception
+        Why candidates took no part.
+    near : list of str
+        The names of the candidates that count as equally good as the best, in order of preference.
+    networks : dict of str to Network
+        Those that builders with held-out predictions of their own have learned, where the race is over all rows.
+    predicted : dict of str to ndarray (rows, classes)
+        For a discrete target the probabilities of held-out rows, of the candidates that have them for as many rows as
+        the best.
+    seconds : float
+        No candidate is tried any more after so many seconds, except the first one.
+    """
+
+    def __init__(
+        self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any, seconds: float = np.inf
+    ) -> None:
         self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
+        self.seconds = seconds
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
         self.near: list[str] = []
-        """The names of the candidates that count as equally good as the best, in order of preference."""
+        self.networks: dict[str, Network] = {}
+        self.predicted: dict[str, Values] = {}
+        self._told: dict[str, Values] = {}
 
     def run(self, candidates: Sequence[BuildAndFamily]) -> dict[str, float]:
         """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so
@@ -57,15 +79,24 @@ class Race:
         running = dict(zip(losses, candidates, strict=True))
         seen = np.zeros(len(self.rows), dtype=bool)
         folds = int(self.parts.max()) + 1
+        deadline = time.monotonic() + self.seconds
         for part in track_items(range(folds), "automatic", folds):
+            if part and time.monotonic() > deadline:
+                break
             networks: dict[str, Network] = {}
             for test, halve in self._list_batches(part):
                 seen[test] = True
                 for name in list(running):
+                    late = time.monotonic() > deadline and any(np.isfinite(losses[n][test]).all() for n in running)
                     try:
-                        network = networks.get(name) or self._learn(*running[name], part)
-                        networks[name] = network
-                        losses[name][test] = self._evaluate_losses(network, test)
+                        if late and name not in self._told:
+                            raise NetworkError(f"the time was over before {name} had been tried")
+                        posterior = self._predict_held_out(name, running[name], test)
+                        if posterior is None:
+                            network = networks.get(name) or self._learn(*running[name], part)
+                            networks[name] = network
+                            posterior = self._ask(network, test)
+                        losses[name][test] = self._evaluate_losses(name, posterior, test)
                     except (HybridBNError, MemoryError) as error:
                         self.failures.append(error)
                         del running[name], losses[name]
@@ -76,6 +107,8 @@ class Race:
                 break
         if not running:
             return {}
+        complete = {name: told for name, told in self.predicted.items() if name in running}
+        self.predicted = self._told | complete
         means = {name: self._mean(losses[name], seen) for name in running}
         best = min(means, key=means.__getitem__)
         self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], seen, NEAR)]
@@ -101,15 +134,42 @@ class Race:
             warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
             return build.learn(training.select(columns), self.target, family)
 
-    def _evaluate_losses(self, network: Network, test: NDArray[np.intp]) -> Values:
-        """Return the losses on some of the rows."""
-        rows = self.rows[test]
-        table = self.data.table.take(rows)
+    def _predict_held_out(self, name: str, candidate: BuildAndFamily, test: NDArray[np.intp]) -> Any:
+        """Return the posterior of some rows where the builder predicts each row without it, else None."""
+        build, family = candidate
+        if build.declaration.held_out is None:
+            return None
+        variable = self.data.variable(self.target)
+        assert isinstance(variable, Discrete)
+        if name not in self._told:
+            everything = len(self.rows) == len(self.data.table)
+            rows = np.sort(self.rows)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                table = self.data.table if everything else self.data.table.take(rows)
+                learned = build.learn_held_out(table, self.target, family)
+            assert learned is not None
+            network, told = learned
+            if everything:
+                self.networks[name] = network
+            self._told[name] = told[np.searchsorted(rows, self.rows)]
+        return DiscretePosterior(variable, self._told[name][test].T, False, np.zeros(len(test)), None)
+
+    def _ask(self, network: Network, test: NDArray[np.intp]) -> Any:
+        """Return the posterior of some rows."""
+        table = self.data.table.take(self.rows[test])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             evidence = table.select([name for name in table.names if name in network])
-            posterior = network.posterior(self.target, evidence, options=_OPTIONS)
-            losses = self.loss(posterior, self.data.codes(self.target)[rows])
+            return network.posterior(self.target, evidence, options=_OPTIONS)
+
+    def _evaluate_losses(self, name: str, posterior: Any, test: NDArray[np.intp]) -> Values:
+        """Return the losses on some of the rows, and keep the probabilities of classes."""
+        losses = self.loss(posterior, self.data.codes(self.target)[self.rows[test]])
+        if isinstance(posterior, DiscretePosterior):
+            told = posterior.probabilities
+            kept = self.predicted.setdefault(name, np.full((len(self.rows), told.shape[1]), np.nan))
+            kept[test] = told
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
 

@@ -37,21 +37,6 @@ STRENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
 
 
-@builder(takes_target=Discrete, hidden=(Discrete,))
-def random_forest(
-    data: Any,
-    target: str,
-    potentials: Potentials = "auto",
-    weights: Any = None,
-    *,
-    trees: int = 100,
-    name: str | None = None,
-    random_state: Any = 0,
-) -> Network:
-    network, _ = learn_random_forest(data, target, potentials, weights, trees=trees, name=name, random_state=random_state)
-    return network
-
-
 def learn_random_forest(
     data: Any,
     target: str,
@@ -82,6 +67,21 @@ def learn_random_forest(
     held_out = np.full((len(read.table), len(variable)), np.nan)
     held_out[used] = forest.held_out
     return forest.build_network(leaf), held_out
+
+
+@builder(takes_target=Discrete, held_out=learn_random_forest, hidden=(Discrete,))
+def random_forest(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    trees: int = 100,
+    name: str | None = None,
+    random_state: Any = 0,
+) -> Network:
+    network, _ = learn_random_forest(data, target, potentials, weights, trees=trees, name=name, random_state=random_state)
+    return network
 
 
 class _Column(NamedTuple):

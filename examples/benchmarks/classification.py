@@ -35,7 +35,7 @@ def method(name: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     return add
 
 
-for own in ("auto", "naive_bayes", "tan", "random_forest"):
+for own in ("auto", "random_forest", "logistic", "discriminant", "naive_bayes", "tan"):
     METHODS[own] = partial(HybridClassifier, own)
 METHODS["boosted trees"] = partial(HybridClassifier, "nb_tree", boost=100)
 
@@ -78,7 +78,7 @@ def make_gradient_boosting() -> Any:
     return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
 
 
-@method("logistic")
+@method("logistic regression")
 def make_logistic() -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
