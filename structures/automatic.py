@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
-from hybridbn.options import Options
-from hybridbn.progress_reports import track_items
 from hybridbn.structures.building import Build, builder
+from hybridbn.structures.discriminant import discriminant
+from hybridbn.structures.logistic import logistic
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
+from hybridbn.structures.racing import BuildAndFamily, Race, describe_candidate
+from hybridbn.structures.random_forest import random_forest
 from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, assign_folds, log_loss, selective_naive_bayes, squared_error
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
-from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Continuous, Discrete
 
-__all__ = ["Candidate", "automatic"]
+__all__ = ["Candidate", "ComparedCandidates", "automatic", "compare_candidates"]
 
 Candidate: TypeAlias = tuple[Any, Any]
 """A builder, or anything else that `build=` takes, and the potentials that are passed to it."""
 
-_BuildAndFamily: TypeAlias = tuple[Build, Any]
-
 MOST_ROWS = 4000
 """Candidates are compared on at most this many rows, which are enough to tell relevant differences."""
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
-CLEAR = 2.0
-"""A candidate that is worse than the best by this many standard errors of the difference is not tried on further folds.
-"""
-NEAR = 1.0
-"""A candidate within this many standard errors of the best counts as equally good."""
-FINALISTS = 2
-"""Successive halving keeps at least this many candidates."""
-LEAST_ROWS_TO_HALVE = 60
-"""Once this many rows have been predicted, the worse half of the candidates is dropped after each fold."""
-FIRST_ROWS = 100
-"""Candidates first predict this many rows of the first fold, so that slow ones that are clearly worse cost little."""
 TREES = 20
 """Number of trees of the largest default candidate for a number."""
 
@@ -63,6 +48,8 @@ def automatic(
     candidates: Sequence[Any] | None = None,
     loss: Loss | None = None,
     folds: int = 5,
+    effort: int = 1,
+    seconds: float | None = None,
     random_state: Any = 0,
 ) -> Network:
     """Build with the builder and family that predict the target best in a cross-validation inside the data.
@@ -107,14 +94,95 @@ def automatic(
     >>> net.graph["chosen"], len(net.graph["losses"]) > 3
     ('model_tree trees=20, gaussian', True)
     """
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
+    comparison = compare_candidates(
+        data,
+        target,
+        potentials,
+        weights,
+        candidates=candidates,
+        loss=loss,
+        folds=folds,
+        effort=effort,
+        seconds=seconds,
+        random_state=random_state,
+    )
+    return comparison.learn_best()
+
+
+@dataclass
+class ComparedCandidates:
+    """Candidates with their losses on held-out rows.
+
+    Attributes
+    ----------
+    data : TrainingData
+    candidates : dict of str to builder and potentials
+        By name, in order of preference.
+    race : Race or None
+        None where there are too few rows to compare, or one candidate only.
+    losses : dict of str to float
+    """
+
+    data: TrainingData
+    candidates: dict[str, BuildAndFamily]
+    race: Race | None
+    losses: dict[str, float]
+
+    def learn(self, name: str) -> Network:
+        """Return the network of a candidate, learned from all rows."""
+        assert self.data.target is not None
+        network = self.race.networks.get(name) if self.race is not None else None
+        if network is None:
+            build, family = self.candidates[name]
+            network = build.learn(self.data.table, self.data.target, family)
+        network.graph["chosen"] = name
+        network.graph["losses"] = self.losses
+        return network
+
+    def learn_best(self) -> Network:
+        """Return the network of the best candidate that can be built from all rows."""
+        discrete = isinstance(self.data.variable(self.data.target or ""), Discrete)
+        preferred = [] if discrete or self.race is None else self.race.near[:1]
+        failures: list[Exception] = [] if self.race is None else list(self.race.failures)
+        for name in sorted(
+            self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))
+        ):
+            try:
+                return self.learn(name)
+            except HybridBNError as error:
+                failures.append(error)
+        raise failures[0]
+
+
+def compare_candidates(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    candidates: Sequence[Any] | None = None,
+    loss: Loss | None = None,
+    folds: int = 5,
+    effort: int = 1,
+    seconds: float | None = None,
+    random_state: Any = 0,
+) -> ComparedCandidates:
+    """Compare candidates as `automatic` does.
+
+    Examples
+    --------
+    >>> data = {"x": [0.0, 1.0, 2.0, 3.0] * 5, "c": ["a", "a", "b", "b"] * 5}
+    >>> compared = compare_candidates(data, "c", candidates=["naive_bayes", "logistic"])
+    >>> sorted(compared.losses)
+    ['logistic, auto', 'naive_bayes, auto']
+    """
+    _check_options(folds, effort, seconds)
     training_data = read_data_with_target(data, target, potentials, weights)
     if candidates is None:
-        listed = _list_candidates(training_data, target, potentials)
+        listed = _list_candidates(training_data, target, potentials, effort)
     else:
         listed = [_read_candidate(candidate, potentials) for candidate in candidates]
-    distinct = {_describe_candidate(*candidate): candidate for candidate in listed}
+    distinct = {describe_candidate(*candidate): candidate for candidate in listed}
     if not distinct:
         raise NetworkError("candidates must hold a builder at least")
     table = training_data.table
@@ -123,160 +191,84 @@ def automatic(
     cells = training_data.codes(target)
     rng = make_generator(random_state)
     labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
-    losses: dict[str, float] = {}
-    failures: list[Exception] = []
-    preferred: list[str] = []
-    if len(labeled) >= 2 * folds and len(distinct) > 1:
-        rows = rng.permutation(labeled)[:MOST_ROWS]
-        race = _Race(training_data, target, loss, rows, assign_folds(cells[rows], folds, rng))
-        losses = race.run(list(distinct.values()))
-        failures = race.failures
-        preferred = [] if discrete else race.near[:1]
-        if not losses:
-            raise failures[0]
-    for name in sorted(distinct, key=lambda name: (name not in preferred, losses.get(name, np.inf))):
-        build, family = distinct[name]
-        try:
-            network = build.learn(table, target, family)
-        except HybridBNError as error:
-            failures.append(error)
-            continue
-        network.graph["chosen"] = name
-        network.graph["losses"] = losses
-        return network
-    raise failures[0]
+    if len(labeled) < 2 * folds or len(distinct) < 2:
+        return ComparedCandidates(training_data, distinct, None, {})
+    rows = rng.permutation(labeled)[:MOST_ROWS]
+    parts = assign_folds(cells[rows], folds, rng)
+    race = Race(training_data, target, loss, rows, parts, np.inf if seconds is None else seconds)
+    losses = race.run(list(distinct.values()))
+    if not losses:
+        raise race.failures[0]
+    return ComparedCandidates(training_data, distinct, race, losses)
 
 
-class _Race:
-    """A cross-validation that drops candidates as soon as they are clearly worse than the best one (racing)."""
-
-    def __init__(self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any) -> None:
-        self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
-        self.weights = data.table.weights[rows]
-        self.failures: list[Exception] = []
-        self.near: list[str] = []
-        """The names of the candidates that count as equally good as the best, in order of preference."""
-
-    def run(self, candidates: Sequence[_BuildAndFamily]) -> dict[str, float]:
-        """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so
-        far.
-        """
-        losses = {_describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
-        running = dict(zip(losses, candidates, strict=True))
-        seen = np.zeros(len(self.rows), dtype=bool)
-        folds = int(self.parts.max()) + 1
-        for part in track_items(range(folds), "automatic", folds):
-            networks: dict[str, Network] = {}
-            for test, halve in self._list_batches(part):
-                seen[test] = True
-                for name in list(running):
-                    try:
-                        network = networks.get(name) or self._learn(*running[name], part)
-                        networks[name] = network
-                        losses[name][test] = self._evaluate_losses(network, test)
-                    except (HybridBNError, MemoryError) as error:
-                        self.failures.append(error)
-                        del running[name], losses[name]
-                for name in self._find_dropouts({name: losses[name] for name in running}, seen, halve):
-                    del running[name]
-            if len(running) < 2:
-                # more folds would not change the choice
-                break
-        if not running:
-            return {}
-        means = {name: self._mean(losses[name], seen) for name in running}
-        best = min(means, key=means.__getitem__)
-        self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], seen, NEAR)]
-        for name, own in losses.items():
-            if name not in running:
-                means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
-        return {name: means[name] for name in losses}
-
-    def _list_batches(self, part: int) -> list[tuple[NDArray[np.intp], bool]]:
-        """Return the rows of a fold in the batches after which candidates are dropped, and whether the worse half
-        is.
-        """
-        test = np.flatnonzero(self.parts == part)
-        if part or len(test) < 2 * FIRST_ROWS:
-            return [(test, True)]
-        return [(test[:FIRST_ROWS], False), (test[FIRST_ROWS:], True)]
-
-    def _learn(self, build: Build, family: Any, part: int) -> Network:
-        """Return the network learned from all folds but one."""
-        training = self.data.table.take(self.rows[self.parts != part])
-        columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
-            return build.learn(training.select(columns), self.target, family)
-
-    def _evaluate_losses(self, network: Network, test: NDArray[np.intp]) -> Values:
-        """Return the losses on some of the rows."""
-        rows = self.rows[test]
-        table = self.data.table.take(rows)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            evidence = table.select([name for name in table.names if name in network])
-            posterior = network.posterior(self.target, evidence, options=_OPTIONS)
-            losses = self.loss(posterior, self.data.codes(self.target)[rows])
-        # a row of probability zero counts as much as the worst of the others
-        return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
-
-    def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_], halve: bool) -> list[str]:
-        """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""
-        if not losses:
-            return []
-        means = {name: self._mean(own, rows) for name, own in losses.items()}
-        ranked = sorted(means, key=means.__getitem__)
-        halve = halve and int(np.count_nonzero(rows)) >= LEAST_ROWS_TO_HALVE
-        count = max(FINALISTS, -(-len(ranked) // 2)) if halve else len(ranked)
-        return [
-            name
-            for rank, name in enumerate(ranked)
-            if rank >= count or self._is_behind(losses[name] - losses[ranked[0]], rows, CLEAR)
-        ]
-
-    def _is_behind(self, difference: Values, rows: NDArray[np.bool_], errors: float) -> bool:
-        """Return whether the mean of differences is above zero by more than some standard errors."""
-        shares, values = self.weights[rows] / self.weights[rows].sum(), difference[rows]
-        mean = float(shares @ values)
-        return mean > errors * float(np.sqrt(shares**2 @ (values - mean) ** 2))
-
-    def _mean(self, values: Values, rows: NDArray[np.bool_]) -> float:
-        return float(self.weights[rows] @ values[rows] / self.weights[rows].sum())
+def _check_options(folds: Any, effort: Any, seconds: Any) -> None:
+    for what, value, least in (("folds", folds, 2), ("effort", effort, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
+        raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
 
 
-def _is_usable(table: Table, name: str) -> bool:
-    """Return whether a column has two numbers, or a state that occurs twice; builders may refuse other columns."""
-    column = table.column(name)
-    if table.is_discrete(name):
-        return bool(np.bincount(column[column >= 0]).max(initial=0) > 1)
-    observed = column[~np.isnan(column)]
-    return len(observed) > 0 and bool((observed != observed[0]).any())
-
-
-def _list_candidates(data: TrainingData, target: str, potentials: Any) -> list[_BuildAndFamily]:
+def _list_candidates(data: TrainingData, target: str, potentials: Any, effort: int) -> list[BuildAndFamily]:
     """Return the default candidates for the kinds of columns."""
-    discrete = isinstance(data.variable(target), Discrete)
-    numbers = any(not isinstance(data.variable(name), Discrete) for name in data.attributes)
+    if isinstance(data.variable(target), Discrete):
+        candidates = _list_class_candidates(data, potentials, effort)
+    else:
+        candidates = _list_number_candidates(data, potentials)
+    return [(Build(function), family) for function, family in candidates]
+
+
+def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
+    """Return the default candidates for a discrete target.
+
+    Those that predict held-out rows themselves come first: they take the least time, and the others are measured by
+    them.
+    """
+    numbers = [name for name in data.attributes if not isinstance(data.variable(name), Discrete)]
+    if not data.attributes:
+        return [(naive_bayes, potentials)]
+    chosen = not (isinstance(potentials, str) and potentials == "auto")
+    several = len(data.attributes) > 1
+    if chosen:
+        slow = [selective_naive_bayes if potentials == "kernel" else tan, nb_tree] if several else []
+        return [(function, potentials) for function in (random_forest, logistic, naive_bayes, *slow)]
+    candidates: list[Candidate] = [(logistic, "auto"), (random_forest, "gaussian")]
+    if numbers:
+        candidates.append((discriminant, "auto"))
+    candidates.append((naive_bayes, "multinomial"))
+    if several:
+        candidates.append((tan, "multinomial"))
+    if numbers:
+        candidates.append((naive_bayes, "kernel"))
+    if effort > 1:
+        for family in ["mte", "kernel", "gaussian", "multinomial"] if numbers else ["auto"]:
+            candidates.append((naive_bayes, family))
+            if several and not (family == "gaussian" and _is_costly(data)):
+                candidates.append((selective_naive_bayes if family == "kernel" else tan, family))
+            if family not in ("mte", "kernel"):
+                candidates.append((nb_tree, family))
+    return candidates
+
+
+def _list_number_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
+    """Return the default candidates for a number.
+
+    Slow ones are left out, because regressions and model trees are hardly ever worse.
+    """
     families: list[Any] = [potentials]
-    if isinstance(potentials, str) and potentials == "auto" and (numbers or not discrete):
-        families = ["mte", "kernel", "gaussian", *(["multinomial"] if discrete else [])]
+    if isinstance(potentials, str) and potentials == "auto":
+        families = ["mte", "kernel", "gaussian"]
     candidates: list[Candidate] = []
     for family in families:
         candidates.append((naive_bayes, family))
-        # slow candidates are left out for numbers, where regressions and model trees are hardly ever worse
-        if len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
-            if family == "kernel" and discrete:
-                candidates.append((selective_naive_bayes, family))
-            elif discrete or family == "gaussian" or len(families) == 1:
-                candidates.append((tan, family))
-        if discrete and (family in ("gaussian", "multinomial") or len(families) == 1):
-            candidates.append((nb_tree, family))
-    if not discrete and data.attributes:
-        family = "gaussian" if len(families) > 1 else potentials
-        trees = [(partial(model_tree, trees=TREES), family), (model_tree, family)]
-        candidates = [*trees, (regression, family), *candidates]
-    return [(Build(function), family) for function, family in candidates]
+        chosen = family == "gaussian" or len(families) == 1
+        if chosen and len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
+            candidates.append((tan, family))
+    if not data.attributes:
+        return candidates
+    family = "gaussian" if len(families) > 1 else potentials
+    return [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *candidates]
 
 
 def _is_costly(data: TrainingData) -> bool:
@@ -285,12 +277,8 @@ def _is_costly(data: TrainingData) -> bool:
     return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
-def _read_candidate(candidate: Any, potentials: Any) -> _BuildAndFamily:
+def _read_candidate(candidate: Any, potentials: Any) -> BuildAndFamily:
     # a list of two arcs may be a tuple, too, but then its items are tuples
     if isinstance(candidate, tuple) and len(candidate) == 2 and not isinstance(candidate[0], tuple | list):
         candidate, potentials = candidate
     return Build.of(candidate, "a candidate"), potentials
-
-
-def _describe_candidate(build: Build, family: Any) -> str:
-    return f"{build}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}"

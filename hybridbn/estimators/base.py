@@ -35,7 +35,7 @@ from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
 from hybridbn.tables.frames import describe_left_alone
-from hybridbn.variables import Values, shorten
+from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["Builder", "HybridEstimator"]
 
@@ -212,8 +212,13 @@ class HybridEstimator(BaseEstimator):
         check_is_fitted(self, "network_")
         features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
-        names = [name for name in name_columns(features) if name in self.network_]
-        return read_against(features, [self.network_.variable(name) for name in names], self.handle_unknown)
+        variables = self._known_variables()
+        read = [variables[name] for name in name_columns(features) if name in variables]
+        return read_against(features, read, self.handle_unknown)
+
+    def _known_variables(self) -> dict[str, Variable]:
+        """Return the variables as which the features are read."""
+        return {variable.name: variable for variable in self.network_.variables}
 
     def _posterior(self, X: Any) -> Any:
         check_is_fitted(self, "network_")

@@ -28,6 +28,7 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
+from hybridbn.learning.stacking import stack
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.naive_bayes import naive_bayes
@@ -157,8 +158,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
         if hasattr(self, "ensemble_"):
             del self.ensemble_
-        if self.boost is not None and len(classes) > 1:
-            self.ensemble_ = self._boosted(table)
+        if len(classes) > 1 and (self.boost is not None or self.builder == "auto"):
+            self.ensemble_ = self._stacked(table) if self.boost is None else self._boosted(table)
             self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
             return self._keep(self.ensemble_.networks[0], None)
         network, stream = self._network_of(table, classes)
@@ -219,6 +220,19 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         """Return the posterior of the class: probabilities, entropy, mode, samples of all rows."""
         posterior: DiscretePosterior = self._posterior(X)
         return posterior
+
+    def _known_variables(self) -> dict[str, Variable]:
+        """Return the variables of all stacked networks; one that cuts a number into intervals reads the number."""
+        known = super()._known_variables()
+        if hasattr(self, "ensemble_") and self.ensemble_.algorithm == "pool":
+            for variable in (variable for network in self.ensemble_.networks for variable in network.variables):
+                if isinstance(known.setdefault(variable.name, variable), Discrete):
+                    known[variable.name] = variable
+        return known
+
+    def _stacked(self, table: Table) -> Ensemble:
+        table, _, potentials = self._without(*self._looked_through(table))
+        return stack(table, self.target_name_, "auto" if potentials is None else potentials)
 
     def _boosted(self, table: Table) -> Ensemble:
         table, build, potentials = self._without(*self._looked_through(table))

@@ -20,7 +20,7 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
+__all__ = ["SoftmaxFitter", "SoftmaxStatistics", "regress_classes"]
 
 _NEWTON = 200
 """Most parameters for Newton's method, whose matrix has their square; more are left to a quasi-Newton method."""
@@ -160,7 +160,7 @@ class SoftmaxFitter(Fitter):
         targets = np.zeros((len(design), k))
         targets[np.arange(len(design)), statistics.codes] = statistics.weights
         smoothed = targets + (self.m / k / statistics.total) * statistics.weights[:, None]
-        common = self._fit_regression(design, smoothed, np.zeros((k, design.shape[1])))
+        common = regress_classes(design, smoothed, np.zeros((k, design.shape[1])), self.ridge)
         found = np.broadcast_to(common, (math.prod(shape), *common.shape)).copy()
         if discrete:
             center = np.zeros((1, design.shape[1]))
@@ -170,8 +170,8 @@ class SoftmaxFitter(Fitter):
             ends = np.cumsum(np.bincount(statistics.cells, minlength=len(found)))
             for cell in np.unique(statistics.cells):
                 rows = order[ends[cell - 1] if cell else 0 : ends[cell]]
-                found[cell] = self._fit_regression(
-                    np.concatenate([design[rows], center]), np.concatenate([targets[rows], prior]), common
+                found[cell] = regress_classes(
+                    np.concatenate([design[rows], center]), np.concatenate([targets[rows], prior]), common, self.ridge
                 )
         coefficients = found[:, :, 1:] / scale
         intercept = found[:, :, 0] - coefficients @ mean
@@ -182,31 +182,53 @@ class SoftmaxFitter(Fitter):
             coefficients=coefficients.reshape(*shape, k, len(continuous)),
         )
 
-    def _fit_regression(self, design: Values, targets: Values, start: Values) -> Values:
-        """Return the parameters (states, 1 + parents) for rows with weights of states, pulled toward those at the
-        start.
-        """
-        from scipy.optimize import minimize
 
-        problem = _Problem(design, targets, start, self.ridge)
-        if start.size <= _NEWTON:
-            return _minimize_by_newton(problem)
-        found = minimize(
-            problem.objective,
-            start.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": _MOST_QUASI_STEPS,
-                "maxfun": 2 * _MOST_QUASI_STEPS,
-                "maxcor": 30,
-                "ftol": 0.0,
-                "gtol": 1e-8,
-            },
-        )
-        if found.nit >= _MOST_QUASI_STEPS:
-            _warn_unconverged()
-        return np.asarray(found.x.reshape(start.shape))
+def regress_classes(
+    design: Values, targets: Values, start: Values, ridge: float, tolerance: float = 1e-8, first: Values | None = None
+) -> Values:
+    """Return the parameters (states, columns) of a logistic regression that are pulled toward those at the start.
+
+    Parameters
+    ----------
+    design : ndarray (rows, columns)
+        The first column is ones; its parameters are not pulled.
+    targets : ndarray (rows, states)
+        The weight of each state in each row.
+    start : ndarray (states, columns)
+    ridge : float
+    tolerance : float
+        Of the gradient, where the parameters are too many for Newton's method.
+    first : ndarray (states, columns), optional
+        Where the search begins, by default at the start.
+
+    Examples
+    --------
+    >>> design = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, 1.0]])
+    >>> regress_classes(design, np.eye(2)[[0, 1, 0]], np.zeros((2, 2)), 1.0).round(2)
+    array([[ 0.23, -0.29],
+           [-0.23,  0.29]])
+    """
+    from scipy.optimize import minimize
+
+    problem = _Problem(design, targets, start, ridge)
+    if start.size <= _NEWTON:
+        return _minimize_by_newton(problem)
+    found = minimize(
+        problem.objective,
+        (start if first is None else first).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": _MOST_QUASI_STEPS,
+            "maxfun": 2 * _MOST_QUASI_STEPS,
+            "maxcor": 30,
+            "ftol": 0.0,
+            "gtol": tolerance,
+        },
+    )
+    if found.nit >= _MOST_QUASI_STEPS:
+        _warn_unconverged()
+    return np.asarray(found.x.reshape(start.shape))
 
 
 @dataclass(frozen=True)

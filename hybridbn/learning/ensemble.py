@@ -34,16 +34,17 @@ __all__ = ["ClassScorer", "Ensemble", "LazyNetwork", "LazyNetworks", "softmax", 
 LazyNetwork: TypeAlias = "Network | Callable[[], Network]"
 
 _Codes: TypeAlias = dict[str, NDArray[Any]]
+_TITLES = {"m1": "AdaBoost.M1", "real": "Real AdaBoost", "pool": "a logarithmic pool"}
 _LEAST_PROBABILITY = 1e-300
 """Probabilities of zero count as this where logarithms are added up."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble:
-    r"""Networks that vote on the class, as `hybridbn.boost` learns them.
+    r"""Networks that vote on the class, as `hybridbn.boost` and `hybridbn.stack` learn them.
 
     The score of a class is the sum of the votes for it ("m1"), or of the members' votes times their log probabilities
-    of it ("real"); the log-odds of two classes are the difference of their scores, so that
+    of it ("real" and "pool"); the log-odds of two classes are the difference of their scores, so that
 
     .. math:: P(c \mid v) = e^{s_c(v)} / \sum_k e^{s_k(v)}
 
@@ -55,8 +56,9 @@ class Ensemble:
     votes : sequence of float
         One for each network; positive.
     target : str
-    algorithm : {"m1", "real"}
-        Which kind of votes these are.
+    algorithm : {"m1", "real", "pool"}
+        Which kind of votes these are: of AdaBoost.M1, of Real AdaBoost, which is for two classes, or the exponents of a
+        weighted product of the members' probabilities (a logarithmic opinion pool).
     errors : sequence of float, optional
         The weighted errors of the networks in their rounds.
     restarts : int
@@ -85,7 +87,7 @@ class Ensemble:
     networks: Sequence[Network]
     votes: Values
     target: str
-    algorithm: Literal["m1", "real"] = "m1"
+    algorithm: Literal["m1", "real", "pool"] = "m1"
     errors: Values | None = None
     restarts: int = 0
 
@@ -99,8 +101,8 @@ class Ensemble:
             object.__setattr__(self, "errors", freeze(np.asarray(self.errors, dtype=np.float64)))
         if not self.networks or not (learned or all(isinstance(network, Network) for network in self.networks)):
             raise NetworkError("an ensemble needs at least one network, and nothing but networks")
-        if self.algorithm not in ("m1", "real"):
-            raise NetworkError(f"algorithm must be 'm1' or 'real', not {self.algorithm!r}")
+        if self.algorithm not in _TITLES:
+            raise NetworkError(f"algorithm must be 'm1', 'real' or 'pool', not {self.algorithm!r}")
         for what, numbers in (("votes", self.votes), ("errors", self.errors)):
             if numbers is not None and numbers.shape != (len(self.networks),):
                 raise NetworkError(
@@ -143,7 +145,7 @@ class Ensemble:
         return show_ensemble(self)
 
     def __repr__(self) -> str:
-        name = {"m1": "AdaBoost.M1", "real": "Real AdaBoost"}[self.algorithm]
+        name = _TITLES[self.algorithm]
         count = f"{len(self)} network{'s' * (len(self) > 1)}"
         restarts = f", {self.restarts} restart{'s' * (self.restarts > 1)}" if self.restarts else ""
         return f"<Ensemble of {count} for {self.target!r}: {name}{restarts}>"
@@ -204,7 +206,7 @@ class Ensemble:
 
     def _add_scores(self, evidence: Any, options: Options) -> Iterator[Values]:
         """Yield the scores (classes, rows) after each network, always in the same array."""
-        scorer, real = ClassScorer(self.target, evidence, replace(options, n_jobs=None)), self.algorithm == "real"
+        scorer, real = ClassScorer(self.target, evidence, replace(options, n_jobs=None)), self.algorithm != "m1"
         total: Values | None = None
         possible: Any = False
         answers = run_in_threads(scorer.log_joint, self.networks, options.jobs)
@@ -276,7 +278,7 @@ class Ensemble:
     def sum_tables(self) -> NaiveBayesTables:
         """Return the weighted sum of the members' log tables, from which `collapse` makes a network."""
         weighted_tables = []
-        share = 1.0 if self.algorithm == "real" else 1 / len(self.variable)
+        share = 1 / len(self.variable) if self.algorithm == "m1" else 1.0
         for number, (network, vote) in enumerate(zip(self.networks, self.votes, strict=True)):
             tables = naive_bayes_of(network, self.target)
             if tables is None:

@@ -19,6 +19,9 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["Boxes"]
 
+_CHECKED = 64
+"""Points at which an overlap is checked."""
+
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Boxes(Potential):
@@ -40,6 +43,9 @@ class Boxes(Potential):
         infinite; for a discrete one which of its states are inside (boxes, states), as 0 and 1.
     weights : array_like, optional
         Of the boxes, positive; by default equal.
+    overlap : int, optional
+        In how many boxes every point is, where that is known to be the same number everywhere: that of the trees of
+        which the boxes are the leaves. Missing parents are then averaged over quickly.
 
     Examples
     --------
@@ -58,6 +64,7 @@ class Boxes(Potential):
     parents: tuple[Variable, ...]
     sides: tuple[NDArray[Any], ...]
     weights: Values
+    overlap: int | None
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class Boxes(Potential):
         parents: Sequence[Variable],
         sides: Sequence[ArrayLike],
         weights: ArrayLike | None = None,
+        overlap: int | None = None,
     ) -> None:
         checked = check_parents(child, parents)
         if not isinstance(child, Discrete):
@@ -84,6 +92,26 @@ class Boxes(Potential):
         if not (numbers > 0).all():
             raise NetworkError(f"{what} must be positive; found {float(numbers.min())}")
         object.__setattr__(self, "weights", freeze(numbers / numbers.sum()))
+        object.__setattr__(self, "overlap", None if overlap is None else self._check_overlap(overlap))
+
+    def _check_overlap(self, overlap: Any) -> int:
+        """Return the number of boxes that a point is in, or raise an error if some point is not in so many."""
+        if isinstance(overlap, bool) or not isinstance(overlap, int | np.integer) or overlap < 1:
+            raise NetworkError(f"{self.child.name!r}: overlap must be a whole number, at least 1, not {overlap!r}")
+        if (self.weights != self.weights[0]).any():
+            raise NetworkError(f"{self.child.name!r}: an overlap is for boxes of equal weight")
+        chosen = np.unique(np.linspace(0, len(self.child) - 1, _CHECKED).astype(np.intp))
+        inside = np.ones((len(self.child), len(chosen)), dtype=bool)
+        for parent, side in zip(self.parents, self.sides, strict=True):
+            points = side[chosen].argmax(axis=1) if isinstance(parent, Discrete) else _choose_point(side[chosen])
+            inside &= _is_inside(parent, side, points)
+        counts = inside.sum(axis=0)
+        if (counts != overlap).any():
+            wrong = int(np.argmax(counts != overlap))
+            raise NetworkError(
+                f"{self.child.name!r}: a point of box {chosen[wrong]} is in {counts[wrong]} boxes, not in {overlap}"
+            )
+        return int(overlap)
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Evaluate: the boxes' weights where all parents are inside, divided by their sum."""
@@ -164,12 +192,13 @@ class Boxes(Potential):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sides and weights."""
-        return {"sides": [np.asarray(side, dtype=np.float64) for side in self.sides], "weights": self.weights}
+        content = {"sides": [np.asarray(side, dtype=np.float64) for side in self.sides], "weights": self.weights}
+        return content if self.overlap is None else {**content, "overlap": self.overlap}
 
     @classmethod
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
         """Make the potential again from what `to_dict` returned."""
-        made = cls(child, parents, state["sides"], state["weights"])  # type: ignore[arg-type]  # checked there
+        made = cls(child, parents, state["sides"], state["weights"], state.get("overlap"))
         # dividing by a sum that is 1 but for rounding would change the last bit
         object.__setattr__(made, "weights", freeze(state["weights"], np.float64))
         return made
@@ -183,6 +212,12 @@ def _is_inside(parent: Variable, side: NDArray[Any], points: NDArray[Any]) -> ND
         return np.asarray(side[:, points], dtype=bool)
     low, high = (side[:, end].reshape((-1,) + (1,) * points.ndim) for end in (0, 1))
     return np.asarray((points >= low) & (points < high))
+
+
+def _choose_point(side: Values) -> Values:
+    """Return a number in each of some intervals."""
+    low, high = side.T
+    return np.where(np.isfinite(low), low, np.where(np.isfinite(high), np.nextafter(high, -np.inf), 0.0))
 
 
 def _check_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray[Any]:

@@ -7,12 +7,14 @@ number?", the number being halfway between two of the node's rows, so that neith
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Forest", "grow_forest"]
+__all__ = ["Forest", "Questions", "grow_class_forest", "grow_forest"]
 
 _TREES = 40
 _LEAST = 3
@@ -35,8 +37,8 @@ class Forest:
         A row goes left if its cell of the column is at most the cut, which is infinite in leaves.
     left : ndarray (nodes,)
         The left child, the right one standing next to it; of a leaf itself.
-    value : ndarray (nodes,)
-        Mean of the target.
+    value : ndarray (nodes,) or (nodes, classes)
+        Mean of the target, or how many rows of each class reach the node.
     """
 
     roots: Codes
@@ -54,13 +56,25 @@ class Forest:
         return found
 
     def _predict_rows(self, features: Values) -> Values:
+        return np.asarray(self.value[self.find_leaves(features)])
+
+    def find_leaves(self, features: NDArray[Any]) -> Codes:
+        """Return the leaf of each row in each tree: (trees, rows)."""
         rows = np.arange(len(features))
         node = np.repeat(self.roots[:, None], len(features), axis=1)
         while True:
             deeper = self.left[node] + (features[rows, self.column[node]] > self.cut[node])
             if (deeper == node).all():
-                return np.asarray(self.value[node])
+                return np.asarray(node)
             node = deeper
+
+    @property
+    def parents(self) -> Codes:
+        """The node above each node, -1 above the roots; a node comes after its parent."""
+        above = np.full(len(self.left), -1)
+        inner = np.flatnonzero(np.isfinite(self.cut))
+        above[self.left[inner]] = above[self.left[inner] + 1] = inner
+        return above
 
     def predict(self, features: Values) -> Values:
         """Return the mean of the trees for each row.
@@ -86,7 +100,7 @@ def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> t
     """
     size = min(len(target), _ROWS)
     picked = rng.integers(len(target), size=(_TREES, size))
-    forest = _grow_trees(features, target, picked, rng)
+    forest = _grow_trees(features, _Numbers(target), picked, Questions.of(features.shape[1]), _LEAST, rng)
     each = forest.predict_each(features)
     unseen = np.ones(each.shape, dtype=bool)
     np.put_along_axis(unseen, picked.T, False, axis=0)
@@ -94,7 +108,102 @@ def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> t
     return forest, np.where(counts > 0, (each * unseen).sum(axis=1) / np.maximum(counts, 1), each.mean(axis=1))
 
 
-def _grow_trees(features: Values, target: Values, picked: Codes, rng: np.random.Generator) -> Forest:
+def grow_class_forest(
+    features: NDArray[Any], classes: Codes, count: int, picked: Codes, questions: Questions, rng: np.random.Generator
+) -> Forest:
+    """Return a forest of trees for classes, each grown until its leaves can't be told apart any further.
+
+    Parameters
+    ----------
+    features : ndarray (rows, features)
+    classes : ndarray (rows,)
+    count : int
+        Number of classes.
+    picked : ndarray (trees, sample)
+        The rows that each tree grows from.
+    questions : Questions
+
+    Examples
+    --------
+    >>> x, rng = np.arange(8.0)[:, None], np.random.default_rng(0)
+    >>> forest = grow_class_forest(x, np.arange(8) // 4, 2, np.tile(np.arange(8), (3, 1)), Questions.of(1), rng)
+    >>> forest.value[forest.find_leaves(np.array([[1.0], [6.0]]))].sum(axis=0).tolist()
+    [[12, 0], [0, 12]]
+    """
+    return _grow_trees(features, _Classes(classes, count), picked, questions, 1, rng)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Which features are asked about: one of a random group, such as the indicators of a category's states.
+
+    Attributes
+    ----------
+    starts, sizes : ndarray (groups,)
+        Of each group its first feature and how many there are.
+    count : int
+        Tried for each node.
+    """
+
+    starts: Codes
+    sizes: Codes
+    count: int = _QUESTIONS
+
+    @classmethod
+    def of(cls, features: int) -> Self:
+        """Return questions about features that are each a group."""
+        return cls(np.arange(features), np.ones(features, dtype=np.intp))
+
+    def draw(self, nodes: int, rng: np.random.Generator) -> Codes:
+        """Return a feature for each node."""
+        group = rng.integers(len(self.starts), size=nodes)
+        if len(self.starts) == self.sizes.sum():
+            return np.asarray(self.starts[group])
+        return np.asarray(self.starts[group] + np.floor(rng.random(nodes) * self.sizes[group]).astype(np.intp))
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Sums of a number over nodes, whose squares over the counts tell how much of the squared error is explained."""
+
+    target: Values
+
+    def sum_nodes(self, rows: Codes, starts: Codes, node: Codes) -> Values:
+        return np.add.reduceat(self.target[rows], starts)[:, None]
+
+    def sum_left(self, rows: Codes, starts: Codes, node: Codes, goes_left: NDArray[np.bool_]) -> Values:
+        return np.add.reduceat(np.where(goes_left, self.target[rows], 0.0), starts)[:, None]
+
+    def summarize(self, sums: Values, counts: Codes) -> Values:
+        return np.asarray(sums[:, 0] / counts)
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Counts of classes in nodes, whose squares over the counts of rows tell how pure the nodes are (Gini)."""
+
+    classes: Codes
+    count: int
+
+    def sum_nodes(self, rows: Codes, starts: Codes, node: Codes) -> Values:
+        key = node * self.count + self.classes[rows]
+        return np.bincount(key, minlength=len(starts) * self.count).reshape(-1, self.count)
+
+    def sum_left(self, rows: Codes, starts: Codes, node: Codes, goes_left: NDArray[np.bool_]) -> Values:
+        return self.sum_nodes(rows[goes_left], starts, node[goes_left])
+
+    def summarize(self, sums: Values, counts: Codes) -> Values:
+        return sums
+
+
+def _grow_trees(
+    features: NDArray[Any],
+    target: _Numbers | _Classes,
+    picked: Codes,
+    questions: Questions,
+    least: int,
+    rng: np.random.Generator,
+) -> Forest:
     """Grow a tree from each row of `picked`, which has the numbers of its rows."""
     trees, size = picked.shape
     rows, starts = picked.ravel(), np.arange(trees) * size
@@ -103,15 +212,15 @@ def _grow_trees(features: Values, target: Values, picked: Codes, rng: np.random.
     while True:
         # the rows of a node stand together
         counts = np.diff(starts, append=len(rows))
-        sums = np.add.reduceat(target[rows], starts)
-        column, cut = _choose_cuts(features, target, rows, starts, counts, sums, rng)
+        node = np.repeat(np.arange(len(starts)), counts)
+        sums = target.sum_nodes(rows, starts, node)
+        column, cut = _choose_cuts(features, target, rows, starts, counts, sums, node, questions, least, rng)
         splits = np.isfinite(cut)
         place = np.cumsum(splits) - 1
         own = np.arange(total - len(starts), total)
-        levels.append((column, cut, np.where(splits, total + 2 * place, own), sums / counts))
+        levels.append((column, cut, np.where(splits, total + 2 * place, own), target.summarize(sums, counts)))
         if not splits.any():
             break
-        node = np.repeat(np.arange(len(starts)), counts)
         kept = splits[node]
         rows, node = rows[kept], node[kept]
         side = 2 * place[node] + (features[rows, column[node]] > cut[node])
@@ -124,31 +233,34 @@ def _grow_trees(features: Values, target: Values, picked: Codes, rng: np.random.
 
 
 def _choose_cuts(
-    features: Values,
-    target: Values,
+    features: NDArray[Any],
+    target: _Numbers | _Classes,
     rows: Codes,
     starts: Codes,
     counts: Codes,
     sums: Values,
+    node: Codes,
+    questions: Questions,
+    least: int,
     rng: np.random.Generator,
 ) -> tuple[Codes, Values]:
     """Return the column and the cut of each node; the cut is infinite where no question leaves enough rows on both
     sides.
     """
-    nodes, own = len(starts), target[rows]
-    node = np.repeat(np.arange(nodes), counts)
-    best = sums**2 / counts * (1 + 1e-9)
+    nodes = len(starts)
+    whole = (sums**2).sum(axis=1) / counts
+    best = whole * (1 + 1e-9)
     column, cut = np.zeros(nodes, dtype=np.intp), np.full(nodes, np.inf)
-    for _ in range(_QUESTIONS):
-        asked = rng.integers(features.shape[1], size=nodes)
+    for _ in range(questions.count):
+        asked = questions.draw(nodes, rng)
         one, other = (rows[starts + np.floor(rng.random(nodes) * counts).astype(np.intp)] for _ in range(2))
         halfway = 0.5 * features[one, asked] + 0.5 * features[other, asked]
         goes_left = features[rows, asked[node]] <= halfway[node]
         left = np.add.reduceat(goes_left.astype(np.intp), starts)
-        told = np.add.reduceat(np.where(goes_left, own, 0.0), starts)
+        told = target.sum_left(rows, starts, node, goes_left)
         right = counts - left
-        enough = (left >= _LEAST) & (right >= _LEAST)
-        score = told**2 / np.maximum(left, 1) + (sums - told) ** 2 / np.maximum(right, 1)
+        enough = (left >= least) & (right >= least)
+        score = (told**2).sum(axis=1) / np.maximum(left, 1) + ((sums - told) ** 2).sum(axis=1) / np.maximum(right, 1)
         better = enough & (score > best)
         best, column, cut = (
             np.where(better, new, old) for new, old in ((score, best), (asked, column), (halfway, cut))

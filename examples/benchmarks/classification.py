@@ -1,0 +1,172 @@
+"""Classify datasets with hybridbn beside scikit-learn: python examples/benchmarks/classification.py FOLDER.
+
+FOLDER holds ARFF files and a `manifest.csv` with the columns name, task, file, target and drop. Each dataset is cut
+into the same stratified folds for all methods; printed are the error in percent, the log loss (probabilities of at
+least 1e-6), the expected calibration error of the most probable class (fifteen bins of equal width, on all held-out
+rows together), and the CPU-seconds of fitting and predicting all folds. Set OMP_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import hybridbn as hb
+from hybridbn.estimators import HybridClassifier
+
+METHODS: dict[str, Callable[[], Any]] = {}
+
+
+def method(name: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def add(make: Callable[[], Any]) -> Callable[[], Any]:
+        METHODS[name] = make
+        return make
+
+    return add
+
+
+for own in ("auto", "random_forest", "logistic", "discriminant", "naive_bayes", "tan"):
+    METHODS[own] = partial(HybridClassifier, own)
+METHODS["boosted trees"] = partial(HybridClassifier, "nb_tree", boost=100)
+
+
+def encode(numbers: str, scale: bool) -> Any:
+    """Return the usual preparation: indicators of categories, numbers filled by their median."""
+    from sklearn.compose import ColumnTransformer, make_column_selector
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    filled = [SimpleImputer(strategy="median"), *([StandardScaler()] if scale else [])]
+    categories = OneHotEncoder(handle_unknown="ignore")
+    kinds = make_column_selector(dtype_include="number"), make_column_selector(dtype_exclude="number")
+    return ColumnTransformer([("numbers", make_pipeline(*filled), kinds[0]), ("rest", categories, kinds[1])])
+
+
+@method("random forest")
+def make_forest() -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(encode("number", False), RandomForestClassifier(200, random_state=0))
+
+
+@method("calibrated forest")
+def make_calibrated_forest() -> Any:
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+
+    forest = CalibratedClassifierCV(RandomForestClassifier(200, random_state=0), cv=3)
+    return make_pipeline(encode("number", False), forest)
+
+
+@method("gradient boosting")
+def make_gradient_boosting() -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
+
+
+@method("logistic regression")
+def make_logistic() -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(encode("number", True), LogisticRegression(max_iter=2000))
+
+
+def read_datasets(folder: Path) -> Iterator[tuple[str, pd.DataFrame, pd.Series[Any]]]:
+    """Yield the name, the features and the classes of each dataset, the small ones first."""
+    with open(folder / "manifest.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["task"] == "classification"]
+    for row in sorted(rows, key=lambda row: int(row["rows"])):
+        frame = hb.read_table(folder / row["file"])
+        frame = frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+        frame = frame.drop(columns=[name for name in row["drop"].split(",") if name])
+        yield row["name"], frame.drop(columns=row["target"]), frame[row["target"]].astype(str)
+
+
+def measure_calibration(probabilities: Any, hits: Any, bins: int = 15) -> float:
+    """Return the expected calibration error of the most probable class."""
+    top = probabilities.max(axis=1)
+    place = np.minimum((top * bins).astype(int), bins - 1)
+    gaps = np.bincount(place, hits - top, bins)
+    return float(np.abs(gaps).sum() / len(top))
+
+
+def evaluate(name: str, features: pd.DataFrame, classes: Any, folds: int, seed: int) -> dict[str, float]:
+    """Return the figures of a method on a dataset."""
+    from sklearn.model_selection import StratifiedKFold
+
+    labels, codes = np.unique(classes, return_inverse=True)
+    probabilities = np.zeros((len(codes), len(labels)))
+    spent = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(features, codes):
+            model = METHODS[name]()
+            began = time.process_time()
+            model.fit(features.iloc[train], classes.iloc[train])
+            found = model.predict_proba(features.iloc[test])
+            spent += time.process_time() - began
+            probabilities[np.ix_(test, np.searchsorted(labels, np.asarray(model.classes_, dtype=str)))] = found
+    hits = probabilities.argmax(axis=1) == codes
+    loss = -np.log(np.maximum(probabilities[np.arange(len(codes)), codes], 1e-6))
+    parts = np.array_split(hits[np.random.default_rng(0).permutation(len(hits))], 10)
+    return {
+        "error": 100 * float(1 - hits.mean()),
+        "log loss": float(loss.mean()),
+        "ECE": measure_calibration(probabilities, hits),
+        "seconds": spent,
+        "spread": 100 * float(np.std([part.mean() for part in parts])),
+    }
+
+
+def main() -> None:
+    """Print a line for each dataset and method, and the means."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--datasets", nargs="*", help="names; by default all")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--rows", type=int, default=10**9, help="leave out larger datasets")
+    parser.add_argument("--results", type=Path, help="a JSON file in which figures are kept between runs")
+    args = parser.parse_args()
+    known: dict[str, dict[str, float]] = {}
+    if args.results and args.results.exists():
+        known = json.loads(args.results.read_text())
+    names = []
+    for name, features, classes in read_datasets(args.folder):
+        if len(features) > args.rows or (args.datasets and name not in args.datasets):
+            continue
+        names.append(name)
+        for chosen in args.methods:
+            key = f"{name}, {chosen}, {args.folds}, {args.seed}"
+            if key not in known:
+                known[key] = evaluate(chosen, features, classes, args.folds, args.seed)
+                if args.results:
+                    args.results.write_text(json.dumps(known, indent=0))
+            figures = "  ".join(f"{what} {known[key][what]:8.3f}" for what in ("error", "log loss", "ECE", "seconds"))
+            print(f"{name:16} {chosen:18} {figures}", flush=True)
+    for chosen in args.methods:
+        figures = "  ".join(
+            f"{what} {np.mean([known[f'{name}, {chosen}, {args.folds}, {args.seed}'][what] for name in names]):8.3f}"
+            for what in ("error", "log loss", "ECE", "seconds")
+        )
+        print(f"{'mean of ' + str(len(names)):16} {chosen:18} {figures}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Stacking: a few networks of different kinds, weighted by how well they predict held-out rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.learning.ensemble import Ensemble
+from hybridbn.network import Network
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.automatic import compare_candidates
+from hybridbn.variables import Codes, Discrete, Values
+
+__all__ = ["stack"]
+
+LEAST_VOTE = 0.02
+LEAST_LOG = -20.0
+VOTE_ROWS = 1.0
+BIAS_ROWS = 3.0
+
+
+def stack(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    candidates: Sequence[Any] | None = None,
+    folds: int = 5,
+    effort: int = 1,
+    seconds: float | None = None,
+    random_state: Any = 0,
+) -> Ensemble:
+    comparison = compare_candidates(
+        data,
+        target,
+        potentials,
+        weights,
+        candidates=candidates,
+        folds=folds,
+        effort=effort,
+        seconds=seconds,
+        random_state=random_state,
+    )
+    variable = comparison.data.variable(target)
+    names = list(comparison.race.predicted) if comparison.race is not None else []
+    if not names:
+        return Ensemble([comparison.learn_best()], [1.0], target, "pool")
+    assert comparison.race is not None
+    rows = comparison.race.rows
+    truth, own_weights = comparison.data.codes(target)[rows], comparison.data.table.weights[rows]
+    logs = np.stack([np.log(np.maximum(comparison.race.predicted[name], 1e-9)) for name in names])
+    votes, bias = fit_pool(logs, truth, own_weights)
+    kept = np.flatnonzero(votes >= LEAST_VOTE)
+    if len(kept) < len(votes):
+        votes, bias = fit_pool(logs[kept], truth, own_weights)
+    order = np.argsort(-votes, kind="stable")
+    networks = [comparison.learn(names[kept[number]]) for number in order]
+    shift = np.exp(bias - bias.max())
+    prior = Network([Multinomial(variable, table=shift / shift.sum())])
+    return Ensemble([*networks, prior], [*votes[order], 1.0], target, "pool")
+
+
+def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Values]:
+    """Return the exponents of networks (networks,) and the log factors of classes (classes,) that predict best."""
+    from scipy.optimize import minimize
+
+    count, rows, classes = logs.shape
+    logs = logs - logs.max(axis=2, keepdims=True)
+    shares = weights / weights.sum()
+    size = float(weights.sum())
+
+    def objective(flat: Values) -> tuple[float, Values]:
+        votes, bias = flat[:count], flat[count:]
+        scores = np.tensordot(votes, logs, 1) + bias
+        scores -= scores.max(axis=1, keepdims=True)
+        told = np.exp(scores)
+        told /= told.sum(axis=1, keepdims=True)
+        picked = np.arange(rows), truth
+        loss = -float(shares @ np.log(np.maximum(told[picked], 1e-300)))
+        apart = votes - 1 / count
+        loss += (VOTE_ROWS * float(apart @ apart) + BIAS_ROWS * float(bias @ bias)) / size
+        told[picked] -= 1.0
+        told *= shares[:, None]
+        slopes = np.tensordot(logs, told, ([1, 2], [0, 1])) + 2 * VOTE_ROWS * apart / size
+        return loss, np.append(slopes, told.sum(axis=0) + 2 * BIAS_ROWS * bias / size)
+
+    start = np.append(np.full(count, 1 / count), np.zeros(classes))
+    bounds = [(0.0, None)] * count + [(None, None)] * classes
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
+    return np.asarray(found[:count]), np.asarray(found[count:])

@@ -1,0 +1,191 @@
+"""Discriminant analysis as a network: normal densities of all numbers together given the class."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.arguments import make_generator
+from hybridbn.errors import NetworkError
+from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.gaussian import LinearGaussian
+from hybridbn.structures.building import builder
+from hybridbn.structures.selective import assign_folds
+from hybridbn.structures.training_data import TrainingData, read_data_with_target
+from hybridbn.variables import Continuous, Discrete, Values
+
+__all__ = ["discriminant", "learn_discriminant"]
+
+STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
+"""As how many rows for each number the common covariances count in those of a class, the strongest first."""
+RIDGE = 1e-3
+"""Of the variances within classes, added to them."""
+FOLDS = 5
+
+
+def learn_discriminant(
+    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
+) -> tuple[Network, Values]:
+    """Return the network, and the probabilities (rows, classes) that such networks give to rows they have not seen."""
+    read = read_data_with_target(data, target, potentials, weights)
+    variable = read.variable(target)
+    if not isinstance(variable, Discrete):
+        raise NetworkError(f"the target {target!r} is continuous, and discriminant analysis predicts a class")
+    used = np.flatnonzero((read.codes(target) >= 0) & (read.table.weights > 0))
+    kept = read if len(used) == len(read.table) else read.take(used)
+    analysis = _Analysis(kept, variable)
+    held_out = np.full((len(read.table), len(variable)), np.nan)
+    strength, held_out[used] = analysis.tune(make_generator(random_state))
+    return Network(analysis.list_potentials(strength)), held_out
+
+
+@builder(takes_target=Discrete, held_out=learn_discriminant)
+def discriminant(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    random_state: Any = 0,
+) -> Network:
+    return learn_discriminant(data, target, potentials, weights, random_state=random_state)[0]
+
+
+class _Normals(NamedTuple):
+    """Means (classes, numbers) and covariances (classes, numbers, numbers) of standardized numbers."""
+
+    means: Values
+    covariances: Values
+
+
+class _Analysis:
+    """Rows of numbers with classes."""
+
+    def __init__(self, data: TrainingData, target: Discrete) -> None:
+        self.data, self.target = data, target
+        self.classes, self.weights = data.codes(target.name), data.table.weights
+        self.names = [name for name in data.attributes if isinstance(data.variable(name), Continuous)]
+        self.tables = [name for name in data.attributes if name not in self.names]
+        columns = [np.asarray(data.codes(name), dtype=np.float64) for name in self.names]
+        values = np.stack(columns, axis=1) if columns else np.empty((len(self.classes), 0))
+        self.known = ~np.isnan(values)
+        shares = self.weights[:, None] * self.known
+        totals = np.maximum(shares.sum(axis=0), 1e-300)
+        filled = np.where(self.known, values, 0.0)
+        self.centers = (shares * filled).sum(axis=0) / totals
+        scales = np.sqrt((shares * (filled - self.centers) ** 2).sum(axis=0) / totals)
+        self.scales = np.where(scales > 0, scales, 1.0)
+        self.values = np.where(self.known, (filled - self.centers) / self.scales, 0.0)
+
+    def _measure(self, rows: NDArray[np.intp]) -> tuple[Values, Values, Values]:
+        """Return weights, means and products of deviations of each class, missing cells being at the mean."""
+        count, size = len(self.target), len(self.names)
+        means, products = np.zeros((count, size)), np.zeros((count, size, size))
+        totals = np.bincount(self.classes[rows], self.weights[rows], count)
+        for code in np.flatnonzero(totals):
+            own = rows[self.classes[rows] == code]
+            known = self.known[own]
+            weights = self.weights[own, None] * known
+            sums = weights.sum(axis=0)
+            means[code] = (weights * self.values[own]).sum(axis=0) / np.maximum(sums, 1e-300)
+            apart = np.where(known, self.values[own] - means[code], 0.0)
+            products[code] = (self.weights[own, None] * apart).T @ apart
+            # a missing cell varies as the others do
+            lacking = np.where(sums > 0, totals[code] / np.maximum(sums, 1e-300) - 1, 0.0)
+            products[code].flat[:: size + 1] += lacking * np.diag(products[code])
+        return totals, means, products
+
+    def _estimate(self, rows: NDArray[np.intp], strength: float) -> _Normals:
+        """Return normal densities whose covariances are drawn towards the common ones."""
+        totals, means, products = self._measure(rows)
+        size = len(self.names)
+        common = products.sum(axis=0) / max(totals.sum() - np.count_nonzero(totals), 1.0)
+        common = common + RIDGE * np.diag(np.maximum(np.diag(common), RIDGE))
+        # a class of few rows has little to say about its mean, too
+        overall = totals @ means / totals.sum()
+        means = (totals[:, None] * means + 0.5 * overall) / (totals[:, None] + 0.5)
+        if np.isinf(strength):
+            return _Normals(means, np.broadcast_to(common, products.shape))
+        prior = strength * size
+        return _Normals(
+            means,
+            (products + prior * common) / (np.maximum(totals - 1, 0.0)[:, None, None] + prior)
+            + RIDGE * np.diag(np.maximum(np.diag(common), RIDGE)),
+        )
+
+    def tune(self, rng: np.random.Generator) -> tuple[float, Values]:
+        """Return the strength that predicts held-out rows best, and their probabilities."""
+        count = len(self.classes)
+        parts = assign_folds(self.classes, min(FOLDS, count), rng)
+        tables = np.zeros((count, len(self.target)))
+        for part in range(parts.max() + 1):
+            tables[parts == part] = self._score_tables(np.flatnonzero(parts != part), np.flatnonzero(parts == part))
+        best, chosen, told = np.inf, STRENGTHS[0], tables
+        for strength in STRENGTHS if self.names else STRENGTHS[:1]:
+            logs = tables.copy()
+            for part in range(parts.max() + 1):
+                test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+                logs[test] += self._score(self._estimate(rows, strength), test)
+            logs -= logs.max(axis=1, keepdims=True)
+            logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+            loss = float(-np.maximum(logs[np.arange(count), self.classes], -50.0) @ self.weights)
+            if loss < best:
+                best, chosen, told = loss, strength, np.exp(logs)
+        return chosen, told
+
+    def _score_tables(self, rows: NDArray[np.intp], test: NDArray[np.intp]) -> Values:
+        """Return the log probabilities of the class with the categories of some rows, learned from others."""
+        training = self.data.take(rows)
+        prior = training.fit(self.target.name, ()).probabilities()
+        assert prior is not None
+        scores = np.tile(np.log(prior), (len(test), 1))
+        for name in self.tables:
+            table = training.fit(name, (self.target.name,)).probabilities()
+            assert table is not None
+            cells = self.data.codes(name)[test]
+            scores += np.where(cells[:, None] >= 0, np.log(table[:, np.maximum(cells, 0)].T), 0.0)
+        return scores
+
+    def _score(self, normals: _Normals, rows: NDArray[np.intp]) -> Values:
+        """Return the log densities of the numbers of some rows in each class, missing ones left out."""
+        scores = np.zeros((len(rows), len(self.target)))
+        patterns, group = np.unique(self.known[rows], axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            own, kept = np.flatnonzero(group.ravel() == number), np.flatnonzero(pattern)
+            if not len(kept):
+                continue
+            apart = self.values[np.ix_(rows[own], kept)] - normals.means[:, None, kept]
+            roots = np.linalg.cholesky(normals.covariances[:, kept[:, None], kept])
+            scaled = np.linalg.solve(roots, apart.transpose(0, 2, 1))
+            logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+            scores[own] = (-0.5 * (scaled**2).sum(axis=1) - logs[:, None]).T
+        return scores
+
+    def list_potentials(self, strength: float) -> list[Potential]:
+        """Return the class, the numbers given it and those before them, and the categories given it."""
+        potentials: dict[str, Potential] = {
+            self.target.name: self.data.fit(self.target.name, ()),
+            **{name: self.data.fit(name, (self.target.name,)) for name in self.tables},
+        }
+        normals = self._estimate(np.arange(len(self.classes)), strength)
+        means = self.centers + self.scales * normals.means
+        # deviations times the inverse of the root are independent with variance one
+        inverse = np.linalg.inv(np.linalg.cholesky(normals.covariances)) / self.scales
+        before: list[Any] = []
+        for number, name in enumerate(self.names):
+            own = inverse[:, number]
+            slopes = -own[:, :number] / own[:, number, None]
+            variable = self.data.variable(name)
+            potentials[name] = LinearGaussian(
+                variable,  # type: ignore[arg-type]  # numbers are continuous
+                (self.target, *before),
+                intercept=means[:, number] - (slopes * means[:, :number]).sum(axis=1),
+                coefficients=slopes,
+                variance=1 / own[:, number] ** 2,
+            )
+            before.append(variable)
+        return [potentials[name] for name in (self.target.name, *self.data.attributes)]

@@ -1,0 +1,214 @@
+"""Naive Bayes whose parameters are those of a multinomial logistic regression: learned to tell the classes apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.arguments import make_generator
+from hybridbn.errors import NetworkError
+from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.fitting.softmax import regress_classes
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.gaussian import LinearGaussian
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.building import builder
+from hybridbn.structures.selective import assign_folds
+from hybridbn.structures.training_data import TrainingData, read_data_with_target
+from hybridbn.variables import Continuous, Discrete, Values
+
+__all__ = ["learn_logistic", "logistic"]
+
+RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3)
+"""Penalties of squared coefficients of standardized columns, the strongest first."""
+FOLDS = 5
+PRIOR_ROWS = 2.0
+"""As if so many more rows had been seen, spread evenly over the classes."""
+TOLERANCE = 1e-3
+"""Of the gradient, which is a sum over rows."""
+MOST_SHIFT = 300.0
+"""Greatest difference of log probabilities between the classes' prior probabilities."""
+
+
+def learn_logistic(
+    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
+) -> tuple[Network, Values]:
+    """Return the network, and the probabilities (rows, classes) that regressions give to rows they have not seen."""
+    read = read_data_with_target(data, target, potentials, weights)
+    variable = read.variable(target)
+    if not isinstance(variable, Discrete):
+        raise NetworkError(
+            f"the target {target!r} is continuous, and a logistic regression predicts a class; use regression"
+        )
+    for name in read.attributes:
+        fitter = read.roles[name].fitter
+        if isinstance(read.variable(name), Continuous) and not (
+            fitter in ("auto", "gaussian") or isinstance(fitter, GaussianFitter)
+        ):
+            raise NetworkError(
+                f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
+                " 'multinomial' to cut numbers into intervals"
+            )
+    used = np.flatnonzero((read.codes(target) >= 0) & (read.table.weights > 0))
+    kept = read if len(used) == len(read.table) else read.take(used)
+    regression = _Regression(kept, variable)
+    rng = make_generator(random_state)
+    parameters, told = regression.tune(rng)
+    held_out = np.full((len(read.table), len(variable)), np.nan)
+    held_out[used] = told
+    return Network(regression.list_potentials(parameters)), held_out
+
+
+@builder(takes_target=Discrete, held_out=learn_logistic)
+def logistic(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    random_state: Any = 0,
+) -> Network:
+    return learn_logistic(data, target, potentials, weights, random_state=random_state)[0]
+
+
+class _Block(NamedTuple):
+    """The columns of the design of an attribute.
+
+    Attributes
+    ----------
+    columns : slice
+    values : ndarray (rows, columns)
+        Centered indicators of states, or a standardized number; zero where the cell is missing.
+    missing : ndarray of bool (rows,)
+    center, scale : of a number
+    spread : float
+        The variance of a standardized number within the classes.
+    shares : ndarray (states,)
+    """
+
+    name: str
+    columns: slice
+    values: Values
+    missing: NDArray[np.bool_]
+    center: float = 0.0
+    scale: float = 1.0
+    spread: float = 1.0
+    shares: Values = np.empty(0)
+
+
+class _Regression:
+    """A logistic regression on the attributes of a table."""
+
+    def __init__(self, data: TrainingData, target: Discrete) -> None:
+        self.data, self.target = data, target
+        self.classes, self.weights = data.codes(target.name), data.table.weights
+        self.blocks = list(self._make_blocks())
+        count = len(self.classes)
+        self.design = np.column_stack([np.ones(count), *(block.values for block in self.blocks)])
+        self.wanted = np.zeros((count, len(target)))
+        self.wanted[np.arange(count), self.classes] = self.weights
+        self.wanted += PRIOR_ROWS / len(target) * (self.weights / self.weights.sum())[:, None]
+
+    def _make_blocks(self) -> Iterator[_Block]:
+        start, weights = 1, self.weights
+        for name in self.data.attributes:
+            variable, cells = self.data.variable(name), self.data.codes(name)
+            discrete = isinstance(variable, Discrete)
+            missing = cells < 0 if discrete else np.isnan(cells)
+            known = np.where(missing, 0.0, weights)
+            if discrete:
+                sums = np.bincount(np.maximum(cells, 0), known, len(variable))
+                shares = (sums + 0.5) / (sums + 0.5).sum()
+                values = np.where(missing[:, None], 0.0, (cells[:, None] == np.arange(len(variable))) - shares)
+                yield _Block(name, slice(start, start + len(variable)), values, missing, shares=shares)
+                start += len(variable)
+                continue
+            filled = np.where(missing, 0.0, cells)
+            center = float(known @ filled / known.sum())
+            scale = float(np.sqrt(known @ (filled - center) ** 2 / known.sum()))
+            values = np.where(missing, 0.0, (filled - center) / scale) if scale > 0 else np.zeros(len(cells))
+            means = np.bincount(self.classes, known * values, len(self.target)) / np.maximum(
+                np.bincount(self.classes, known, len(self.target)), 1e-300
+            )
+            spread = float(known @ (values - means[self.classes]) ** 2 / known.sum())
+            yield _Block(
+                name, slice(start, start + 1), values[:, None], missing, center, scale or 1.0, max(spread, 1e-3)
+            )
+            start += 1
+
+    def tune(self, rng: np.random.Generator) -> tuple[Values, Values]:
+        """Return the parameters with the penalty that predicts held-out rows best, and the held-out probabilities."""
+        count = len(self.classes)
+        parts = assign_folds(self.classes, min(FOLDS, count), rng)
+        zeros = np.zeros((len(self.target), self.design.shape[1]))
+        first = [zeros] * (parts.max() + 1)
+        best, chosen, told = np.inf, RIDGES[0], np.empty(0)
+        for ridge in RIDGES:
+            logs = np.empty((count, len(self.target)))
+            for part in range(parts.max() + 1):
+                test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+                first[part] = regress_classes(
+                    self.design[rows], self.wanted[rows], zeros, ridge, TOLERANCE, first[part]
+                )
+                logs[test] = self._predict(first[part], test)
+            loss = float(-logs[np.arange(count), self.classes] @ self.weights)
+            if loss >= best:
+                break
+            best, chosen, told = loss, ridge, np.exp(logs)
+        return regress_classes(self.design, self.wanted, zeros, chosen, TOLERANCE, first[0]), told
+
+    def _predict(self, parameters: Values, rows: NDArray[np.intp]) -> Values:
+        """Return the log probabilities (rows, classes) that the network of these parameters gives."""
+        scores = self.design[rows] @ parameters.T
+        factor = self._choose_factor(parameters)
+        for block in self.blocks:
+            missing = block.missing[rows]
+            if missing.any():
+                scores[missing] += self._log_mass(block, parameters, factor)
+        top = scores.max(axis=1, keepdims=True)
+        return np.asarray(scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True)))
+
+    def _log_mass(self, block: _Block, parameters: Values, factor: float) -> Values:
+        """Return by what the attribute's exponential factors are divided in each class, to be densities."""
+        own = parameters[:, block.columns]
+        if len(block.shares):
+            return np.asarray(np.log(np.exp(own) @ block.shares) - own @ block.shares)
+        return np.asarray(0.5 * factor * block.spread * own[:, 0] ** 2)
+
+    def _choose_factor(self, parameters: Values) -> float:
+        """Return what the variances of numbers are multiplied by, so that no prior probability becomes zero."""
+        numbers = [block for block in self.blocks if not len(block.shares)]
+        masses = sum((self._log_mass(block, parameters, 1.0) for block in numbers), np.zeros(len(self.target)))
+        span = float(np.ptp(masses))
+        return min(1.0, MOST_SHIFT / span) if span > 0 else 1.0
+
+    def list_potentials(self, parameters: Values) -> list[Potential]:
+        """Return the class and the densities of the attributes given it."""
+        factor = self._choose_factor(parameters)
+        prior = parameters[:, 0].copy()
+        potentials: list[Potential] = []
+        for block in self.blocks:
+            own = parameters[:, block.columns]
+            prior += self._log_mass(block, parameters, factor)
+            variable = self.data.variable(block.name)
+            if isinstance(variable, Discrete):
+                table = block.shares * np.exp(own - own.max(axis=1, keepdims=True))
+                potentials.append(Multinomial(variable, (self.target,), table=table, normalize=True))
+            else:
+                variance = factor * block.spread
+                means = block.center + block.scale * variance * own[:, 0]
+                potentials.append(
+                    LinearGaussian(
+                        variable,
+                        (self.target,),
+                        intercept=means,
+                        coefficients=np.zeros((len(self.target), 0)),
+                        variance=np.full(len(self.target), variance * block.scale**2),
+                    )
+                )
+        return [Multinomial(self.target, table=np.exp(prior - prior.max()), normalize=True), *potentials]
