@@ -25,15 +25,15 @@ from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
 from hybridbn.structures.regression import (
+    WORTHWHILE,
     Regressors,
-    ResidualMixture,
     build_linear_network,
     build_regression_network,
     find_unused_name,
-    fit_residual_mixture,
     learn_regressors,
     read_for_regression,
 )
+from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture
 from hybridbn.structures.selective import assign_folds
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -44,7 +44,7 @@ INTERVALS = 24
 RIDGES = (8.0, 2.0, 0.5)
 """How strongly the regressions of nodes are drawn to those above, the strongest first."""
 FOLDS = 10
-WORTHWHILE = 0.01
+GAIN = 0.01
 """A deeper tree, or weaker ridge, must lower the squared error on held-out rows by this share."""
 SHARE = 0.7
 """Of the tests, tried at each node of several trees, so that these differ."""
@@ -171,14 +171,15 @@ class _ColumnTest(NamedTuple):
 
 
 class _TunedForest(NamedTuple):
-    """Trees, how deep they are best, and how far off they are in rows that they have not seen."""
+    """Trees, how deep they are best, how far off they are in rows that they have not seen, and how much each row was
+    trusted.
+    """
 
-    ridge: float
+    growth: Growth
     depth: int
     trees: list[TreeNode[NodeRegression]]
-    residuals: Values
-    variances: Values
-    rows: NDArray[np.intp]
+    noise: ResidualMixture
+    trust: Values
 
 
 class _Forest:
@@ -203,11 +204,10 @@ class _Forest:
         tuned = self._tune(rows)
         if not tuned.depth:
             return build_regression_network(self.regressors)
-        noise = fit_residual_mixture(tuned.residuals, tuned.variances, tuned.rows, self.weights)
         trees = tuned.trees
         if not self.several:
-            trees = [grow_regressions(rows, self.weights, self._choose_growth(tuned.ridge), self.rng)]
-        return self._join_leaves(trees, tuned.depth, noise, name)
+            trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
+        return self._join_leaves(trees, tuned.depth, tuned.noise, name)
 
     def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
         """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
@@ -227,8 +227,9 @@ class _Forest:
         sizes = tuple(test.size for test in self.tests)
         rows = RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
         gains = np.zeros(len(self.tests))
-        for sample in self.samples[:FOLDS]:
-            tree = grow_regressions(rows, sample * self.weights, self._choose_growth(RIDGES[0]), self.rng)
+        for tree in grow_regressions(
+            rows, self.samples[:FOLDS] * self.weights, self._choose_growth(RIDGES[0]), self.rng
+        ):
             _add_gains(tree, gains)
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
@@ -241,33 +242,67 @@ class _Forest:
         return rows.take(kept)
 
     def _tune(self, rows: RegressionRows) -> _TunedForest:
-        """Return the trees, and the depth at which to cut them, that predict held-out rows best."""
-        held_out = [np.flatnonzero(sample == 0) for sample in self.samples]
-        counts = np.bincount(np.concatenate(held_out), minlength=len(self.target))
-        seen = np.flatnonzero(counts)
-        best: tuple[float, int, list[TreeNode[NodeRegression]]] | None = None
+        """Return the trees, and the depth at which to cut them, that predict held-out rows best.
+
+        Where the residuals have heavy tails, trees are grown again with the rows in these counting less, if that makes
+        held-out rows more likely.
+        """
+        some = self.samples[:FOLDS]
+        best: tuple[Growth, int, list[TreeNode[NodeRegression]]] | None = None
         least = math.inf
         for ridge in RIDGES:
             growth = self._choose_growth(ridge)
-            trees = [grow_regressions(rows, sample * self.weights, growth, self.rng) for sample in self.samples]
-            sums = np.zeros((self.depth + 1, len(self.target)))
-            for tree, test in zip(trees, held_out, strict=True):
-                sums[:, test] += predict_by_depth(tree, rows, self.depth, test)[0]
-            for depth, own in enumerate(sums):
-                loss = float((own[seen] / counts[seen] - self.target[seen]) ** 2 @ self.weights[seen])
-                if best is None or loss < least * (1 - WORTHWHILE):
-                    least, best = loss, (ridge, depth, trees)
+            trees = grow_regressions(rows, some * self.weights, growth, self.rng)
+            for depth, loss in enumerate(self._measure_losses(rows, trees)):
+                if best is None or loss < least * (1 - GAIN):
+                    least, best = loss, (growth, depth, trees)
         assert best is not None
-        ridge, depth, trees = best
+        growth, depth, trees = best
+        if depth:
+            trees += grow_regressions(rows, self.samples[FOLDS:] * self.weights, growth, self.rng)
+        tuned, trust = self._judge(rows, growth, depth, trees, np.ones(len(self.target)))
+        if depth and len(tuned.noise.shares) > 1:
+            trees = grow_regressions(rows, self.samples * (self.weights * trust), growth, self.rng)
+            robust, _ = self._judge(rows, growth, depth, trees, trust)
+            if robust.noise.log_likelihood > tuned.noise.log_likelihood + WORTHWHILE:
+                return robust
+        return tuned
+
+    def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:
+        """Return the squared error on held-out rows for each depth."""
+        sums, counts = np.zeros((self.depth + 1, len(self.target))), np.zeros(len(self.target))
+        for tree, sample in zip(trees, self.samples, strict=False):
+            test = np.flatnonzero(sample == 0)
+            sums[:, test] += predict_by_depth(tree, rows, self.depth, test)[0]
+            counts[test] += 1
+        seen = np.flatnonzero(counts)
+        errors = sums[:, seen] / counts[seen] - self.target[seen]
+        return np.asarray(errors**2 @ self.weights[seen])
+
+    def _judge(
+        self,
+        rows: RegressionRows,
+        growth: Growth,
+        depth: int,
+        trees: list[TreeNode[NodeRegression]],
+        trust: Values,
+    ) -> tuple[_TunedForest, Values]:
+        """Return trees with the distribution of their residuals, and how much this trusts each row."""
+        held_out = [np.flatnonzero(sample == 0) for sample in self.samples[: len(trees)]]
         means, variances = np.concatenate(
             [
-                np.stack(predict_by_depth(tree, rows, depth, test))[:, depth]
+                np.stack(predict_by_depth(tree, rows, self.depth, test))[:, depth]
                 for tree, test in zip(trees, held_out, strict=True)
             ],
             axis=1,
         )
         entries = np.concatenate(held_out)
-        return _TunedForest(ridge, depth, trees, self.target[entries] - means, variances, entries)
+        residuals = self.target[entries] - means
+        noise = fit_residual_mixture(residuals, variances, entries, self.weights)
+        sums = np.bincount(entries, noise.weigh_rows(residuals, variances), len(self.target))
+        counts = np.bincount(entries, minlength=len(self.target))
+        own = np.where(counts, sums / np.maximum(counts, 1), 1.0)
+        return _TunedForest(growth, depth, trees, noise, trust), own
 
     def _join_leaves(
         self, trees: Sequence[TreeNode[NodeRegression]], depth: int, noise: ResidualMixture, name: str

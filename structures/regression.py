@@ -1,16 +1,14 @@
 """Linear regression as a network: the target is the child of the attributes, which have densities of their own.
 
-The parts are used by model trees as well: `Regressors` hold a table with filled cells and standardized regressors,
-`build_linear_network` makes a network of coefficients, and `fit_residual_mixture` learns the distribution of held-out
-residuals.
+The parts are used by model trees as well: `Regressors` hold a table with filled cells and standardized regressors, and
+`build_linear_network` makes a network of coefficients.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +26,15 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.chow_liu import build_tree
+from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = [
     "Regressors",
-    "ResidualMixture",
     "build_linear_network",
     "build_regression_network",
     "find_unused_name",
-    "fit_residual_mixture",
     "learn_regressors",
     "read_for_regression",
     "regression",
@@ -52,7 +49,9 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 
     The target is the child of the attributes. Numbers have slopes, and each state of a category adds an effect. Given
     all attributes the target is normal around the prediction, or a mixture of two normal densities if the residuals
-    have heavy tails. Missing attributes are averaged over, given the observed ones.
+    have heavy tails; rows in the tails then count less for the slopes. A third density, with a share of one percent at
+    the most, is that of a row that the attributes say nothing about. Missing attributes are averaged over, given the
+    observed ones.
 
     Parameters
     ----------
@@ -198,9 +197,42 @@ def learn_regressors(data: TrainingData) -> Regressors:
             groups += [len(used)] * block.shape[1]
             used.append(name)
     columns = _join_columns(data, {name: filled[name] for name in used}, weights)
-    whole = fit_sparse_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
+    whole = _fit_robust_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
     del columns
     return _standardize_columns(data, potentials, filled, tuple(used), whole, float(unit))
+
+
+MOST_ROBUST_STEPS = 5
+"""Of a regression whose residuals have heavy tails, each of which trusts the rows in these less."""
+
+
+def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> Ridge:
+    """Return the regression, as long as that makes left out rows more likely with the rows in the tails counting less.
+
+    The intercept is the prediction where all columns are zero.
+    """
+
+    def judge(ridge: Ridge) -> tuple[ResidualMixture, Values]:
+        variances = np.full(len(target), np.mean(ridge.residuals**2))
+        return fit_residual_mixture(ridge.residuals, variances, np.arange(len(target)), weights), variances
+
+    best = fit_sparse_ridge(columns, target, weights, groups)
+    noise, variances = judge(best)
+    for _ in range(MOST_ROBUST_STEPS):
+        if len(noise.shares) == 1:
+            break
+        trusted = weights * noise.weigh_rows(best.residuals, variances)
+        robust = fit_sparse_ridge(columns, target, trusted, groups)
+        robust = robust._replace(intercept=robust.intercept - trusted @ columns @ robust.slopes / trusted.sum())
+        own, own_variances = judge(robust)
+        if own.log_likelihood < noise.log_likelihood + WORTHWHILE:
+            break
+        best, noise, variances = robust, own, own_variances
+    return best
+
+
+WORTHWHILE = 0.5
+"""Nats by which left out rows must become more likely."""
 
 
 def _join_columns(data: TrainingData, filled: Mapping[str, Values], weights: Values) -> Values:
@@ -316,6 +348,11 @@ def _choose_role(data: TrainingData, name: str) -> Role:
     return role._replace(fitter=GaussianFitter(floor=spread) if spread > 0 and np.isfinite(spread) else "gaussian")
 
 
+KINDS = ("usual", "wide")
+LEAST_SHARE, MOST_SHARE = 0.001, 0.01
+"""Rows may be of any kind with a probability of one in so many as there are, between these."""
+SPREAD = 2.0
+"""Standard deviations of the target that such a row's is."""
 EFFECT_SHARE = 0.01
 """The effects of categories have this share of the target's variance, so that no node is deterministic."""
 
@@ -330,7 +367,8 @@ def build_linear_network(
     .. math:: y \mid l, k, x, e \sim N(a_l + B_l x + C_l e, \; c_k s^2_l - \sum_d C^2_{ld} v_d)
 
     so that given the attributes the target has the variance :math:`c_k s^2_l`, one percent of which comes from the
-    effects.
+    effects. One in a hundred rows, or less, is of a kind in which the target does not depend on the attributes, and is
+    as spread out as it is altogether. So no target within its usual range is ever taken for impossible.
 
     Parameters
     ----------
@@ -354,6 +392,9 @@ def build_linear_network(
     names = set(data.roles) | ({leaf.child.name} if leaf is not None else set())
     useful = np.abs(slopes).max(axis=0, initial=0.0) > 0
     total = regressors.unit**2 * variances[:, None] * noise.factors
+    center, spread = _describe_target(regressors)
+    rest = float(np.clip(1 / len(regressors.target), LEAST_SHARE, MOST_SHARE))
+    shares = np.append((1 - rest) * noise.shares, rest)
     parents: list[Continuous] = []
     potentials: list[Potential] = list(regressors.potentials)
     effect_variances = np.zeros(len(variances))
@@ -379,24 +420,35 @@ def build_linear_network(
         potentials.append(leaf)
         hidden.append(leaf.child)
         shape.append(len(leaf.child))
-    if len(noise.shares) > 1:
-        kind = Discrete(find_unused_name(f"{target.name} noise", names), ("usual", "wide"))
-        potentials.append(Multinomial(kind, table=noise.shares))
-        hidden.append(kind)
-        shape.append(len(kind))
-    wide = (len(variances), len(noise.factors))
+    kind = Discrete(find_unused_name(f"{target.name} noise", names), (*KINDS[: len(noise.shares)], "any"))
+    potentials.append(Multinomial(kind, table=shares))
+    hidden.append(kind)
+    shape.append(len(kind))
+    # the last kind is the density of the target whatever else is known
+    variance = np.append(total - effect_variances[:, None], np.full((len(total), 1), spread**2), axis=1)
+    intercepts = np.append(
+        np.repeat(intercept[:, None], len(noise.shares), axis=1), np.full_like(total[:, :1], center), 1
+    )
+    usual = np.append(np.ones(len(noise.shares)), 0.0)
+    coefficients = slopes[:, None, useful] * usual[:, None]
     potentials.append(
         LinearGaussian(
             target,
             (*hidden, *parents),
-            intercept=np.broadcast_to(intercept[:, None], wide).reshape(shape),
-            coefficients=np.broadcast_to(slopes[:, None, useful], (*wide, int(useful.sum()))).reshape(*shape, -1)
-            if parents
-            else None,
-            variance=(total - effect_variances[:, None]).reshape(shape),
+            intercept=intercepts.reshape(shape),
+            coefficients=coefficients.reshape(*shape, -1) if parents else None,
+            variance=variance.reshape(shape),
         )
     )
     return Network(potentials)
+
+
+def _describe_target(regressors: Regressors) -> tuple[float, float]:
+    """Return the center of the target, and the standard deviation of a row that nothing is known of."""
+    shares = regressors.weights / regressors.weights.sum()
+    center = float(shares @ regressors.target)
+    spread = SPREAD * float(np.sqrt(shares @ (regressors.target - center) ** 2))
+    return center * regressors.unit, spread * regressors.unit
 
 
 def find_unused_name(name: str, names: Iterable[str]) -> str:
@@ -410,108 +462,3 @@ def find_unused_name(name: str, names: Iterable[str]) -> str:
     while name in names:
         name += "_"
     return name
-
-
-_ROWS = 16384
-"""Rows that a step of EM looks at together."""
-STEPS = 60
-"""EM makes this many steps, after which the parameters of so simple a mixture hardly change."""
-SHARES = np.array([0.9, 0.1])
-SCALES = np.array([0.7, 5.0])
-"""EM starts from these components: most residuals are a bit smaller than one variance suggests, some are much larger.
-"""
-PRIOR_ROWS = 1.0
-"""The prior counts as this many rows at the start values, so that no component vanishes."""
-
-
-class ResidualMixture(NamedTuple):
-    """The distribution of residuals: a mixture of normal densities.
-
-    Attributes
-    ----------
-    shares : ndarray (components,)
-    factors : ndarray (components,), ascending
-        Factors of the variance of each prediction.
-    """
-
-    shares: Values
-    factors: Values
-
-
-def fit_residual_mixture(
-    residuals: Values, variances: Values, rows: NDArray[np.intp], weights: Values
-) -> ResidualMixture:
-    r"""Fit a mixture of one or, if BIC prefers it, two components to the residuals of held-out rows.
-
-    .. math:: f(y_i) = \frac{1}{|T_i|} \sum_{t \in T_i} \sum_k \pi_k\, N(y_i; m_{ti}, c_k s^2_{ti})
-
-    Parameters
-    ----------
-    residuals, variances : ndarray (predictions,)
-        Of models that were not learned from the row; a row may have several predictions.
-    rows : ndarray (predictions,)
-        The row of each.
-    weights : ndarray (rows,)
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> errors = rng.normal(size=2000) * np.where(rng.random(2000) < 0.2, 6.0, 1.0)
-    >>> mixture = fit_residual_mixture(errors, np.ones(2000), np.arange(2000), np.ones(2000))
-    >>> mixture.shares.round(1), np.sqrt(mixture.factors).round(0)
-    (array([0.8, 0.2]), array([1., 6.]))
-    """
-    order = np.argsort(rows, kind="stable")
-    order = order[weights[rows[order]] > 0]
-    residuals, variances, rows = residuals[order], variances[order], rows[order]
-    starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-    predictions = _HeldOut(residuals**2 / variances, np.log(variances), starts, weights[rows[starts]])
-    single, single_likelihood = _fit_scales(predictions, np.ones(1), np.ones(1))
-    double, double_likelihood = _fit_scales(predictions, SHARES, SCALES * single.factors[0])
-    # BIC of two more parameters
-    return (
-        double
-        if double_likelihood - single_likelihood > math.log(max(float(predictions.weights.sum()), 2.0))
-        else single
-    )
-
-
-class _HeldOut(NamedTuple):
-    """Squared residuals in units of their variances, the logarithms of these, where each row begins, and its weight."""
-
-    squares: Values
-    log_variances: Values
-    starts: NDArray[np.intp]
-    weights: Values
-
-    def blocks(self) -> Iterator[_HeldOut]:
-        """Yield the same for some rows at a time, which bounds the memory of a step."""
-        for first in range(0, len(self.starts), _ROWS):
-            starts = self.starts[first : first + _ROWS]
-            end = self.starts[first + _ROWS] if first + _ROWS < len(self.starts) else len(self.squares)
-            part = slice(int(starts[0]), int(end))
-            yield _HeldOut(
-                self.squares[part], self.log_variances[part], starts - starts[0], self.weights[first : first + _ROWS]
-            )
-
-
-def _fit_scales(predictions: _HeldOut, shares: Values, factors: Values) -> tuple[ResidualMixture, float]:
-    """Fit a mixture by EM from start values, and return it with its log-likelihood."""
-    start_shares, start_factors, likelihood = shares, factors, -math.inf
-    for _ in range(STEPS):
-        likelihood, mass, squares = 0.0, np.zeros(len(shares)), np.zeros(len(shares))
-        for block in predictions.blocks():
-            counts = np.diff(np.append(block.starts, len(block.squares)))
-            terms = (np.log(shares) - 0.5 * np.log(factors))[:, None] - 0.5 * block.squares / factors[:, None]
-            terms -= 0.5 * (block.log_variances + math.log(2 * math.pi)) + np.repeat(np.log(counts), counts)
-            top = np.maximum.reduceat(terms.max(axis=0), block.starts)
-            densities = np.exp(terms - np.repeat(top, counts))
-            total = np.add.reduceat(densities.sum(axis=0), block.starts)
-            likelihood += float(block.weights @ (top + np.log(total)))
-            densities *= np.repeat(block.weights / total, counts)
-            mass += densities.sum(axis=1)
-            squares += densities @ block.squares
-        shares = (mass + PRIOR_ROWS * start_shares) / (mass.sum() + PRIOR_ROWS)
-        factors = (squares + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
-    order = np.argsort(factors)
-    return ResidualMixture(shares[order], factors[order]), likelihood

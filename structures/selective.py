@@ -24,7 +24,7 @@ from hybridbn.structures.training_data import TrainingData, fit_network, read_da
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["Loss", "assign_folds", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
+__all__ = ["Loss", "assign_folds", "crps", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
 
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """A function of the posterior of the target and its true codes or values that returns the loss of each row (rows,)."""
@@ -116,6 +116,11 @@ def misclassification(posterior: DiscretePosterior, truth: Codes) -> Values:
 def squared_error(posterior: ContinuousPosterior, truth: Values) -> Values:
     """Return the squared difference of each row's mean from the truth."""
     return np.asarray((posterior.mean() - truth) ** 2)
+
+
+def crps(posterior: ContinuousPosterior, truth: Values) -> Values:
+    """Return the continuous ranked probability score of each row, see `ContinuousPosterior.crps`."""
+    return np.asarray(posterior.crps(truth))
 
 
 class _Fold(NamedTuple):

@@ -295,7 +295,7 @@ def regress_towards(moments: Values, start: Values, ridge: Values, rows: float) 
     Parameters
     ----------
     moments : ndarray (..., columns + 2, columns + 2)
-    start : ndarray (columns + 1,)
+    start : ndarray (columns + 1,) or (..., columns + 1)
         Intercept and slopes of the other regression.
     ridge : ndarray (columns,)
     rows : float
@@ -323,13 +323,13 @@ def regress_towards(moments: Values, start: Values, ridge: Values, rows: float) 
     within = moments[..., 1:-1, 1:-1] - mass[..., None, None] * center[..., :, None] * center[..., None, :]
     across = moments[..., 1:-1, -1] - mass[..., None] * center * mean[..., None]
     own = moments[..., -1, -1] - mass * mean**2
-    gradient = across - within @ start[1:]
+    gradient = across - (within @ start[..., 1:, None])[..., 0]
     # the smallest number of the diagonal keeps columns that are constant here solvable
     stiff = within + (ridge + 1e-9 * (1 + mass[..., None]))[..., :, None] * np.eye(within.shape[-1])
     change = np.linalg.solve(stiff, gradient[..., None])[..., 0] if within.shape[-1] else gradient
-    slopes = start[1:] + change
-    residual = own - 2 * (slopes * across).sum(axis=-1) + np.einsum("...i,...ij,...j", slopes, within, slopes)
-    before = start[0] + center @ start[1:]
+    slopes = start[..., 1:] + change
+    residual = own - 2 * (slopes * across).sum(axis=-1) + (slopes * (within @ slopes[..., None])[..., 0]).sum(axis=-1)
+    before = start[..., 0] + (center * start[..., 1:]).sum(axis=-1)
     level = (mass * mean + rows * before) / (mass + rows)
     residual = np.maximum(residual + mass * (mean - level) ** 2, 0.0)
     objective = residual + (ridge * change**2).sum(axis=-1) + rows * (level - before) ** 2

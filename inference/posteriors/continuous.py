@@ -27,6 +27,8 @@ __all__ = ["ContinuousPosterior", "LazyPosterior"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
+_LEVELS = 100
+"""Of the quantiles that scores are computed from where there is no closed form."""
 
 
 class ContinuousPosterior(Posterior):
@@ -109,6 +111,52 @@ class ContinuousPosterior(Posterior):
     def cdf(self, x: ArrayLike) -> Any:
         """Return the probability of a value up to `x`."""
         return self._at("_cdf", x)
+
+    def pit(self, truth: ArrayLike) -> Any:
+        """Return the probability of a value up to each row's own true one: its probability integral transform.
+
+        Where densities are right, these are uniform between 0 and 1.
+        """
+        return self._rows_first(self._by_rows("_cdf", self._read_truth(truth))[0])
+
+    def crps(self, truth: ArrayLike) -> Any:
+        r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
+
+        .. math:: \int (F(x) - [x \ge y])^2 dx = E|X - y| - \tfrac{1}{2} E|X - X'|
+
+        It is in the unit of the variable. Of a prediction without spread it is the absolute error.
+
+        Parameters
+        ----------
+        truth : float, or array_like (rows,)
+
+        References
+        ----------
+        Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estimation", section 4.2.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> x = hb.Continuous("x")
+        >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1)])
+        >>> [round(net.posterior("x").crps(value), 3) for value in (0.0, 3.0)]
+        [0.234, 2.437]
+        """
+        return self._rows_first(self._by_rows("_crps", self._read_truth(truth))[0])
+
+    def _read_truth(self, truth: ArrayLike) -> Values:
+        """Return one true value of each row as an array (1, rows)."""
+        values = as_numbers(truth, f"true values of {self.variable.name!r}")
+        if values.shape != (() if self.single else (len(self._error),)):
+            wanted = "a number" if self.single else f"one number for each of the {len(self._error)} rows"
+            raise TableError(f"the truth must be {wanted}, not an array of the shape {values.shape}")
+        return values.reshape(1, -1)
+
+    def _crps(self, truth: Values) -> Values:
+        """Return the mean pinball loss over the levels of quantiles, twice."""
+        levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
+        below = truth - self._quantile(np.broadcast_to(levels[:, None], (_LEVELS, truth.shape[1])))
+        return 2 * np.mean(np.maximum(levels[:, None] * below, (levels[:, None] - 1) * below), axis=0, keepdims=True)
 
     def quantile(self, q: ArrayLike) -> Any:
         """Return the value below which the probability is `q`."""

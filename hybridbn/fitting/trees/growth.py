@@ -29,6 +29,7 @@ __all__ = [
     "Split",
     "TreeNode",
     "grow",
+    "grow_from",
     "leaves",
 ]
 
@@ -231,8 +232,14 @@ def grow(
         The codes that splits test, -1 where missing.
     weights : ndarray (rows,)
     """
-    everything = Sample(np.arange(len(weights)), weights)
-    nodes = [TreeNode(everything, criterion.measure([everything])[0])]
+    return grow_from(columns, [Sample(np.arange(len(weights)), weights)], criterion, order)
+
+
+def grow_from(
+    columns: Sequence[Codes], roots: Sequence[Sample], criterion: Criterion[S], order: GrowthOrder[S]
+) -> list[TreeNode[S]]:
+    """Grow a tree from each of some samples, all at the same time; return their nodes, the roots first."""
+    nodes = [TreeNode(sample, statistics) for sample, statistics in zip(roots, criterion.measure(roots), strict=True)]
     order.add(nodes, criterion)
     while batch := order.take(criterion):
         samples = [sample for node, split in batch for sample in split.divide(columns[split.column], node.sample)]

@@ -1,0 +1,142 @@
+"""The distribution of residuals on held-out rows: normal, or with heavy tails, in which rows are trusted less."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.variables import Values
+
+__all__ = ["ResidualMixture", "fit_residual_mixture"]
+
+_ROWS = 16384
+"""Rows that a step of EM looks at together."""
+STEPS = 60
+"""EM makes at most this many steps, after which the parameters of so simple a mixture hardly change."""
+_STEADY = 1e-3
+"""EM ends when the log-likelihood changes by less."""
+SHARES = np.array([0.9, 0.1])
+SCALES = np.array([0.7, 5.0])
+"""EM starts from these components: most residuals are a bit smaller than one variance suggests, some are much larger.
+"""
+PRIOR_ROWS = 1.0
+"""The prior counts as this many rows at the start values, so that no component vanishes."""
+
+
+class ResidualMixture(NamedTuple):
+    """The distribution of residuals: a mixture of normal densities.
+
+    Attributes
+    ----------
+    shares : ndarray (components,)
+    factors : ndarray (components,), ascending
+        Factors of the variance of each prediction.
+    log_likelihood : float
+        Of the held-out rows.
+    """
+
+    shares: Values
+    factors: Values
+    log_likelihood: float
+
+    def weigh_rows(self, residuals: Values, variances: Values) -> Values:
+        r"""Return what each row counts in a least squares fit that maximizes the likelihood of this mixture.
+
+        .. math:: w_i = c_1 \sum_k P(k \mid r_i) / c_k
+
+        where :math:`P(k \mid r_i)` is the posterior of a residual's component (iteratively reweighted least squares,
+        a form of EM). A row in the tails counts less.
+
+        Examples
+        --------
+        >>> mixture = ResidualMixture(np.array([0.9, 0.1]), np.array([1.0, 100.0]), 0.0)
+        >>> mixture.weigh_rows(np.array([0.0, 30.0]), np.ones(2)).round(2)
+        array([0.99, 0.01])
+        """
+        squares = residuals**2 / variances
+        logs = np.log(self.shares) - 0.5 * np.log(self.factors) - 0.5 * squares[:, None] / self.factors
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(shares @ (self.factors[0] / self.factors) / shares.sum(axis=1))
+
+
+def fit_residual_mixture(
+    residuals: Values, variances: Values, rows: NDArray[np.intp], weights: Values
+) -> ResidualMixture:
+    r"""Fit a mixture of one or, if BIC prefers it, two components to the residuals of held-out rows.
+
+    .. math:: f(y_i) = \frac{1}{|T_i|} \sum_{t \in T_i} \sum_k \pi_k\, N(y_i; m_{ti}, c_k s^2_{ti})
+
+    Parameters
+    ----------
+    residuals, variances : ndarray (predictions,)
+        Of models that were not learned from the row; a row may have several predictions.
+    rows : ndarray (predictions,)
+        The row of each.
+    weights : ndarray (rows,)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> errors = rng.normal(size=2000) * np.where(rng.random(2000) < 0.2, 6.0, 1.0)
+    >>> mixture = fit_residual_mixture(errors, np.ones(2000), np.arange(2000), np.ones(2000))
+    >>> mixture.shares.round(1), np.sqrt(mixture.factors).round(0)
+    (array([0.8, 0.2]), array([1., 6.]))
+    """
+    order = np.argsort(rows, kind="stable")
+    order = order[weights[rows[order]] > 0]
+    residuals, variances, rows = residuals[order], variances[order], rows[order]
+    starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    predictions = _HeldOut(residuals**2 / variances, np.log(variances), starts, weights[rows[starts]])
+    single = _fit_scales(predictions, np.ones(1), np.ones(1))
+    double = _fit_scales(predictions, SHARES, SCALES * single.factors[0])
+    # BIC of two more parameters
+    price = math.log(max(float(predictions.weights.sum()), 2.0))
+    return double if double.log_likelihood - single.log_likelihood > price else single
+
+
+class _HeldOut(NamedTuple):
+    """Squared residuals in units of their variances, the logarithms of these, where each row begins, and its weight."""
+
+    squares: Values
+    log_variances: Values
+    starts: NDArray[np.intp]
+    weights: Values
+
+    def blocks(self) -> Iterator[_HeldOut]:
+        """Yield the same for some rows at a time, which bounds the memory of a step."""
+        for first in range(0, len(self.starts), _ROWS):
+            starts = self.starts[first : first + _ROWS]
+            end = self.starts[first + _ROWS] if first + _ROWS < len(self.starts) else len(self.squares)
+            part = slice(int(starts[0]), int(end))
+            yield _HeldOut(
+                self.squares[part], self.log_variances[part], starts - starts[0], self.weights[first : first + _ROWS]
+            )
+
+
+def _fit_scales(predictions: _HeldOut, shares: Values, factors: Values) -> ResidualMixture:
+    """Fit a mixture by EM from start values."""
+    start_shares, start_factors, likelihood = shares, factors, -math.inf
+    for step in range(STEPS):
+        before = likelihood
+        likelihood, mass, squares = 0.0, np.zeros(len(shares)), np.zeros(len(shares))
+        for block in predictions.blocks():
+            counts = np.diff(np.append(block.starts, len(block.squares)))
+            terms = (np.log(shares) - 0.5 * np.log(factors))[:, None] - 0.5 * block.squares / factors[:, None]
+            terms -= 0.5 * (block.log_variances + math.log(2 * math.pi)) + np.repeat(np.log(counts), counts)
+            top = np.maximum.reduceat(terms.max(axis=0), block.starts)
+            densities = np.exp(terms - np.repeat(top, counts))
+            total = np.add.reduceat(densities.sum(axis=0), block.starts)
+            likelihood += float(block.weights @ (top + np.log(total)))
+            densities *= np.repeat(block.weights / total, counts)
+            mass += densities.sum(axis=1)
+            squares += densities @ block.squares
+        shares = (mass + PRIOR_ROWS * start_shares) / (mass.sum() + PRIOR_ROWS)
+        factors = (squares + PRIOR_ROWS * start_factors) / (mass + PRIOR_ROWS)
+        if step and abs(likelihood - before) < _STEADY:
+            break
+    order = np.argsort(factors)
+    return ResidualMixture(shares[order], factors[order], likelihood)
