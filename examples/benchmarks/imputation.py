@@ -1,28 +1,32 @@
 """Imputation against what else there is in Python, in one process run on the same holes.
 
-Run ``python examples/benchmarks/imputation.py`` (ten minutes); ``--full`` runs all mechanisms and rates (an hour),
-``--large`` only the times on a table of 10,000 rows.
+Run ``python examples/benchmarks/imputation.py`` (half an hour): each mechanism once on each table, at a rate that
+changes from one to the next. ``--full`` runs all mechanisms and rates with more rows (hours), ``--large`` only the
+times on a table of 10,000 rows. ``--peers FILE`` keeps the figures of the other methods in a file, and reads them from
+there when it exists, so that a change of the library is judged in a few minutes.
 
 Tables are those of ``../shared/data`` where that is beside the repository, else those of scikit-learn and of this
-repository. A cell is made missing completely at random (MCAR), depending on the first complete column (MAR), or on its
-own value (MNAR). Shown are
+repository, and four that are made: one with a column that nearly copies another one, one with curves, a skewed one, and
+one with rare categories. A cell is made missing completely at random (MCAR), depending on the first column, which is
+complete (MAR), or on its own value (MNAR). Shown are
 
-* NRMSE and wrong: the root mean square error of numbers in their standard deviations, and the share of wrong
-  categories. Of methods that draw it is the error of the mean, or the most frequent category, of five draws, which is
-  what they say of a cell. (The error of a single draw, ``one``, is the larger the more honest its spread is.)
 * energy: the energy distance between the completed and the true table, times 1000; numbers in standard deviations,
-  states as indicators. Of methods that draw, its mean over five draws.
+  states as indicators. Of methods that draw, its mean over the draws.
+* NRMSE and wrong: the root mean square error of numbers in their standard deviations, and the share of wrong
+  categories. Of methods that draw it is the error of the mean, or the most frequent category, of the draws. hybridbn's
+  point estimates are those of ``strategy="mean"``, a method of its own here.
 * covered: how many of the true numbers lie between the least and the greatest of nineteen draws, which should be 90 %
-  (a number that equals one of these counts by the chance that it would be outside, were ties broken by lot); of
-  miceforest only with ``--full``.
+  (a number that equals one of these counts by the chance that it would be outside, were ties broken by lot); only with
+  ``--full``.
 * seconds: CPU time for one completed table.
 
-miceforest takes part where it is installed (with lightgbm below 4.7).
+"forest" is IterativeImputer with random forests, as missForest does it. miceforest takes part where it is installed.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -51,20 +55,32 @@ TABLES = (
     "pbcc",
     "meta",
     "cpu",
+    "pollution",
+    "glass",
 )
-FEW, MANY = 5, 19
-MOST_ROWS = 700
+FEW, SOME, MANY = 3, 5, 19
+MOST_ROWS, QUICK_ROWS = 700, 300
+MECHANISMS, RATES = ("MCAR", "MAR", "MNAR"), (0.1, 0.3, 0.5)
 Method = Callable[[pd.DataFrame, int], pd.DataFrame]
 
 
 # -- tables and holes -----------------------------------------------------------------------------------------------
 
 
-def tables(names: tuple[str, ...]) -> Iterator[tuple[str, pd.DataFrame]]:
+def tables(names: tuple[str, ...], most: int = MOST_ROWS) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield complete tables of numbers and categories."""
+    for name, true in whole_tables(names):
+        yield name, true.sample(min(len(true), most), random_state=0).reset_index(drop=True)
+
+
+def whole_tables(names: tuple[str, ...]) -> Iterator[tuple[str, pd.DataFrame]]:
+    for name in names:
+        if name in MADE:
+            yield name, MADE[name](np.random.default_rng(0))
     if SHARED.exists():
         for name in names:
-            yield name, tidy(hb.read_table(SHARED / f"{name}.arff").to_pandas())
+            if name not in MADE:
+                yield name, tidy(hb.read_table(SHARED / f"{name}.arff").to_pandas())
         return
     yield "heart", tidy(hb.read_table(ROOT / "examples" / "data" / "heart.csv").to_pandas())
     for load in (load_iris, load_wine, load_breast_cancer):
@@ -80,7 +96,6 @@ def tables(names: tuple[str, ...]) -> Iterator[tuple[str, pd.DataFrame]]:
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """Return complete rows, without constants and without columns of very many states; numbers as floats."""
     frame = frame.dropna(axis=1, thresh=int(0.7 * len(frame))).dropna()
-    frame = frame.sample(min(len(frame), MOST_ROWS), random_state=0).reset_index(drop=True)
     kept = {}
     for name in frame:
         numeric = pd.api.types.is_numeric_dtype(frame[name]) and frame[name].dtype != bool
@@ -88,6 +103,41 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
         if column.nunique() > 1 and (numeric or column.nunique() <= 15):
             kept[str(name)] = column
     return pd.DataFrame(kept)
+
+
+def near_copy(rng: np.random.Generator) -> pd.DataFrame:
+    x, y, z, w = rng.normal(size=(4, 500))
+    frame = {"x": x, "copy": 3 + 2 * x + 0.15 * y, "y": 0.5 * x + z, "z": z, "w": 0.4 * y + 0.4 * z + w}
+    return pd.DataFrame(frame)
+
+
+def curved(rng: np.random.Generator) -> pd.DataFrame:
+    x, u, v, w, t = rng.normal(size=(5, 500))
+    kind = np.where(rng.random(500) < 1 / (1 + np.exp(2 - x**2)), "far", "near")
+    frame = {"x": x, "square": x + x**2 + 0.4 * u, "wave": np.sin(2 * x) + 0.3 * v, "product": x * w + 0.3 * t, "w": w}
+    return pd.DataFrame({**frame, "kind": kind})
+
+
+def skewed(rng: np.random.Generator) -> pd.DataFrame:
+    x, u, v, w = rng.normal(size=(4, 500))
+    waiting = rng.gamma(1.5, np.exp(0.5 * x))
+    count = rng.poisson(np.exp(0.3 + 0.6 * u)).astype(float)
+    frame = {"x": x, "income": np.exp(1 + 0.6 * x + 0.5 * u), "waiting": waiting, "count": count}
+    return pd.DataFrame(
+        {**frame, "heavy": x + 0.5 * rng.standard_t(3, size=500), "spike": np.maximum(u + v, 0) + 0 * w}
+    )
+
+
+def rare(rng: np.random.Generator) -> pd.DataFrame:
+    x, y, u = rng.normal(size=(3, 500))
+    ill = np.where(x + 0.5 * rng.normal(size=500) > 1.7, "ill", "well")
+    shares = np.exp(np.array([0 * x, x - 2, y - 3, 2 * x - 3, -2.5 + 0 * x]))
+    kind = (rng.random(500) * shares.sum(axis=0) > np.cumsum(shares, axis=0)).sum(axis=0)
+    frame = {"x": x, "y": y, "dose": np.where(ill == "ill", 3 + u, 0.3 * u) + 0.5 * x}
+    return pd.DataFrame({**frame, "ill": ill, "kind": np.array(list("abcde"), dtype=object)[kind]})
+
+
+MADE = {"near copy": near_copy, "curved": curved, "skewed": skewed, "rare": rare}
 
 
 def large(rows: int = 10_000, columns: int = 20) -> pd.DataFrame:
@@ -173,9 +223,28 @@ def iterative(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
     return through_dummies(frame, imputer.fit_transform)
 
 
-def forest(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+def miss_forest(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    from sklearn.ensemble import RandomForestRegressor
+
+    trees = RandomForestRegressor(n_estimators=30, max_features="sqrt", random_state=seed)
+    imputer = IterativeImputer(trees, max_iter=5, random_state=seed)
+    return through_dummies(frame, imputer.fit_transform)
+
+
+def adapt_lightgbm() -> None:
+    """Let miceforest call a method of lightgbm by position, whose argument is named since version 4.7."""
+    from lightgbm import Booster
+
+    name = "_Booster__inner_predict"
+    method = getattr(Booster, name)
+    if inspect.signature(method).parameters["data_idx"].kind is inspect.Parameter.KEYWORD_ONLY:
+        setattr(Booster, name, lambda self, data_idx: method(self, data_idx=data_idx))
+
+
+def boosted_trees(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
     import miceforest
 
+    adapt_lightgbm()
     numbers = numbers_of(frame)
     typed, names = frame.copy(), {}
     for place, name in enumerate(frame):
@@ -199,6 +268,10 @@ def drawn(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
     return hb.impute(frame, random_state=seed)
 
 
+def expected(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    return hb.impute(frame, strategy="mean", random_state=seed)
+
+
 def draws_of(method: str, frame: pd.DataFrame, count: int) -> list[pd.DataFrame]:
     """Return several draws: of hybridbn proper ones from one chain, of others one run for each."""
     if method == "hybridbn":
@@ -206,10 +279,17 @@ def draws_of(method: str, frame: pd.DataFrame, count: int) -> list[pd.DataFrame]
     return [METHODS[method](frame, seed) for seed in range(count)]
 
 
-METHODS: dict[str, Method] = {"mean/mode": simple, "KNN": neighbors, "iterative": iterative, "hybridbn": drawn}
+METHODS: dict[str, Method] = {
+    "hybridbn": drawn,
+    "hybridbn mean": expected,
+    "mean/mode": simple,
+    "KNN": neighbors,
+    "forest": miss_forest,
+    "iterative": iterative,
+}
 SAMPLERS = {"iterative", "hybridbn", "miceforest"}
 if importlib.util.find_spec("miceforest"):
-    METHODS["miceforest"] = forest
+    METHODS["miceforest"] = boosted_trees
 
 
 # -- scores ---------------------------------------------------------------------------------------------------------
@@ -272,36 +352,54 @@ def coverage(completed: list[pd.DataFrame], true: pd.DataFrame, mask: pd.DataFra
 # -- the runs -------------------------------------------------------------------------------------------------------
 
 
-def grid(report: Report, full: bool, names: tuple[str, ...]) -> None:
-    cells = (
-        [(m, r) for m in ("MCAR", "MAR", "MNAR") for r in (0.1, 0.3, 0.5)] if full else [("MCAR", 0.3), ("MAR", 0.3)]
-    )
-    rows = []
-    for name, true in tables(names):
-        print(
-            f"\n{name}: {len(true)} rows, {len(numbers_of(true))} numbers, {true.shape[1] - len(numbers_of(true))} "
-            f"categories"
-        )
-        for mechanism, rate in cells:
+def cells_of(position: int, full: bool) -> list[tuple[str, float]]:
+    """Return the mechanisms and rates for a table: all, or each mechanism with one rate."""
+    if full:
+        return [(mechanism, rate) for mechanism in MECHANISMS for rate in RATES]
+    return [(mechanism, RATES[(position + i) % len(RATES)]) for i, mechanism in enumerate(MECHANISMS)]
+
+
+def judge(method: str, true: pd.DataFrame, mask: pd.DataFrame, full: bool) -> dict[str, float]:
+    """Return what is shown of a method for a table with holes."""
+    frame = true.mask(mask)
+    spent, completed = seconds(partial(METHODS[method], frame, 0))
+    if method not in SAMPLERS:
+        return {**scores([completed], true, mask), "covered": np.nan, "seconds": spent}
+    draws = draws_of(method, frame, MANY if full else FEW)
+    covered = coverage(draws, true, mask) if full else np.nan
+    return {**scores(draws[:SOME], true, mask), "covered": covered, "seconds": spent}
+
+
+def grid(report: Report, full: bool, names: tuple[str, ...], peers: Path | None) -> None:
+    kept: dict[tuple[Any, ...], dict[str, float]] = {}
+    if peers is not None and peers.exists():
+        saved = pd.read_csv(peers).to_dict("records")
+        kept = {(row.pop("table"), row.pop("mechanism"), row.pop("rate"), row.pop("method")): row for row in saved}
+    rows: list[dict[str, Any]] = []
+    for position, (name, true) in enumerate(tables(names, MOST_ROWS if full else QUICK_ROWS)):
+        numbers = len(numbers_of(true))
+        print(f"\n{name}: {len(true)} rows, {numbers} numbers, {true.shape[1] - numbers} categories")
+        for mechanism, rate in cells_of(position, full):
             mask = holes(true, mechanism, rate, 1)
-            times = {}
+            first = len(rows)
             for method in METHODS:
-                times[method], completed = seconds(partial(METHODS[method], true.mask(mask), 0))
-                draws = [completed]
-                if method in SAMPLERS:
-                    draws = draws_of(method, true.mask(mask), MANY if full or method != "miceforest" else FEW)
-                row: dict[str, Any] = {"table": name, "mechanism": mechanism, "rate": rate, "method": method}
-                row |= {**scores(draws[:FEW], true, mask), "covered": np.nan, "seconds": times[method]}
-                if len(draws) == MANY:
-                    row["covered"] = coverage(draws, true, mask)
-                rows.append(row)
-            shown = pd.DataFrame(rows[-len(METHODS) :]).drop(columns=["table"])
-            print(
-                shown.round(3).to_string(index=False, header=mechanism == cells[0][0] and rate == cells[0][1]),
-                flush=True,
-            )
+                figures = kept.get((name, mechanism, rate, method))
+                if figures is None or method.startswith("hybridbn"):
+                    figures = judge(method, true, mask, full)
+                rows.append({"table": name, "mechanism": mechanism, "rate": rate, "method": method, **figures})
+            shown = pd.DataFrame(rows[first:]).drop(columns=["table"]).dropna(axis=1, how="all")
+            print(shown.round(3).to_string(index=False), flush=True)
+            times = {row["method"]: row["seconds"] for row in rows[first:]}
             if "hybridbn" in times:
                 report.add(f"{name}, {mechanism} {rate:.0%}", times["hybridbn"], times.get("iterative"))
+            if peers is not None:
+                known = {tuple(row[key] for key in ("table", "mechanism", "rate", "method")): row for row in rows}
+                known |= {
+                    key: {**dict(zip(("table", "mechanism", "rate", "method"), key, strict=True)), **row}
+                    for key, row in kept.items()
+                    if key not in known
+                }
+                pd.DataFrame([*known.values()]).to_csv(peers, index=False)
     summary(pd.DataFrame(rows))
 
 
@@ -314,16 +412,30 @@ def bench_small(report: Report, names: tuple[str, ...]) -> None:
             report.show(f"{name}, {len(frame)} x {frame.shape[1]}, MAR 30 %, {what}", ours)
 
 
-def summary(found: pd.DataFrame) -> None:
+def summary(judged: pd.DataFrame) -> None:
+    """Print mean ranks: of draws by energy distance, and of point estimates by their errors."""
     cell = ["table", "mechanism", "rate"]
-    ranks = found.assign(rank=found.groupby(cell)["energy"].rank())
-    sampling = found[found["method"].isin(SAMPLERS)]
-    best = sampling.loc[sampling.groupby(cell)["NRMSE"].idxmin(), "method"].value_counts()
-    print("\nrank by energy distance, over", ranks.groupby(cell).ngroups, "tables with holes:")
-    print(ranks.groupby("method")["rank"].agg(["mean", "max"]).round(2).to_string())
-    print("\nleast NRMSE among the methods that draw:", best.to_dict())
-    print("\n90 % intervals cover, on average:")
-    print(found.dropna(subset="covered").groupby(["mechanism", "method"])["covered"].mean().round(3).to_string())
+    methods = list(dict.fromkeys(judged["method"]))
+    for figure, left_out in (("energy", "hybridbn mean"), ("NRMSE", "hybridbn"), ("wrong", "hybridbn")):
+        part = judged[judged["method"] != left_out].dropna(subset=figure)
+        ranks = part.assign(rank=part.groupby(cell)[figure].rank())
+        of_method = ranks.groupby("method")["rank"]
+        table = pd.DataFrame(
+            {
+                "mean rank": of_method.mean(),
+                "worst": of_method.max(),
+                "first": of_method.apply(lambda own: int((own < 1.5).sum())),
+                "mean": part.groupby("method")[figure].mean(),
+            }
+        ).reindex([name for name in methods if name in set(part["method"])])
+        print(f"\n{figure}, over {part.groupby(cell).ngroups} tables with holes:")
+        print(table.round(3).to_string())
+    print("\nCPU-seconds, on average:")
+    print(judged.groupby("method")["seconds"].mean().reindex(methods).round(2).to_string())
+    covered = judged.dropna(subset="covered")
+    if len(covered):
+        print("\n90 % intervals cover, on average:")
+        print(covered.groupby(["mechanism", "method"])["covered"].mean().round(3).to_string())
 
 
 def times(report: Report, rows: int) -> None:
@@ -346,7 +458,8 @@ if __name__ == "__main__":
         "--full", action="store_true", help="all mechanisms and rates, intervals of every method"
     )
     options_parser.add_argument("--large", action="store_true", help="only the times on 10,000 rows")
-    options_parser.add_argument("--tables", nargs="+", default=TABLES[:6], help="names of files in ../shared/data")
+    options_parser.add_argument("--tables", nargs="+", default=(*MADE, *TABLES), help="of ../shared/data, or made")
+    options_parser.add_argument("--peers", type=Path, metavar="FILE", help="keep the figures of other methods here")
     options_parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"of {', '.join(METHODS)}")
     options = options_parser.parse_args()
     METHODS = {name: METHODS[name] for name in (["hybridbn"] if options.ours else options.methods)}
@@ -354,5 +467,5 @@ if __name__ == "__main__":
         if options.ours:
             result.run(bench_small, ("autompg", "cpu", "heart-statlog"))
         elif not options.large:
-            result.run(grid, options.full, tuple(options.tables))
+            result.run(grid, options.full, tuple(options.tables), options.peers)
         result.run(times, 2000 if options.ours else 10_000)

@@ -18,20 +18,19 @@ prediction, as leave-one-out predictions of a line are highest where the row its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
-from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
 from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
+from hybridbn.learning.imputation.stacked_regression import StackedRegression, fit_stacked_regression
 from hybridbn.variables import Codes, Values
 
-__all__ = ["ColumnMatcher", "PredictiveMeanMatching", "StackedRegression", "fit_matching", "fit_stacked_regression"]
+__all__ = ["ColumnMatcher", "PredictiveMeanMatching", "fit_matching"]
 
 _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
 """A number is taken from one of this many rows, or of this share of all rows if that is more."""
@@ -54,13 +53,6 @@ _SPIKE_SHARE = 0.1
 """A column in which one number has a larger share has a spike, so it isn't continuous."""
 _MOST_INDICATORS = 20
 """At most this many states of a discrete column, the most frequent ones, become indicators."""
-_RIDGES = np.geomspace(0.1, 1e4, 16)
-"""Candidates for the ridge penalty, in rows; the one with the least generalized cross-validation error is taken."""
-_FOREST_PRICE = 5.0
-"""The gain in log-likelihood that a forest needs: where lines are straight, it flattens their ends."""
-_MOST_LEVERAGE = 0.95
-"""The leverage of a row is limited to this, as its leave-one-out prediction would be arbitrary otherwise."""
-
 Cells = Mapping[str, NDArray[Any]]
 
 
@@ -71,7 +63,7 @@ class ColumnMatcher:
     Attributes
     ----------
     regression : StackedRegression
-    predictions, values : ndarray (rows,)
+    predictions, values, residuals : ndarray (rows,)
     tolerance : float
         Differences of predictions up to this are neglected; infinite for columns with spikes.
     low, high : float
@@ -81,6 +73,7 @@ class ColumnMatcher:
     regression: StackedRegression
     predictions: Values
     values: Values
+    residuals: Values
     tolerance: float
     low: float
     high: float
@@ -110,8 +103,8 @@ class ColumnMatcher:
         chosen = first + np.floor(uniforms * (last - first)).astype(np.intp)
         observed = self.values[chosen]
         # where no row has nearly the same prediction, a row's residual is taken instead of its number
-        shifted = observed + (predicted - self.predictions[chosen])
-        shift, inside = np.abs(shifted - observed), np.clip(shifted, self.low, self.high)
+        shifted = predicted + self.residuals[chosen]
+        shift, inside = np.abs(predicted - self.predictions[chosen]), np.clip(shifted, self.low, self.high)
         # at the ends of the range a number of a row that is farther away than residuals are is worse than the end
         is_taken = (shift > self.tolerance) & ((shifted == inside) | (shift > self.tolerance / _DISTANT))
         return np.asarray(np.where(is_taken, inside, observed))
@@ -176,6 +169,7 @@ class PredictiveMeanMatching:
                     "expectation": matcher.regression.to_dict(),
                     "expected": matcher.predictions,
                     "values": matcher.values,
+                    "residuals": matcher.residuals,
                     "tolerance": matcher.tolerance if np.isfinite(matcher.tolerance) else None,
                     "range": [matcher.low, matcher.high],
                 }
@@ -191,6 +185,7 @@ class PredictiveMeanMatching:
                 StackedRegression.from_dict(saved["expectation"]),
                 np.asarray(saved["expected"]),
                 np.asarray(saved["values"]),
+                np.asarray(saved["residuals"]),
                 np.inf if saved["tolerance"] is None else saved["tolerance"],
                 *saved["range"],
             )
@@ -236,24 +231,26 @@ def fit_matching(
         weights = np.ones(rows)
         if proper:
             weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
-        matchers[name] = _fit_column(features[~is_missing], feature, weights, rng)
+        matchers[name] = _fit_column(features, feature, ~is_missing, weights, rng)
         uniforms = rng.random(int(is_missing.sum()))
         features[is_missing, feature] = matchers[name].draw(features[is_missing], uniforms, -np.inf, np.inf)
     return PredictiveMeanMatching(columns, matchers)
 
 
-def _fit_column(features: Values, feature: int, weights: Values, rng: np.random.Generator) -> ColumnMatcher:
-    """Learn the matching of one column from the rows in which it is observed."""
-    values = features[:, feature]
-    regression, predictions = fit_stacked_regression(features, feature, weights, rng)
-    order: Codes = np.argsort(predictions, kind="stable").astype(np.intp)
+def _fit_column(
+    features: Values, feature: int, observed: NDArray[np.bool_], weights: Values, rng: np.random.Generator
+) -> ColumnMatcher:
+    """Learn the matching of one column from the rows in which it is observed, whose weights are given."""
+    values = features[observed, feature]
+    regression, training = fit_stacked_regression(features[observed], feature, weights, rng, features)
+    order: Codes = np.argsort(training.predictions, kind="stable").astype(np.intp)
     order = np.repeat(order, weights[order].astype(np.intp))
-    residuals = (values - predictions)[order]
+    residuals = training.residuals[order]
     has_spikes = _share_of_most_frequent(values[order]) > _SPIKE_SHARE or is_heaped(values)
     tolerance = np.inf if has_spikes else _DISTANT * float(np.std(residuals))
-    return ColumnMatcher(
-        regression, predictions[order], values[order], tolerance, float(values.min()), float(values.max())
-    )
+    low, high = float(values.min()), float(values.max())
+    low, high = low - 1.0 * (high - low), high + 1.0 * (high - low)
+    return ColumnMatcher(regression, training.predictions[order], values[order], residuals, tolerance, low, high)
 
 
 def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:
@@ -362,122 +359,3 @@ def _share_of_most_frequent(values: Values) -> float:
     ordered = np.sort(values)
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     return float(np.diff([*starts, len(values)]).max()) / len(values)
-
-
-@dataclass(frozen=True, eq=False)
-class StackedRegression:
-    """A weighted sum of a ridge regression and a forest.
-
-    Attributes
-    ----------
-    constant : float
-    center, slopes : ndarray (features,)
-        Zero for the predicted feature itself.
-    share : float
-        The weight of the forest.
-    others : ndarray
-        The features that the forest splits on.
-    forest : Forest
-    """
-
-    constant: float
-    center: Values
-    slopes: Values
-    share: float
-    others: Codes
-    forest: Forest
-
-    def predict(self, features: Values) -> Values:
-        """Return the prediction for each row of the features."""
-        prediction = self.constant + np.einsum("rj,j->r", features - self.center, self.slopes)
-        if not self.share:
-            return np.asarray(prediction)
-        return np.asarray(prediction + self.share * self.forest.predict(features[:, self.others]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content for a file: numbers and arrays."""
-        content = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        return {
-            **content,
-            "forest": {attribute.name: getattr(self.forest, attribute.name) for attribute in fields(Forest)},
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` was made of."""
-        return cls(**{**content, "forest": Forest(**content["forest"])})
-
-
-def fit_stacked_regression(
-    features: Values, feature: int, weights: Values, rng: np.random.Generator
-) -> tuple[StackedRegression, Values]:
-    """Learn to predict a feature from the others; return the regression and its predictions of the training rows.
-
-    Parameters
-    ----------
-    features : ndarray (rows, features)
-    feature : int
-        The index of the predicted feature.
-    weights : ndarray (rows,)
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=500)
-    >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
-    >>> regression, own = fit_stacked_regression(features, 1, np.ones(500), rng)
-    >>> regression.predict(np.array([[1.0, 0.0]])).round(1), bool(np.corrcoef(own, features[:, 1])[0, 1] > 0.99)
-    (array([2.]), True)
-    """
-    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), feature)
-    target, regressors = features[:, feature], features[:, others]
-    mean = float(np.average(target, weights=weights))
-    centered = target - mean
-    center, slopes, in_sample, left_out = _fit_ridge(regressors, centered, weights)
-    # a column alone is expected to be its mean
-    forest, out_of_bag = grow_forest(regressors if len(others) else np.zeros((len(target), 1)), centered, rng)
-    predictions = np.column_stack([left_out, out_of_bag])
-    mean_predictions = np.average(predictions, axis=0, weights=weights)
-    shares = _find_shares(predictions - mean_predictions, centered, weights)
-    constant = mean - float(shares @ mean_predictions)
-    all_slopes, all_centers = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-    all_slopes[others], all_centers[others] = shares[0] * slopes, center
-    regression = StackedRegression(constant, all_centers, all_slopes, float(shares[1]), others, forest)
-    return regression, np.asarray(constant + np.column_stack([in_sample, out_of_bag]) @ shares)
-
-
-def _find_shares(predictions: Values, target: Values, weights: Values) -> Values:
-    """Return the weights of the line and of the forest.
-
-    Where the forest adds next to nothing, the line, which is shrunk already, gets weight one.
-    """
-    roots = np.sqrt(weights)
-    columns, goal = roots[:, None] * predictions, roots * target
-    shares = np.linalg.lstsq(columns, goal, rcond=None)[0]
-    if shares.min() < 0:
-        # of two non-negative weights one is zero, then
-        alone = np.maximum(columns.T @ goal, 0) / np.maximum((columns**2).sum(axis=0), 1e-300)
-        residuals = np.linalg.norm(goal[:, None] - columns * alone, axis=0)
-        shares = np.where(np.arange(2) == residuals.argmin(), alone, 0.0)
-    residual_of_both = float(np.linalg.norm(goal - columns @ shares))
-    residual_of_line = float(np.linalg.norm(roots * (target - predictions[:, 0])))
-    gain = weights.sum() * np.log(max(residual_of_line, 1e-300) / max(residual_of_both, 1e-300))
-    return np.asarray(shares if gain > _FOREST_PRICE else [1.0, 0.0])
-
-
-def _fit_ridge(features: Values, target: Values, weights: Values) -> tuple[Values, Values, Values, Values]:
-    """Fit a ridge regression to a centered target; return centers, slopes, in-sample and leave-one-out predictions."""
-    total = float(weights.sum())
-    center = np.average(features, axis=0, weights=weights)
-    deviations = features - center
-    weighted = deviations * weights[:, None]
-    gram = weighted.T @ deviations
-    scales = np.sqrt(np.diag(gram) / total)
-    scales = np.where(scales > 0, scales, 1.0)
-    spectrum = Spectrum.of(gram / np.outer(scales, scales), weighted.T @ target / scales)
-    ridge = spectrum.best_penalty(float(weights @ target**2), _RIDGES, GeneralizedCrossValidation(total))
-    slopes = spectrum.slopes(ridge) / scales
-    fitted = deviations @ slopes
-    rotated = (deviations / scales) @ (spectrum.vectors / np.sqrt(spectrum.values + ridge))
-    leverage = np.minimum(weights * ((rotated**2).sum(axis=1) + 1 / total), _MOST_LEVERAGE)
-    return center, slopes, fitted, target - (target - fitted) / (1 - leverage)
