@@ -1,6 +1,7 @@
 # The public names and where they live: read by editors and type checkers, and by `hybridbn/__init__.py` when a name
 # is asked for.
 
+from hybridbn import backends as backends
 from hybridbn import errors as errors
 from hybridbn import estimation as estimation
 from hybridbn import estimators as estimators
@@ -12,6 +13,8 @@ from hybridbn import potentials as potentials
 from hybridbn import structures as structures
 from hybridbn import tables as tables
 from hybridbn import variables as variables
+from hybridbn.backends.opening import scan as scan
+from hybridbn.backends.scans import Scan as Scan
 from hybridbn.errors import Canceled as Canceled
 from hybridbn.errors import FormatError as FormatError
 from hybridbn.errors import HybridBNError as HybridBNError

@@ -85,14 +85,20 @@ def run_in_processes(
 
 
 def run_in_executor(
-    executor: Executor | None, function: Callable[[Item], Result], items: Sequence[Item], what: str
+    executor: Executor | None,
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    what: str,
+    ahead: int | None = None,
 ) -> Iterator[Result]:
-    """Yield the results of a function in the order of the items, all of which are submitted to an executor, if any.
+    """Yield the results of a function in the order of the items, which are submitted to an executor, if any.
 
     Parameters
     ----------
     what : str
         What can't be sent, in the error.
+    ahead : int, optional
+        So many workers are kept busy, so that few results wait to be fetched; by default all items are submitted.
 
     Examples
     --------
@@ -108,7 +114,7 @@ def run_in_executor(
             f"executor must be an Executor of concurrent.futures, or have its method submit, not {executor!r:.80}"
         )
     try:
-        yield from _yield_in_order(executor, function, items, len(items))
+        yield from _yield_in_order(executor, function, items, len(items) if ahead is None else ahead)
     except (pickle.PicklingError, AttributeError) as error:
         raise TableError(
             f"{what} can't be sent to other processes ({error}); define it at the top of a module, or use threads"

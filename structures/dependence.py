@@ -11,22 +11,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.base import prepare_families, split_by_kind
 from hybridbn.fitting.counters import CachedCounter, counter_of
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import fitter_of
-from hybridbn.fitting.gaussian import moments_suffice
+from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
 from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits
 from hybridbn.structures.training_data import TrainingData
-from hybridbn.variables import Codes, Continuous, Discrete, Values
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [
     "Dependence",
@@ -117,13 +119,16 @@ class Dependence:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self._fits: dict[tuple[str, ...], Potential] = {}
-        self._gains = CellGains(data.table)
-        self._total = float(len(data.table) if data.weights is None else data.weights.sum())
+        self._total = data.table.total_weight
         self._holes: dict[str, NDArray[np.bool_] | None] = {}
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
         self.counter: CachedCounter = CachedCounter(
             data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
         )
+
+    @cached_property
+    def _gains(self) -> CellGains:
+        return CellGains(self.data.in_memory.table)
 
     # -- results --------------------------------------------------------------------------------------------------
 
@@ -151,11 +156,30 @@ class Dependence:
                 # no pair fits a constant column, so that what its fitter refuses would be refused after hours only
                 self.data.fit(name, given)
         information = self._count_pairs()
+        self._prepare(given)
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
             if pair not in information:
                 gains = [self._measure_gain(child, given, parent) for child, parent in self._choose_directions(pair)]
                 information[pair] = sum(gains) / len(gains)
         return {pair: round(value, _DECIMALS) for pair, value in sorted(information.items())}
+
+    def _prepare(self, given: tuple[str, ...]) -> None:
+        """Let one pass tell the moments of all pairs with a normal column, where the rows are read in passes."""
+        families = []
+        for pair in itertools.combinations(sorted(self.data.attributes), 2) if self.data.table.is_scanned else ():
+            if not {*pair} <= {*self._discrete}:
+                families += [(child, (*given, parent)) for child, parent in self._choose_directions(pair)]
+        prepare_families(
+            self.data.table,
+            [
+                (
+                    self._choose_fitter(child, parents),
+                    self.data.variable(child),
+                    tuple(map(self.data.variable, parents)),
+                )
+                for child, parents in families
+            ],
+        )
 
     def reusable_potentials(self) -> dict[tuple[str, ...], Potential]:
         """Return the potentials fitted so far that a network can use, by child and parents in their order."""
@@ -199,10 +223,11 @@ class Dependence:
     def _count_by_target_cells(self, target: str) -> Counter:
         """Return a counter in which a continuous target is cut into cells that hold equally many rows."""
         data = self.data
-        cells = data.codes(target)
+        values, _, weights = data.table.points(data.variable(target))
         # so few cells that each holds enough rows for a table of pairs
-        bins = int(np.clip(data.table.weights[~np.isnan(cells)].sum() ** 0.25, 2, 10))
-        cuts = equal_frequency(cells, None, data.weights, bins=bins)
+        counts = np.ones(len(values)) if weights is None else weights
+        bins = int(np.clip(counts[~np.isnan(values)].sum() ** 0.25, 2, 10))
+        cuts = equal_frequency(values, None, weights, bins=bins)
         return counter_of(data.table, (Discrete(target, cuts=cuts), *map(data.variable, self._discrete)))
 
     # -- pairs with a continuous column ---------------------------------------------------------------------------
@@ -224,28 +249,46 @@ class Dependence:
 
     def _measure_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
         """Return the increase in log-likelihood per row when the child gets one more parent."""
+        fitter = self._choose_fitter(child, (*given, parent))
+        if moments_suffice(fitter) and moments_suffice(self._choose_fitter(child, given)):
+            return self._measure_normal_gain(child, given, parent)
+        whole = self.data.in_memory
+        total = whole.table.total_weight
         rows = self._find_complete_rows((child, *given, parent))
-        data = self.data if rows is None else self.data.select((child, *given, parent)).take(rows)
+        data = whole if rows is None else whole.select((child, *given, parent)).take(rows)
         if not (varies(data, child) and varies(data, parent)):
             return 0.0
-        fitter = self._choose_fitter(child, (*given, parent))
         if cells_suffice(fitter):
             own, *others = map(data.variable, (child, *given, parent))
             gains = [self._gains.measure(fitter, own, used, (own, *others)) for used in (others, others[:-1])]
-            return max(gains[0].likelihood - gains[1].likelihood, 0.0) / self._total
-        with_parent = self._fit(self.data, child, (*given, parent), keep=True)
+            return max(gains[0].likelihood - gains[1].likelihood, 0.0) / total
+        with_parent = self._fit(whole, child, (*given, parent), keep=True)
         same_rows = rows is None or np.array_equal(
-            rows, np.flatnonzero(self._find_observed((child, *given), len(self.data.table)))
+            rows, np.flatnonzero(self._find_observed((child, *given), len(whole.table)))
         )
-        without = self._fit(self.data if same_rows else data, child, given, keep=same_rows)
+        without = self._fit(whole if same_rows else data, child, given, keep=same_rows)
         columns = {name: data.codes(name) for name in (child, *given, parent)}
-        total = 0.0
+        gain = 0.0
         for start in range(0, len(data.table), _ROWS):
             batch = slice(start, start + _ROWS)
             axes = {name: column[None, batch] for name, column in columns.items()}
             ratio = _log_ratio(_log_density(with_parent, axes), _log_density(without, axes))
-            total += float(ratio.sum() if data.weights is None else ratio @ data.weights[batch])
-        return total / self._total
+            gain += float(ratio.sum() if data.weights is None else ratio @ data.weights[batch])
+        return gain / total
+
+    def _measure_normal_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
+        """Return the gain of a regression, which follows from the moments of the rows where all are observed."""
+        own, *others = map(self.data.variable, (child, *given, parent))
+        fitter = self.data.fitter(child, (*given, parent))
+        statistics: Any = fitter.statistics(self.data.table, own, tuple(others))
+        if not statistics.total > 0 or not _spreads(statistics, own) or not _spreads(statistics, others[-1]):
+            return 0.0
+        shorter = statistics.without(others[-1])
+        potential = fitter.potential(statistics)
+        if not self.data.table.is_scanned and not any(map(self.data.table.count_missing, (child, *given, parent))):
+            self._fits[child, *given, parent] = potential
+        without = self.data.fitter(child, given).potential(shorter)
+        return float(statistics.log_likelihood(potential) - shorter.log_likelihood(without)) / self._total
 
     def _fit(self, data: TrainingData, child: str, parents: tuple[str, ...], keep: bool) -> Potential:
         potential = self._fits.get((child, *parents)) if keep else None
@@ -261,7 +304,7 @@ class Dependence:
     def _find_holes(self, name: str) -> NDArray[np.bool_] | None:
         """Return the rows in which a column is missing, or None if there are none."""
         if name not in self._holes:
-            cells = self.data.codes(name)
+            cells = self.data.in_memory.codes(name)
             holes = np.isnan(cells) if isinstance(self.data.variable(name), Continuous) else cells < 0
             self._holes[name] = holes if holes.any() else None
         return self._holes[name]
@@ -278,15 +321,27 @@ class Dependence:
         """Return the rows in which all columns are observed, or None if these are all rows."""
         if all(self._find_holes(name) is None for name in names):
             return None
-        return np.flatnonzero(self._find_observed(names, len(self.data.table)))
+        return np.flatnonzero(self._find_observed(names, len(self.data.in_memory.table)))
 
 
 def varies(data: TrainingData, name: str) -> bool:
     """Return whether a column has at least two values in rows of positive weight."""
-    cells = data.codes(name)
-    observed = ~np.isnan(cells) if isinstance(data.variable(name), Continuous) else cells >= 0
-    values = cells[observed if data.weights is None else observed & (data.weights > 0)]
-    return bool(values.size and (values != values[0]).any())
+    if isinstance(data.variable(name), Discrete):
+        return int(np.count_nonzero(data.counter([name]).joint((name,)))) > 1
+    low, high = data.table.value_range(name)
+    return low < high
+
+
+def _spreads(statistics: GaussianStatistics, variable: Variable) -> bool:
+    """Return whether a variable of a family of regressions has at least two values."""
+    discrete, continuous = split_by_kind(statistics.parents)
+    if isinstance(variable, Discrete):
+        axis = discrete.index(variable)
+        shaped = statistics.weights.reshape([len(one) for one in discrete])
+        return int(np.count_nonzero(np.moveaxis(shaped, axis, 0).reshape(len(variable), -1).sum(axis=1))) > 1
+    place = [statistics.child, *continuous].index(variable)
+    mean, products = statistics.pool()
+    return bool(products[place, place] > (8 * np.finfo(float).eps * abs(mean[place])) ** 2 * statistics.total)
 
 
 def _log_density(potential: Potential, axes: dict[str, Any]) -> Values:

@@ -7,6 +7,7 @@ at the rows. All families that differ from a given one by a single parent are sc
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -17,11 +18,10 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError
 from hybridbn.fitting.counting import Counter
-from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
+from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values
 
@@ -82,8 +82,7 @@ class FamilyScores:
         self.data = data
         self.names: list[str] = list(data.roles)
         self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
-        self.weights: Values = data.table.weights
-        self.total: float = float(self.weights.sum())
+        self.total: float = data.table.total_weight
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
@@ -92,6 +91,11 @@ class FamilyScores:
         self._holes = {name: bool(count) for name, count in data.table.missing.items()}
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
+
+    @property
+    def weights(self) -> Values:
+        """The weights of the rows at which densities are evaluated."""
+        return self.data.in_memory.table.weights
 
     def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
         """Return the score of a column given others, -inf where it can't be fitted."""
@@ -161,7 +165,17 @@ class FamilyScores:
 
     @cached_property
     def _counter(self) -> Counter:
-        return self.data.counter(self.names).persist()
+        counter = self.data.counter(self.names).persist()
+        if self.data.table.is_scanned:
+            self._prepare(counter)
+        return counter
+
+    def _prepare(self, counter: Counter) -> None:
+        """Count all that families of at most one parent take in one pass."""
+        counted = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
+        numbers = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
+        normal = [name for name in numbers if moments_suffice(self.data.fitter(name, ()))]
+        counter.prepare(itertools.combinations(counted, 2), [(tuple(normal), ())] if normal else [])
 
     @cached_property
     def _crossed(self) -> tuple[list[str], NDArray[np.intp]]:
@@ -283,7 +297,7 @@ class FamilyScores:
 
     @cached_property
     def _gains(self) -> CellGains:
-        return CellGains(self.data.table)
+        return CellGains(self.data.in_memory.table)
 
     # -- anything else ------------------------------------------------------------------------------------------------
 
@@ -301,7 +315,7 @@ class FamilyScores:
                 regressions = fitter.potential(statistics)
             except HybridBNError:
                 return -math.inf
-            likelihood, weight = _log_likelihood(regressions, statistics), float(statistics.weights.sum())
+            likelihood, weight = statistics.log_likelihood(regressions), float(statistics.weights.sum())
             return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
         return self._fit(child, given)[0]
 
@@ -354,23 +368,13 @@ class FamilyScores:
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""
-        values, weights = evaluate_rows(potential, self.data, np.flatnonzero(self.weights > 0))
+        values, weights = evaluate_rows(potential, self.data.in_memory, np.flatnonzero(self.weights > 0))
         if not len(values):
             return -math.inf
         likelihood = float(weights @ values)
         likelihood -= potential.optimism()
         scaled = likelihood * self.total / float(weights.sum())
         return scaled - self._penalty(potential.free_parameters())
-
-
-def _log_likelihood(potential: LinearGaussian, statistics: GaussianStatistics) -> float:
-    """Return the log-likelihood of regressions, from the moments from which they were learned."""
-    slopes = potential.coefficients.reshape(len(statistics.weights), -1)
-    variance, intercept = potential.variance.reshape(-1), potential.intercept.reshape(-1)
-    direction = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
-    spread = np.einsum("di,dij,dj->d", direction, statistics.products, direction)
-    squares = spread + statistics.weights * ((direction * statistics.means).sum(axis=1) - intercept) ** 2
-    return -0.5 * float((statistics.weights * np.log(2 * math.pi * variance) + squares / variance).sum())
 
 
 def _n_log_n(counts: Values) -> Values:

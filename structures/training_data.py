@@ -6,12 +6,13 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.base import Fitter, prepare_families
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
@@ -91,6 +92,12 @@ class TrainingData:
         """Return the same with some of the columns."""
         return TrainingData(self.table.select(names), {name: self.roles[name] for name in names}, self.target)
 
+    @cached_property
+    def in_memory(self) -> TrainingData:
+        """The same if the rows are in memory; else a sample of the rows, with a warning."""
+        table = self.table.sample_if_scanned("densities that are neither tables nor normal")
+        return self if table is self.table else TrainingData(table, self.roles, self.target)
+
     def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
         return TrainingData(self.table.take(rows), self.roles, self.target)
@@ -109,6 +116,8 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
         ...
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
     """
+    if isinstance(data, Table):
+        data.expect(target)
     table = _read_table(data, weights, target)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
@@ -151,14 +160,12 @@ def _check_target(data: TrainingData, name: str) -> None:
                 stacklevel=4,
             )
     else:
-        cells = data.codes(name)
-        weighted = np.ones(len(cells), dtype=bool) if data.weights is None else data.weights > 0
-        observed = cells[weighted & ~np.isnan(cells)]
-        occurring = observed[:1]
-        if observed.size and (observed == observed[0]).all():
+        low, high = data.table.value_range(name)
+        occurring = np.arange(low <= high)
+        if low == high:
             raise TableError(
-                f"the target {name!r} is {observed[0]:g} in all {len(observed)} rows that have a value and count, so"
-                " there is nothing to predict; choose another target"
+                f"the target {name!r} is {low:g} in all rows that have a value and count, so there is nothing to"
+                " predict; choose another target"
             )
     if not len(occurring):
         raise TableError(
@@ -213,6 +220,13 @@ def fit_network(
     """
     known = potentials or {}
     missing = {child: given for child, given in parents.items() if (child, *given) not in known}
+    prepare_families(
+        data.table,
+        [
+            (data.fitter(child, given), data.variable(child), tuple(map(data.variable, given)))
+            for child, given in missing.items()
+        ],
+    )
     statistics = count_families(data, missing, counter)
     return Network(
         [

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.backends.sampling import hash_rows
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
 from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
@@ -263,7 +264,7 @@ class TableProfile:
         width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
         most = max(int(numbers / max(width, 1)), 2000)
         if len(self.sample_rows) > most:
-            keep = np.sort(np.argsort(_hash_rows(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
+            keep = np.sort(np.argsort(hash_rows(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
             self.sample_rows = self.sample_rows[keep]
             self.sample = {name: values[keep] for name, values in self.sample.items()}
 
@@ -292,7 +293,7 @@ class _RowSample:
         self.held = 0
 
     def take(self, start: int, columns: Mapping[str, NDArray[Any]], rows: int) -> None:
-        hashes = _hash_rows(np.arange(start, start + rows, dtype=np.uint64))
+        hashes = hash_rows(np.arange(start, start + rows, dtype=np.uint64))
         chosen = np.flatnonzero(hashes <= self.limit)
         self.parts.append((chosen + start, {name: column[chosen] for name, column in columns.items()}))
         self.held += len(chosen)
@@ -301,7 +302,7 @@ class _RowSample:
 
     def _cut(self) -> None:
         rows = np.concatenate([part[0] for part in self.parts])
-        hashes = _hash_rows(rows.astype(np.uint64))
+        hashes = hash_rows(rows.astype(np.uint64))
         if len(rows) > self.most:
             self.limit = np.partition(hashes, self.most - 1)[self.most - 1]
         keep = hashes <= self.limit
@@ -315,13 +316,6 @@ class _RowSample:
     def finish(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         self._cut()
         return self.parts[0]
-
-
-def _hash_rows(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(bits ^ (bits >> np.uint64(31)))
 
 
 def profile_table(

@@ -16,6 +16,7 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.estimation.completion import Cells, Completion, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
+from hybridbn.fitting.base import prepare_families
 from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
@@ -53,12 +54,13 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     _refuse_unknown(graph, table)
     found = _keep_families(graph, roles(table, None, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
-    learned = []
+    families = []
     for name in nodes:
         variable, spec = found[name]
         parents = tuple(found[parent].variable for parent in _list_parents(graph, name))
-        learned.append(fitter_of(spec, variable, parents).fit(table, variable, parents))
-    return Network(learned)
+        families.append((fitter_of(spec, variable, parents), variable, parents))
+    prepare_families(table, families)
+    return Network([fitter.fit(table, variable, parents) for fitter, variable, parents in families])
 
 
 def _leave_unusable(data: Any, graph: Network) -> Any:
@@ -68,6 +70,8 @@ def _leave_unusable(data: Any, graph: Network) -> Any:
     if not unusable:
         return data
     warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=4)
+    if isinstance(data, Table):
+        return data.drop(unusable)
     frame = open_frame(data)
     return frame.select(name for name in frame.columns if name not in unusable)
 
@@ -137,7 +141,8 @@ def read_as_declared(data: Any, structure: Network | None, weights: Any = None, 
     >>> [read_as_declared({"x": [3.0]}, net, keep_numbers=kept).is_discrete("x") for kept in (False, True)]
     [True, False]
     """
-    table = data if isinstance(data, Table) and weights is None else Table(data, weights=weights)
+    table = (data if weights is None else data.with_weights(weights)) if isinstance(data, Table) else None
+    table = Table(data, weights=weights) if table is None else table
     known: dict[str, Variable] = {}
     for name, attributes in () if structure is None else structure.nodes.items():
         variable = attributes.get("variable")
@@ -150,7 +155,7 @@ def read_as_declared(data: Any, structure: Network | None, weights: Any = None, 
         EvidenceReader(structure, table)  # refuses data without the findings of a factor
     if not known:
         return table
-    return Table(data, weights=weights, variables=[known.get(name) or table.variable(name) for name in table.names])
+    return table.with_variables([known.get(name) or table.variable(name) for name in table.names])
 
 
 def _refuse_unknown(graph: Network, table: Table) -> None:

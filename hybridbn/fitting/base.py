@@ -6,20 +6,22 @@ Statistics of disjoint sets of rows add up, so streaming, weights, boosting and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.counting import select_complete_rows
+from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counting import Names, select_complete_rows
 from hybridbn.potentials.base import Potential, check_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["Fitter", "Observed", "Statistics", "observed"]
+__all__ = ["Fitter", "Observed", "Statistics", "observed", "prepare_families"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,6 +79,8 @@ class Fitter(ABC):
     instance_based : bool
         Whether its potentials keep the rows as points, so that their density at these rows is too high to compare
         models.
+    asks_counter : bool
+        Whether its statistics ask a counter of the table and never the rows, so that it learns from tables of any size.
 
     Examples
     --------
@@ -95,6 +99,7 @@ class Fitter(ABC):
     family: ClassVar[str] = ""
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "mte")
     instance_based: ClassVar[bool] = False
+    asks_counter: ClassVar[bool] = False
     fitters: ClassVar[dict[str, type[Fitter]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -127,12 +132,22 @@ class Fitter(ABC):
         lacks the child or one of the parents is left out (available cases).
         """
 
+    def requests(
+        self, child: Variable, parents: tuple[Variable, ...] = ()
+    ) -> tuple[list[Names], list[tuple[Names, Names]]]:
+        """Return the families whose counts its statistics ask for, and the numbers and conditions of moments."""
+        return [], []
+
     @abstractmethod
     def potential(self, statistics: Any) -> Potential:
         """Return the potential that the statistics speak for."""
 
     def fit(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Potential:
-        """Return the potential that a table speaks for."""
+        """Return the potential that a table speaks for; of a table that is read in passes a sample of its rows, unless
+        the fitter asks a counter only.
+        """
+        if not self.asks_counter:
+            table = table.sample_if_scanned(f"{self.family} densities")
         return self.potential(self.statistics(table, child, parents))
 
 
@@ -173,6 +188,34 @@ def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) 
     )
     total = float(len(columns[0])) if weights is None else float(weights.sum())
     return Observed(tuple(columns), weights, total)
+
+
+def prepare_families(table: Table, families: Iterable[tuple[Fitter, Variable, tuple[Variable, ...]]]) -> None:
+    """Count in one pass what the statistics of some families will ask for, where the table is read in passes.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from hybridbn.fitting import MultinomialFitter
+    >>> scan = hb.scan({"c": ["a", "b"], "d": ["u", "u"]})
+    >>> c, d = scan.variables
+    >>> prepare_families(scan, [(MultinomialFitter(), c, ()), (MultinomialFitter(), d, (c,))])
+    >>> scan.passes.made
+    2
+    >>> MultinomialFitter().fit(scan, d, (c,)), scan.passes.made
+    (<Multinomial d | c: 2 x 1>, 2)
+    """
+    if not table.is_scanned:
+        return
+    counts: list[Names] = []
+    moments: list[tuple[Names, Names]] = []
+    variables: dict[str, Variable] = {}
+    for fitter, child, parents in families:
+        own_counts, own_moments = fitter.requests(child, parents)
+        counts += own_counts
+        moments += own_moments
+        variables |= {variable.name: variable for variable in (child, *parents)}
+    counter_of(table, variables.values()).prepare(counts, moments)
 
 
 def refuse_empty(statistics: Statistics) -> None:

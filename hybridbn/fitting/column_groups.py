@@ -50,10 +50,10 @@ class PaddedColumn:
         self.missing: int | None = size if low < 0 else None
         self.size: int = size + (self.missing is not None)
 
-    def block(self, part: slice) -> Codes:
-        """Return a block of rows; not to be written to."""
-        codes = self.codes[part].astype(np.intp, copy=False)
-        return codes if self.missing is None else np.where(codes < 0, self.missing, codes)
+    def block(self, part: slice, kind: type[np.signedinteger[Any]] = np.intp) -> Codes:
+        """Return a block of rows as integers of a type; not to be written to."""
+        codes = self.codes[part].astype(kind, copy=False)
+        return codes if self.missing is None else np.where(codes < 0, kind(self.missing), codes)
 
 
 class ColumnGroups:
@@ -102,13 +102,15 @@ class ColumnGroups:
                 f" {states} states is among them: leave it out, or merge states"
             )
         counts = [np.zeros(math.prod(shape)) for shape in shapes]
+        # the shorter the integers are, the more of them are combined at a time
+        largest = max((total.size for total in counts), default=0)
+        kind = next(one for one in (np.int16, np.int32, np.int64) if largest <= np.iinfo(one).max)
         for start in range(0, self.rows, ROWS):
             part = slice(start, start + ROWS)
             weights = None if self.weights is None else self.weights[part]
-            target = self.target.block(part) if self.has_target else None
-            mixed = {
-                group: combine_codes([self.columns[i].block(part) for i in group], radix[group]) for group in radix
-            }
+            target = self.target.block(part, kind) if self.has_target else None
+            blocks_of = {i: self.columns[i].block(part, kind) for i in dict.fromkeys(itertools.chain(*radix))}
+            mixed = {group: combine_codes([blocks_of[i] for i in group], radix[group]) for group in radix}
             for group, following in itertools.groupby(zip(blocks, counts, strict=True), lambda item: item[0][0]):
                 # target and first group together, once for all blocks that begin with this group
                 first = mixed[group] if target is None else target * math.prod(radix[group]) + mixed[group]
@@ -122,7 +124,7 @@ class ColumnGroups:
 
 def combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
     """Return each row's configuration as one number, the last column running fastest."""
-    mixed = codes[0].astype(np.intp, copy=False)
+    mixed = codes[0]
     for column, size in zip(codes[1:], sizes[1:], strict=True):
         mixed = mixed * size
         mixed += column

@@ -57,6 +57,8 @@ class NumpyCounter(Counter):
         Threads that share a pass by group; the sums do not depend on it.
     persistent : bool
         Keep joint codes of columns for the next request.
+    incomplete : set of str, optional
+        The columns with missing cells, where these are some rows of a table with more.
 
     Examples
     --------
@@ -80,7 +82,10 @@ class NumpyCounter(Counter):
         weights: Values | None = None,
         jobs: int = 1,
         persistent: bool = False,
+        incomplete: frozenset[str] | None = None,
     ) -> None:
+        if incomplete is not None:
+            vars(self)["incomplete"] = incomplete
         self.columns, self.sizes, self.weights = columns, sizes, weights
         self._jobs, self._persistent = jobs, persistent
         self._crossed: dict[Names, CrossedColumns] = {}

@@ -48,6 +48,7 @@ __all__ = [
     "joint_counts",
     "pair_count_batches",
     "pair_counts",
+    "refuse_too_many_cells",
     "refuse_too_wide",
     "select_complete_rows",
     "single_counts",
@@ -243,6 +244,10 @@ class Counter(ABC):
         keys = np.flatnonzero(table)
         return keys, table[keys]
 
+    def prepare(self, families: Iterable[Names], moments: Iterable[tuple[Names, Names]]) -> None:
+        """Learn beforehand what `count` and `moments` will be asked for, where each request would take a pass."""
+        return
+
     def persist(self) -> Counter:
         """Return a counter for many requests, which may keep what they share."""
         return self
@@ -312,7 +317,9 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
     >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
     array([2, 3, 4])
     """
-    return combine_codes(codes, sizes) if len(codes) else np.zeros(rows, np.intp)
+    if not len(codes):
+        return np.zeros(rows, np.intp)
+    return combine_codes([codes[0].astype(np.intp, copy=False), *codes[1:]], sizes)
 
 
 def single_counts(
@@ -538,4 +545,23 @@ def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, ma
         raise TooWide(
             f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB),"
             f" more than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
+        )
+
+
+def refuse_too_many_cells(cells: int, sizes: Mapping[str, int]) -> None:
+    """Raise `TooWide` where tables that are counted together would not fit into memory.
+
+    Examples
+    --------
+    >>> refuse_too_many_cells(2**40, {"a": 2, "id": 1000000})
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TooWide: the tables of counts would have 1.1e+12 cells (8.19e+03 GiB); the column 'id' with 1000000
+    states is among them: leave it out, or merge states
+    """
+    if cells > MOST_CELLS:
+        widest = max(sizes, key=sizes.__getitem__)
+        raise TooWide(
+            f"the tables of counts would have {float(cells):.3g} cells ({8 * cells / 2**30:.3g} GiB); the column"
+            f" {widest!r} with {sizes[widest]} states is among them: leave it out, or merge states"
         )

@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.discretize import equal_frequency, mdl
@@ -181,10 +179,9 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
         variable, spec = table.variable(name), wanted[name]
         if isinstance(variable, Continuous) and check_spec(spec, name) == "multinomial":
             chosen = spec.discretizer if isinstance(spec, MultinomialFitter) else None
-            codes = None if name == target or guide is None else table.coded(guide)
+            values, codes, weights = table.points(variable, None if name == target else guide)
             discretizer = chosen or (equal_frequency if codes is None else mdl)
-            weights = table.weights if table.weighted else None
-            variable = Discrete(name, cuts=tuple(discretizer(table.coded(variable), codes, weights)))
+            variable = Discrete(name, cuts=tuple(discretizer(values, codes, weights)))
         if name == target and isinstance(variable, Discrete):
             guide = variable
         variables[name] = variable
@@ -207,11 +204,9 @@ def _refuse_identifier(table: Table, name: str) -> None:
     variable = table.variable(name)
     if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:
         return
-    codes = table.column(name)
-    seen = codes[codes >= 0]
-    # comparing lengths first saves sorting long columns
-    if _IDENTIFIER_ROWS <= len(seen) <= len(variable) and len(np.unique(seen)) == len(seen):
+    observed = len(table) - table.count_missing(name)
+    if observed >= _IDENTIFIER_ROWS and table.is_all_different(name):
         raise TableError(
-            f"column {name!r} has a different value in each of the {len(seen)} rows where it has one, as an identifier"
+            f"column {name!r} has a different value in each of the {observed} rows where it has one, as an identifier"
             f" has: {shorten(variable.states, 3)}; leave it out: table.drop({name!r})"
         )

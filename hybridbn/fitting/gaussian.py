@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
@@ -11,7 +13,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, refuse_empty, split_by_kind
 from hybridbn.fitting.counters import counter_of
-from hybridbn.fitting.counting import Moments, refuse_too_wide
+from hybridbn.fitting.counting import Moments, Names, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
 from hybridbn.potentials.base import check_parents, freeze
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -57,6 +59,31 @@ class GaussianStatistics(Statistics):
     def _moments(self) -> Moments:
         return Moments(self.total, self.weights, self.means, self.products)
 
+    def without(self, parent: Variable) -> GaussianStatistics:
+        """Return the statistics of the same rows without one of the parents."""
+        kept = tuple(one for one in self.parents if one is not parent)
+        discrete, continuous = split_by_kind(self.parents)
+        moments = self._moments
+        if parent in continuous:
+            places = [0, *(1 + i for i, one in enumerate(continuous) if one is not parent)]
+            means, products = moments.means[:, places], moments.products[:, places][:, :, places]
+            moments = Moments(moments.total, moments.weights, means, products)
+        else:
+            axis, sizes = discrete.index(parent), [len(one) for one in discrete]
+            numbers = np.moveaxis(np.arange(math.prod(sizes)).reshape(sizes), axis, 0).reshape(sizes[axis], -1)
+            parts = [Moments(0.0, moments.weights[own], moments.means[own], moments.products[own]) for own in numbers]
+            moments = replace(functools.reduce(operator.add, parts), total=self.total)
+        return GaussianStatistics(child=self.child, parents=kept, **vars(moments))
+
+    def log_likelihood(self, potential: LinearGaussian) -> float:
+        """Return the log-likelihood of regressions of the same family in these rows."""
+        slopes = potential.coefficients.reshape(len(self.weights), -1)
+        variance, intercept = potential.variance.reshape(-1), potential.intercept.reshape(-1)
+        direction = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
+        spread = np.einsum("di,dij,dj->d", direction, self.products, direction)
+        squares = spread + self.weights * ((direction * self.means).sum(axis=1) - intercept) ** 2
+        return -0.5 * float((self.weights * np.log(2 * math.pi * variance) + squares / variance).sum())
+
     def pool(self) -> tuple[Values, Values]:
         """Return means and products of all configurations together."""
         mean = self.weights @ self.means / self.total
@@ -97,6 +124,7 @@ class GaussianFitter(Fitter):
 
     name: ClassVar[str] = "gaussian"
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
+    asks_counter: ClassVar[bool] = True
 
     ridge: float = 0.0
     floor: float | None = None
@@ -129,6 +157,15 @@ class GaussianFitter(Fitter):
             moments = counter.moments(_list_names(child, *continuous), _list_names(*discrete))
         _refuse_overflow((child, *continuous), moments.products)
         return GaussianStatistics(child=child, parents=parents, **vars(moments))
+
+    def requests(
+        self, child: Variable, parents: tuple[Variable, ...] = ()
+    ) -> tuple[list[Names], list[tuple[Names, Names]]]:
+        """The moments of the family, unless it is too wide."""
+        discrete, continuous = split_by_kind(parents)
+        cells = math.prod(map(len, discrete)) * (1 + len(continuous)) ** 2
+        request = _list_names(child, *continuous), _list_names(*discrete)
+        return [], [request] * (8 * cells <= self.max_bytes)
 
     def potential(self, statistics: Any) -> LinearGaussian:
         """Return the regressions."""

@@ -12,7 +12,7 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
 from hybridbn.fitting.counters import counter_of
-from hybridbn.fitting.counting import refuse_too_wide
+from hybridbn.fitting.counting import Names, refuse_too_wide
 from hybridbn.potentials.base import check_parents, freeze
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
@@ -206,6 +206,7 @@ class MultinomialFitter(Fitter):
 
     name: ClassVar[str] = "multinomial"
     fallbacks: ClassVar[tuple[str, ...]] = ()
+    asks_counter: ClassVar[bool] = True
 
     estimate: Callable[[Values], Values] = MEstimate()
     discretizer: Discretizer | None = None
@@ -229,6 +230,13 @@ class MultinomialFitter(Fitter):
         family = (*check_parents(child, parents), child)
         counts = counter_of(table, family).joint(tuple(variable.name for variable in family))
         return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
+
+    def requests(
+        self, child: Variable, parents: tuple[Variable, ...] = ()
+    ) -> tuple[list[Names], list[tuple[Names, Names]]]:
+        """The counts of the family, unless it is too wide."""
+        cells = math.prod(len(variable) for variable in (*parents, child) if isinstance(variable, Discrete))
+        return [tuple(one.name for one in (*parents, child))] * (8 * cells <= self.max_bytes), []
 
     def tables(self, counts: Values) -> Values:
         """Return the tables of probabilities for several tables of counts (tables, ..., states), each estimated by

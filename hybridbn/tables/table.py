@@ -22,6 +22,7 @@ from hybridbn.tables.columns import (
     warn_of_look_alikes,
 )
 from hybridbn.tables.frames import Frame, check_weights, open_frame
+from hybridbn.tables.summaries import TableSummaries
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Table"]
@@ -31,7 +32,7 @@ Unknown = Literal["error", "missing"]
 _KINDS: tuple[Kind, Kind] = ("discrete", "continuous")
 
 
-class Table:
+class Table(TableSummaries):
     """An immutable table of discrete and continuous columns with missing cells.
 
     Text, categories and truth values are discrete, numbers are continuous, whatever the number of distinct values;
@@ -94,6 +95,8 @@ class Table:
             raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
         frame = data if isinstance(data, Frame) else open_frame(data)
         if isinstance(frame.data, Table):
+            if frame.data.is_scanned:
+                raise TableError("the rows of a scan are read in passes; scan.sample(n) is a table of some of them")
             weights = frame.data._weights if weights is None else weights
             self._frame = frame.data._frame
         else:
@@ -126,6 +129,8 @@ class Table:
         >>> table.names, reasons
         (('x',), {'e': 'no value', 'l': 'of type list'})
         """
+        if isinstance(data, Table) and data.is_scanned:
+            return data._read_usable(discrete, continuous, weights)
         frame = data if isinstance(data, Frame) else open_frame(data)
         kinds = _check_kinds(discrete, continuous, frame)
         columns, reasons = read_usable_columns(frame.columns, kinds)
@@ -133,6 +138,10 @@ class Table:
             return data, {}
         named = [[name for name in columns if kinds.get(name) == kind] for kind in _KINDS]
         return cls(replace(frame, columns=columns), named[0], named[1], weights), reasons
+
+    def _read_usable(self, discrete: Any, continuous: Any, weights: Any) -> tuple[Table, dict[str, str]]:
+        """Do what `read_usable` does with a table that is read in passes."""
+        raise NotImplementedError
 
     @classmethod
     def _of(cls, columns: Iterable[Column], frame: Frame, weights: Values | None) -> Table:
@@ -261,17 +270,6 @@ class Table:
 
     def __len__(self) -> int:
         return self._frame.rows
-
-    @property
-    def missing(self) -> dict[str, int]:
-        """The number of missing cells of each column.
-
-        Examples
-        --------
-        >>> Table({"x": [1.5, None], "c": ["a", "b"]}).missing
-        {'x': 1, 'c': 0}
-        """
-        return {name: int(np.count_nonzero(column.cells.missing)) for name, column in self._columns.items()}
 
     def cells(self, name: str) -> Cells:
         """Return a column's cells: their array and states, and the mask of missing ones.
@@ -451,37 +449,13 @@ class Table:
         filled = {name: self._find_column(name).fill(rows, values) for name, (rows, values) in cells.items()}
         return Table._of({**self._columns, **filled}.values(), self._frame, self._weights)
 
+    def with_variables(self, variables: Iterable[Variable], *, unknown: Unknown = "error") -> Table:
+        """Return the table with its columns read as these variables; others are left out."""
+        return Table(self, variables=variables, unknown=unknown)
+
     def with_weights(self, weights: Any) -> Table:
         """Return the table with other row weights; None removes them."""
         return Table._of(self._columns.values(), self._frame, check_weights(weights, len(self)))
-
-    # --- checks for learners ------------------------------------------------------------------------------------------
-
-    def require_rows(self, least: int = 1) -> Table:
-        """Return the table, or raise `TableError` where it has fewer rows than a computation needs."""
-        if len(self) < least:
-            raise TableError(f"the table has {len(self)} rows; at least {least} are needed")
-        return self
-
-    def require_values(self, names: Iterable[str] | None = None) -> Table:
-        """Return the table, or raise `TableError` where a column has no observed value at all."""
-        for name in self._columns if names is None else names:
-            if self._find_column(name).cells.missing.all():
-                raise TableError(f"column {name!r} has no observed value in {len(self)} rows; leave it out")
-        return self
-
-    def require_few_states(self, most: int, names: Iterable[str] | None = None) -> Table:
-        """Return the table, or raise `TableError` where a discrete column has so many states that it must be an
-        identifier.
-        """
-        for name in self._columns if names is None else names:
-            states = self._find_column(name).cells.states
-            if states is not None and len(states) > most:
-                raise TableError(
-                    f"column {name!r} has {len(states)} states in {len(self)} rows and looks like an identifier; "
-                    f"leave it out, or allow more than {most} states"
-                )
-        return self
 
     def equals(self, other: Table) -> bool:
         """Return whether two tables have the same columns, types of states, cells and weights, of any kind of frame."""

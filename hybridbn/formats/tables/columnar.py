@@ -45,8 +45,10 @@ __all__ = [
     "ArrowWriter",
     "Feather",
     "Parquet",
+    "index_columns",
     "read_arrow_table",
     "read_batches",
+    "read_notes",
 ]
 
 _KEY = b"hybridbn"
@@ -72,7 +74,7 @@ class _Columnar(FileFormat):
             report_damage(self.title),
         ):
             table, original = self._read_table(pyarrow, data, wanted)
-            return _type_columns(pyarrow, validate(table), original, wanted, _read_notes(original.metadata))
+            return _type_columns(pyarrow, validate(table), original, wanted, read_notes(original.metadata))
 
     @abstractmethod
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
@@ -147,7 +149,7 @@ class Parquet(_Columnar):
         # Text that the file holds as a dictionary is taken as one: building strings would cost more than all the rest.
         # A column of a row group is read piece by piece, which takes half the time and memory.
         opened = parquet.ParquetFile(data, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
-        notes = _read_notes(schema.metadata)
+        notes = read_notes(schema.metadata)
         kinds = {name: schema.field(name).type for name in names}
         coded = {name: kind for name, kind in kinds.items() if is_coded(types, kind, name, wanted, notes)}
         columns = read_coded_columns(pyarrow, opened, coded) if coded else {}
@@ -255,12 +257,12 @@ def _type_columns(
 def _choose_columns(schema: Any, wanted: WantedColumns) -> list[str]:
     names = list(schema.names)
     if wanted.columns is None:
-        index = _index_columns(schema.metadata)
+        index = index_columns(schema.metadata)
         names = [name for name in names if name not in index]
     return wanted.names(names)
 
 
-def _index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
+def index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
     """Return the columns that pandas wrote for a frame's index."""
     try:
         noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
@@ -312,7 +314,7 @@ def _type_column(
     return typed, ColumnSource("arrow", column) if kept and not pyarrow.types.is_null(column.type) else None
 
 
-def _read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
+def read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
     """Return what `write` noted about the columns; refuse a note that it can't have written."""
     text = (metadata or {}).get(_KEY)
     if text is None:
@@ -370,9 +372,9 @@ class ArrowSource(FileSource):
             self.schema: Any = file.schema_arrow if isinstance(form, Parquet) else file.schema
         self.names: list[str] = WantedColumns().names(list(self.schema.names))
         # pandas' index stands beside the data
-        self.frame_index: frozenset[str] = frozenset(_index_columns(self.schema.metadata))
+        self.frame_index: frozenset[str] = frozenset(index_columns(self.schema.metadata))
         self.index: frozenset[str] = self.frame_index
-        self.noted: dict[str, dict[str, Any]] = _read_notes(self.schema.metadata)
+        self.noted: dict[str, dict[str, Any]] = read_notes(self.schema.metadata)
         types = self.pyarrow.types
         self.fields: Mapping[str, Field] = {
             f.name: Field(f.name, kind_of_type(types, f.type), limits=limits_of_type(f.type)) for f in self.schema

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hybridbn.formats.tables.pyarrow_checks import validate
 from hybridbn.formats.tables.typed_columns import WantedColumns
 
-__all__ = ["is_coded", "read_coded_columns"]
+__all__ = ["StateCoder", "is_coded", "read_coded_columns"]
 
 _BATCH = 1 << 15
 """Rows of a batch."""
@@ -54,43 +54,28 @@ def is_coded(types: Any, kind: Any, name: str, wanted: WantedColumns, notes: Map
 
 
 class _CodedColumn:
-    """The codes of the rows so far, and the values that they stand for in the order in which they came."""
+    """The codes of the rows so far, in the order in which their values came first."""
 
     def __init__(self, rows: int) -> None:
         self._codes: NDArray[Any] = np.empty(rows, np.int8)
-        self._states: dict[Any, int] = {}
-        self._dictionary: Any = None
-        self._known: NDArray[Any] = np.empty(0, np.int64)
-        self._low = 0
-        self._span: NDArray[Any] = np.empty(0, np.int64)
+        self._coder = StateCoder()
 
     def add(self, pyarrow: Any, start: int, column: Any) -> None:
         """Code a batch, whose first row has this number."""
-        if pyarrow.types.is_integer(column.type):
-            codes = None if column.null_count else self._look_up_integers(column.to_numpy())
-            column = column.dictionary_encode() if codes is None else column
-        elif not pyarrow.types.is_dictionary(column.type):
-            codes, column = None, column.dictionary_encode()
-        else:
-            codes = None
-        if codes is None:
-            if self._dictionary is None or not column.dictionary.equals(self._dictionary):
-                self._dictionary = column.dictionary
-                # the last is looked up by the code -1 of a missing cell
-                self._known = np.array([*self._number(self._dictionary.to_pylist()), -1])
-            indices = column.indices.fill_null(-1) if column.indices.null_count else column.indices
-            codes = self._known.take(indices.to_numpy(), mode="wrap")
+        codes = self._coder.encode(pyarrow, column)
+        if codes.dtype.itemsize > self._codes.itemsize:
+            self._codes = self._codes.astype(codes.dtype)
         self._codes[start : start + len(codes)] = codes
 
     def finish(self, pyarrow: Any, kind: Any) -> Any:
         """Return the column as an Arrow column."""
-        states, ordered = list(self._states), False
+        states, ordered = list(self._coder.states), False
         if pyarrow.types.is_dictionary(kind):
             ordered, kind = kind.ordered, kind.value_type
         else:
             states.sort()
             place = {state: code for code, state in enumerate(states)}
-            self._recode([*map(place.__getitem__, self._states), -1])
+            self._recode([*map(place.__getitem__, self._coder.states), -1])
         missing = self._codes < 0
         codes = pyarrow.array(self._codes, mask=missing if missing.any() else None)
         states = pyarrow.array(states, kind)
@@ -103,12 +88,55 @@ class _CodedColumn:
             block = self._codes[start : start + _BATCH]
             block[:] = table[block]
 
+
+class StateCoder:
+    """Codes of states in as few bytes as their number needs, in the order in which they came; batch after batch.
+
+    Parameters
+    ----------
+    states : iterable
+        Those that are known before.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> coder = StateCoder(["b"])
+    >>> [coder.encode(pyarrow, pyarrow.array(batch)).tolist() for batch in (["a", "b"], [None, "c"])]
+    [[1, 0], [-1, 2]]
+    >>> list(coder.states)
+    ['b', 'a', 'c']
+    """
+
+    def __init__(self, states: Iterable[Any] = ()) -> None:
+        self.states: dict[Any, int] = {}
+        self._kind: type[np.signedinteger[Any]] = np.int8
+        self._dictionary: Any = None
+        self._known: NDArray[Any] = np.empty(0, np.int8)
+        self._low = 0
+        self._span: NDArray[Any] = np.empty(0, np.int8)
+        self._number(states)
+
+    def encode(self, pyarrow: Any, column: Any) -> NDArray[Any]:
+        """Return the codes of an Arrow array of text, of integers or of a dictionary, -1 where a cell is missing."""
+        if pyarrow.types.is_integer(column.type):
+            looked_up = None if column.null_count else self._look_up_integers(column.to_numpy())
+            if looked_up is not None:
+                return looked_up
+        if not pyarrow.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        if self._dictionary is None or not column.dictionary.equals(self._dictionary):
+            self._dictionary = column.dictionary
+            # the last is looked up by the code -1 of a missing cell
+            known = [*self._number(self._dictionary.to_pylist()), -1]
+            self._known = np.array(known, self._kind)
+        indices = column.indices.fill_null(-1) if column.indices.null_count else column.indices
+        codes: NDArray[Any] = self._known.take(indices.to_numpy(), mode="wrap")
+        return codes
+
     def _number(self, values: Iterable[Any]) -> list[int]:
         """Return the codes of values, new ones following those so far; the type of the codes has room for them."""
-        numbers = [-1 if value is None else self._states.setdefault(value, len(self._states)) for value in values]
-        kind = next(kind for kind in _TYPES if len(self._states) <= np.iinfo(kind).max)
-        if kind != self._codes.dtype:
-            self._codes = self._codes.astype(kind)
+        numbers = [-1 if value is None else self.states.setdefault(value, len(self.states)) for value in values]
+        self._kind = next(kind for kind in _TYPES if len(self.states) <= np.iinfo(kind).max)
         return numbers
 
     def _look_up_integers(self, values: NDArray[Any]) -> NDArray[Any] | None:
@@ -119,17 +147,19 @@ class _CodedColumn:
             return self._span
         low, high = int(values.min()), int(values.max())
         if not len(self._span) or low < self._low or high >= self._low + len(self._span):
-            if self._states:
-                low, high = min(low, *self._states), max(high, *self._states)
+            if self.states:
+                low, high = min(low, *self.states), max(high, *self.states)
             if high - low >= _SPAN:
                 return None
-            self._low, self._span = low, np.full(high - low + 1, _NEW)
-            for value, code in self._states.items():
+            self._low, self._span = low, np.full(high - low + 1, _NEW, self._kind)
+            for value, code in self.states.items():
                 self._span[value - low] = code
-        places = values.astype(np.int64) - self._low
+        places = values if not self._low and values.dtype.kind == "i" else values.astype(np.int64) - self._low
         codes = self._span.take(places)
         new = np.flatnonzero(np.bincount(places[codes == _NEW])) if codes.min() == _NEW else places[:0]
         if len(new):
-            self._span[new] = self._number((new + self._low).tolist())
+            numbers = self._number((new + self._low).tolist())
+            self._span = self._span.astype(self._kind, copy=False)
+            self._span[new] = numbers
             codes = self._span.take(places)
         return codes

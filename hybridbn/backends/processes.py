@@ -1,0 +1,55 @@
+"""A backend of processes or threads of one machine: any executor of `concurrent.futures`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from typing import Any, Self, TypeVar
+
+from hybridbn.backends.base import Backend, Fragment
+from hybridbn.errors import TableError
+from hybridbn.jobs import check_jobs, run_in_executor
+
+__all__ = ["Processes"]
+
+Result = TypeVar("Result")
+
+
+class Processes(Backend):
+    """Shares the fragments among the workers of an executor.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor, optional
+        By default a pool of processes for each pass.
+    workers : int
+        How many processes such a pool has; -1: as many as there are processors.
+    """
+
+    name = "processes"
+
+    def __init__(self, executor: Executor | None = None, workers: int = -1) -> None:
+        self.executor, self.workers = executor, check_jobs(workers)
+
+    @classmethod
+    def wrap(cls, given: Any) -> Self | None:
+        """Take any executor."""
+        return cls(given) if isinstance(given, Executor) else None
+
+    def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
+        """Yield the results in the order of the fragments."""
+        try:
+            if self.executor is not None:
+                yield from run_in_executor(self.executor, function, items, "the task", self.workers)
+                return
+            # a new interpreter each: a copy of a process with threads of Arrow may hang
+            context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
+            with ProcessPoolExecutor(min(self.workers, max(len(items), 1)), context) as pool:
+                yield from run_in_executor(pool, function, items, "the task", self.workers)
+        except BrokenExecutor as error:
+            raise TableError(
+                f"a worker process ended before its part of the table was read ({error}), perhaps for lack of memory;"
+                " nothing was counted: run the call again, with fewer workers"
+            ) from error

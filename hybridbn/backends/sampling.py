@@ -1,0 +1,92 @@
+"""Samples of rows that are the same whoever reads the table, and in batches of whatever size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.backends.base import Batch, Task
+from hybridbn.backends.batches import BatchReader
+from hybridbn.variables import Values
+
+__all__ = ["RowSample", "SampleTask", "hash_rows"]
+
+
+def hash_rows(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash of each number (SplitMix64).
+
+    Examples
+    --------
+    >>> hash_rows(np.array([0, 1], np.uint64))
+    array([16294208416658607535, 10451216379200822465], dtype=uint64)
+    """
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(bits ^ (bits >> np.uint64(31)))
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """Some rows: their numbers, columns and weights."""
+
+    rows: NDArray[np.uint64]
+    columns: dict[str, NDArray[Any]]
+    weights: Values | None
+
+    def __add__(self, other: RowSample) -> RowSample:
+        return RowSample(
+            np.concatenate([self.rows, other.rows]),
+            {name: np.concatenate([column, other.columns[name]]) for name, column in self.columns.items()},
+            None if self.weights is None or other.weights is None else np.concatenate([self.weights, other.weights]),
+        )
+
+    def finish(self, most: int) -> RowSample:
+        """Return those whose numbers have the smallest hashes, in the order of the rows."""
+        kept = np.argsort(hash_rows(self.rows), kind="stable")[:most]
+        kept = kept[np.argsort(self.rows[kept], kind="stable")]
+        return RowSample(
+            self.rows[kept],
+            {name: column[kept] for name, column in self.columns.items()},
+            None if self.weights is None else self.weights[kept],
+        )
+
+
+@dataclass(frozen=True)
+class SampleTask(Task):
+    """Takes the rows whose numbers have the smallest hashes (bottom-k sampling).
+
+    Attributes
+    ----------
+    reader : BatchReader
+    most : int
+        The size of the sample.
+    rows : int
+        The number of all rows.
+    """
+
+    reader: BatchReader
+    most: int
+    rows: int
+
+    @property
+    def columns(self) -> Sequence[str]:  # type: ignore[override]
+        """All columns."""
+        return self.reader.columns
+
+    def learn(self, batch: Batch) -> RowSample:
+        """Return the rows of a batch that may be in the sample."""
+        numbers = np.arange(batch.first, batch.first + batch.data.num_rows, dtype=np.uint64)
+        # a few more than wanted, so that there are enough
+        share = (self.most + 8 * math.sqrt(self.most) + 8) / self.rows
+        chosen = np.flatnonzero(hash_rows(numbers) <= np.uint64(min(share, 1) * (2**64 - 2**11)))
+        if share >= 1:
+            chosen = np.arange(len(numbers))
+        data = batch.data.take(chosen)
+        columns, weights = self.reader.read(Batch(batch.first, data))
+        return RowSample(numbers[chosen], columns, weights)

@@ -1,0 +1,348 @@
+"""`Scan`: a lazy table, which everything takes that takes data, read in passes by a backend."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import numpy as np
+
+from hybridbn.arguments import list_items
+from hybridbn.backends.base import Backend, Batch, Source, Task
+from hybridbn.backends.batches import REST, BatchReader
+from hybridbn.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
+from hybridbn.backends.sampling import SampleTask
+from hybridbn.errors import TableError
+from hybridbn.fitting.counting import Moments, Names
+from hybridbn.tables import Table
+from hybridbn.tables.cells import Cells
+from hybridbn.tables.columns import Column
+from hybridbn.tables.frames import Frame
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+
+__all__ = ["Passes", "Scan"]
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Passes:
+    """The passes over the rows of a scan that were made, and what they told."""
+
+    source: Source
+    backend: Backend
+    kinds: Mapping[str, str]
+    declared: frozenset[str]
+    weights: str | None
+    names: tuple[str, ...]
+    most_states: int
+    sample_rows: int
+    families: dict[Names, None] = field(default_factory=dict)
+    made: int = 0
+    tables: dict[frozenset[str], tuple[tuple[Variable, ...], Values]] = field(default_factory=dict)
+    moments: dict[tuple[Names, Names], tuple[tuple[Variable, ...], Moments]] = field(default_factory=dict)
+
+    def learn(self, task: Task) -> Any:
+        """Make a pass, and return its statistics."""
+        self.made += 1
+        return self.backend.learn(task, self.source)
+
+    @functools.cached_property
+    def profile(self) -> Profile:
+        """What the first pass tells."""
+        wanted = {*self.names, *([] if self.weights is None else [self.weights])}
+        schema = import_schema([one for one in self.source.schema if one.name in wanted])
+        kinds = {name: kind for name, kind in self.kinds.items() if name in wanted}
+        if self.weights is not None:
+            kinds[self.weights] = "continuous"
+        task = ProfileTask(schema, kinds, self.weights, tuple(self.families))
+        profile = refuse_no_rows(self.learn(task), self.source.shown)
+        if self.weights is not None and not 0 < profile.weight < np.inf:
+            raise TableError(f"the weights sum to {profile.weight}; at least one must be positive, and the sum finite")
+        return profile
+
+    @functools.cached_property
+    def variables(self) -> dict[str, Variable]:
+        """The variable of each column that can be used."""
+        variables: dict[str, Variable] = {}
+        for name in self.names:
+            tally = self.profile.columns[name]
+            if tally.unusable is None and tally.missing < self.profile.rows:
+                note = {} if name in self.declared else self.source.notes.get(name, {})
+                kind = self.source.schema.field(name).type
+                declared = self.kinds.get(name) if name in self.declared else None
+                variables[name] = make_variable(name, tally, kind, declared, note, self.most_states)
+        cut = [name for name, one in variables.items() if isinstance(one, Discrete) and one.states[-1:] == (REST,)]
+        if cut:
+            warnings.warn(
+                f"columns of more than {self.most_states:,} states keep the most frequent ones, and '(other)' stands"
+                f" for the rest: {shorten(cut)}",
+                stacklevel=2,
+            )
+        return variables
+
+    @functools.cached_property
+    def sample(self) -> Table:
+        """A sample of the rows, all of them where these are few."""
+        variables = list(self.variables.values())
+        task = SampleTask(BatchReader(variables, self.weights), self.sample_rows, self.profile.rows)
+        rows = self.learn(task).finish(self.sample_rows)
+        table = Table.from_arrays(variables, rows.columns)
+        return table if rows.weights is None else table.with_weights(rows.weights)
+
+
+def import_schema(fields: Sequence[Any]) -> Any:
+    """Return a schema of fields."""
+    import pyarrow
+
+    return pyarrow.schema(fields)
+
+
+class _ScannedColumn(Column):
+    """A column whose cells are read in passes."""
+
+    __slots__ = ()
+
+    @property
+    def cells(self) -> Cells:
+        """Refuse to read the whole column."""
+        _refuse_rows(self.name)
+
+
+def _refuse_rows(name: str) -> NoReturn:
+    raise TableError(
+        f"column {name!r} is scanned, and what was called needs all of its rows in memory; learn from a sample,"
+        " scan.sample(100_000), or read the table: hybridbn.read_table"
+    )
+
+
+class Scan(Table):
+    """A table whose rows are read in passes; `scan` makes one.
+
+    It answers what learners ask of a table from one pass over the rows, and counts and moments from others; what needs
+    the rows themselves raises `TableError`, or is learned from a sample, with a warning.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> scan = hb.scan({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]})
+    >>> len(scan), scan.value_range("x"), scan.variable("c").states
+    (3, (1.0, 4.0), ('a', 'b'))
+    """
+
+    is_scanned: ClassVar[bool] = True
+
+    passes: Passes
+
+    def __init__(self, passes: Passes, names: Iterable[str], given: Mapping[str, Variable] | None = None) -> None:
+        self.passes = passes
+        self._given = dict(given or {})
+        self._chosen = tuple(names)
+        self._coded = {}
+        self._weights = None
+
+    # -- what a table is made of --------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _columns(self) -> dict[str, Column]:  # type: ignore[override]
+        known = self.passes.variables if any(name not in self._given for name in self._chosen) else {}
+        variables = {name: self._given.get(name) or known.get(name) for name in self._chosen}
+        return {name: _ScannedColumn(name, None, variable) for name, variable in variables.items()}
+
+    @functools.cached_property
+    def _frame(self) -> Frame:  # type: ignore[override]
+        return Frame("arrow", {}, self.passes.profile.rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order; no pass is made for them."""
+        return self._chosen
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._chosen
+
+    def variable(self, name: str) -> Variable:
+        """Return a column's variable."""
+        variable = self._find_column(name).variable
+        if variable is None:
+            raise TableError(f"column {name!r} can't be used ({self._unusable()[name]}); leave it out")
+        return variable
+
+    def is_discrete(self, name: str) -> bool:
+        """Return whether a column is discrete."""
+        return isinstance(self.variable(name), Discrete)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether a column of weights was named."""
+        return self.passes.weights is not None
+
+    @property
+    def weights(self) -> Values:
+        """Refused: they are read in passes, too."""
+        _refuse_rows(self.passes.weights or "weights")
+
+    @property
+    def total_weight(self) -> float:
+        """The weight of all rows."""
+        return self.passes.profile.weight
+
+    def count_missing(self, name: str) -> int:
+        """Return the number of missing cells of a column."""
+        self._find_column(name)
+        return self.passes.profile.columns[name].missing
+
+    def value_range(self, name: str) -> tuple[float, float]:
+        """Return the least and the greatest number of a column."""
+        variable, tally = self.variable(name), self.passes.profile.columns[name]
+        if tally.counts is not None and isinstance(variable, Continuous):  # dates in text
+            days = Table({name: list(tally.counts)}, variables=[variable]).column(name)
+            return float(days.min()), float(days.max())
+        return tally.low, tally.high
+
+    def is_all_different(self, name: str) -> bool:
+        """Return whether no value of a discrete column occurs twice."""
+        tally = self.passes.profile.columns[name]
+        return tally.counts is not None and is_all_different(tally)
+
+    def _unusable(self) -> dict[str, str]:
+        profile = self.passes.profile
+        reasons = {name: profile.columns[name].unusable for name in self._chosen}
+        return {
+            name: reason or "no value"
+            for name, reason in reasons.items()
+            if reason is not None or profile.columns[name].missing == profile.rows
+        }
+
+    def _read_usable(self, discrete: Any, continuous: Any, weights: Any) -> tuple[Table, dict[str, str]]:
+        if list_items(discrete, "names") or list_items(continuous, "names"):
+            raise TableError("say what the columns are where the scan is made: hb.scan(data, discrete=[...])")
+        reasons = {name: reason for name, reason in self._unusable().items() if name not in self._given}
+        table = self if weights is None else self.with_weights(weights)
+        return (table.drop(reasons) if reasons else table), reasons
+
+    # -- other scans ----------------------------------------------------------------------------------------------
+
+    def select(self, names: Iterable[str]) -> Scan:
+        """Return the scan with some of its columns."""
+        selected = [names] if isinstance(names, str) else list(names)
+        for name in selected:
+            if name not in self._chosen:
+                raise TableError(f"there is no column {name!r}; the columns are {shorten(self._chosen)}")
+        return Scan(self.passes, selected, self._given)
+
+    def drop(self, names: str | Iterable[str]) -> Scan:
+        """Return the scan without some of its columns."""
+        dropped = {names} if isinstance(names, str) else set(names)
+        self.select(dropped)
+        return self.select(name for name in self._chosen if name not in dropped)
+
+    def with_variables(self, variables: Iterable[Variable], *, unknown: Any = "error") -> Scan:
+        """Return the scan with its columns read as these variables; others are left out."""
+        if unknown != "error":
+            raise TableError("a scan can't take unknown states for missing")
+        known = {variable.name: variable for variable in variables}
+        return Scan(self.passes, [name for name in known if name in self._chosen], known)
+
+    def with_weights(self, weights: Any) -> Scan:
+        """Return the scan with the weights of another column, or without any."""
+        if weights is not None and (not isinstance(weights, str) or weights not in self.passes.source.schema.names):
+            raise TableError("the weights of a scan are one of its columns: give its name")
+        if weights == self.passes.weights:
+            return self
+        names = tuple(name for name in self.passes.source.schema.names if name != weights and name in self.passes.names)
+        old = self.passes
+        passes = Passes(
+            old.source, old.backend, old.kinds, old.declared, weights, names, old.most_states, old.sample_rows
+        )
+        return Scan(passes, [name for name in self._chosen if name != weights], self._given)
+
+    def take(self, rows: Any) -> NoReturn:
+        """Refused: rows are read in passes."""
+        _refuse_rows(self._chosen[0])
+
+    def with_column(self, name: str, values: Any, variable: Variable | None = None) -> NoReturn:
+        """Refused: rows are read in passes."""
+        _refuse_rows(name)
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def sample(self, rows: int | None = None) -> Table:
+        """Return a sample of the rows as a table in memory: those whose numbers have the smallest hashes.
+
+        Parameters
+        ----------
+        rows : int, optional
+            By default that of `scan`.
+        """
+        passes = self.passes
+        if rows is not None and rows != passes.sample_rows:
+            passes = copy.copy(passes)
+            passes.sample_rows = rows
+            vars(passes).pop("sample", None)
+        names = [name for name in self._chosen if name in passes.variables]
+        table = passes.sample.select(names)
+        if not self._given:
+            return table
+        sampled = table.with_variables([self.variable(name) for name in names])
+        return sampled
+
+    def sample_if_scanned(self, purpose: str | None = None) -> Table:
+        """Return a sample, with a warning if it is not all rows."""
+        table = self.sample()
+        if purpose is not None and len(table) < len(self):
+            warnings.warn(
+                f"{purpose} are learned from a sample of {len(table):,} of {len(self):,} rows; scan(..., sample=n)"
+                " takes more",
+                stacklevel=3,
+            )
+        return table
+
+    def points(self, variable: Variable, guide: Discrete | None = None) -> tuple[Values, Codes | None, Values | None]:
+        """Return the numbers of a column of a sample, and the codes of another."""
+        return self.sample().points(variable, guide)
+
+    def map_parts(
+        self, function: Callable[[Table], Result], variables: Sequence[Variable] | None = None
+    ) -> Iterator[Result]:
+        """Yield the results of a function of each batch of rows, computed where the backend reads them."""
+        if variables is None:
+            variables = [self.variable(name) for name in self._chosen]
+        reader = BatchReader([one for one in variables if one.name in self._chosen])
+        yield from self.passes.backend.answer(_PartTask(reader, function), self.passes.source)
+
+    # -- counts -----------------------------------------------------------------------------------------------------
+
+    def expect(self, target: str | None, pairs: bool = False) -> None:
+        """Note what the first pass may count besides."""
+        if target is not None and target in self._chosen and "profile" not in vars(self.passes):
+            self.passes.families |= {(target,): None}
+            self.passes.families |= {(target, name): None for name in self._chosen if name != target}
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("Table:", "Scan:", 1)
+
+    def _summarize(self, column: Column) -> tuple[str, str, str]:
+        states, _, examples = super()._summarize(column) if column.variable is not None else ("", "", "can't be used")
+        return states, f"{self.count_missing(column.name):,} missing", examples
+
+
+@dataclass(frozen=True)
+class _PartTask(Task):
+    """Applies a function to each batch as a table."""
+
+    reader: BatchReader
+    function: Callable[[Table], Any]
+
+    @property
+    def columns(self) -> Sequence[str]:  # type: ignore[override]
+        """The columns that the function reads."""
+        return self.reader.columns
+
+    def learn(self, batch: Batch) -> Any:
+        """Return the function of a batch."""
+        return self.function(self.reader.table(batch))

@@ -1,0 +1,291 @@
+"""Tables read in passes: what is learned from them is what is learned from memory, whoever reads them."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hybridbn as hb
+from hybridbn.backends import base, profiles
+from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, tan
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def make_data(rows: int, seed: int, *, holes: float = 0.1) -> dict[str, Any]:
+    """Skewed columns that depend on each other: text, integers, truth values and numbers, all with holes."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(3, rows, p=[0.7, 0.25, 0.05])
+    a = (y + rng.geometric(0.5, rows)) % 5
+    b = np.where(rng.random(rows) < 0.8, a, rng.integers(5, size=rows))
+    x = rng.normal(size=rows) * (1 + y) + y
+    z = 0.7 * x + rng.normal(size=rows)
+    columns: dict[str, Any] = {
+        "y": [("no", "perhaps", "yes")[code] for code in y],
+        "a": [f"state {code}" for code in a],
+        "k": [int(code) * 7 - 3 for code in b],
+        "t": [bool(code) for code in (a + b) % 2],
+        "x": x.tolist(),
+        "z": z.tolist(),
+    }
+    for name in ("a", "k", "t", "z"):
+        drawn = rng.random(rows) < holes
+        columns[name] = [None if hole else value for hole, value in zip(drawn, columns[name], strict=True)]
+    return columns
+
+
+def write(folder: Path, data: dict[str, Any], files: Sequence[float] = (0.2, 0.7), groups: int = 37) -> str:
+    """Write the rows into several files of small row groups; return the pattern of their names."""
+    table = pa.table(data)
+    edges = [0, *(int(share * table.num_rows) for share in files), table.num_rows]
+    for number, (start, stop) in enumerate(itertools.pairwise(edges)):
+        parquet.write_table(table.slice(start, stop - start), folder / f"part-{number}.parquet", row_group_size=groups)
+    return str(folder / "*.parquet")
+
+
+def same(one: hb.Network, other: hb.Network) -> bool:
+    """Tell whether two networks have the same arcs and, to the last bit, the same tables."""
+    if list(one.edges) != list(other.edges) or list(one) != list(other):
+        return False
+    for name in one:
+        mine, yours = one.potential(name), other.potential(name)
+        if isinstance(mine, hb.Multinomial):
+            if mine.variables != yours.variables or not np.array_equal(mine.table, yours.table):
+                return False
+        elif mine.family == "gaussian":
+            for what in ("intercept", "coefficients", "variance"):
+                np.testing.assert_allclose(getattr(mine, what), getattr(yours, what), rtol=1e-9, atol=1e-12)
+    return True
+
+
+def names_of(data: dict[str, Any], *kept: str) -> dict[str, Any]:
+    return {name: data[name] for name in kept}
+
+
+BUILDERS: dict[str, Callable[..., hb.Network]] = {
+    "naive_bayes": lambda data: naive_bayes(data, "y"),
+    "tan": lambda data: tan(data, "y"),
+    "kdb": lambda data: kdb(data, "y", k=2),
+    "chow_liu": chow_liu,
+    "hill_climb": lambda data: hill_climb(data, missing="available", restarts=1, turns=2),
+    "fit": lambda data: hb.fit([("y", "a"), ("a", "k"), ("y", "k")], data),
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_discrete_networks_are_those_from_memory(name: str, tmp_path: Path) -> None:
+    data = names_of(make_data(800, 1), "y", "a", "k", "t")
+    known = BUILDERS[name](hb.Table(data, discrete=["k"]))
+    assert same(BUILDERS[name](hb.scan(write(tmp_path, data), discrete=["k"])), known)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_normal_networks_are_those_from_memory(name: str, tmp_path: Path) -> None:
+    data = make_data(600, 2)
+    builder = BUILDERS[name]
+    if name == "fit":
+        build: Any = partial(hb.fit, [("y", "x"), ("x", "z"), ("y", "a"), ("y", "z")], potentials="gaussian")
+    elif name == "hill_climb":
+        # numbers alone: a state that depends on numbers has no finite statistics
+        data = names_of(make_data(600, 2, holes=0.0), "x", "z")
+        build = partial(hill_climb, potentials="gaussian", restarts=1)
+    else:
+        build = {
+            "naive_bayes": partial(naive_bayes, target="y", potentials="gaussian"),
+            "tan": partial(tan, target="y", potentials="gaussian"),
+            "kdb": partial(kdb, target="y", potentials="gaussian"),
+            "chow_liu": partial(chow_liu, potentials="gaussian"),
+        }[name]
+    assert builder is not None
+    assert same(build(data=hb.scan(write(tmp_path, data))), build(data=hb.Table(data)))
+
+
+@settings(max_examples=5, deadline=None)
+@given(batch=st.integers(7, 400), groups=st.integers(5, 300), piece=st.integers(1, 500), seed=st.integers(0, 9))
+def test_results_do_not_depend_on_batches_and_workers(
+    batch: int, groups: int, piece: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from hybridbn.backends import files
+
+    data = names_of(make_data(500, seed), "y", "a", "k", "t")
+    folder = tmp_path_factory.mktemp("scan")
+    pattern = write(folder, data, (0.31,), groups)
+    known = tan(hb.Table(data, discrete=["k"]), "y")
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(3) as pool:
+        patch.setattr(base, "BATCH_ROWS", batch)
+        patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))
+        patch.setattr(files, "_FRAGMENT_ROWS", piece)
+        for backend in (None, pool):
+            assert same(tan(hb.scan(pattern, discrete=["k"], backend=backend), "y"), known)
+
+
+def test_weights_are_a_column(tmp_path: Path) -> None:
+    data = names_of(make_data(400, 3), "y", "a", "t")
+    weights = np.random.default_rng(0).integers(0, 4, 400).astype(float)
+    pattern = write(tmp_path, data | {"w": weights.tolist()})
+    known = tan(hb.Table(data, weights=weights), "y")
+    assert same(tan(hb.scan(pattern, weights="w"), "y"), known)
+    assert same(tan(hb.scan(pattern), "y", weights="w"), known)
+    with pytest.raises(hb.TableError, match="one of its columns"):
+        tan(hb.scan(pattern), "y", weights=weights)
+
+
+def test_answers_are_those_from_memory(tmp_path: Path) -> None:
+    data = make_data(500, 4)
+    net = hb.fit([("y", "x"), ("x", "z"), ("y", "a")], data, "gaussian")
+    table = hb.Table(data)
+    scan = hb.scan(write(tmp_path, data))
+    np.testing.assert_array_equal(net.log_density(scan), net.log_density(table))
+    mine, known = net.posterior("y", scan), net.posterior("y", table)
+    np.testing.assert_allclose(mine.probabilities, known.probabilities, atol=1e-12)
+    assert sum(len(batch) for batch in mine.batches()) == len(mine) == 500
+    np.testing.assert_allclose(net.posterior("x", scan).quantile(0.9), net.posterior("x", table).quantile(0.9))
+
+
+def test_impossible_rows_are_numbered_in_the_whole_scan(tmp_path: Path) -> None:
+    c, d = hb.Discrete("c", ("a", "b")), hb.Discrete("d", ("u", "v"))
+    net = hb.Network(
+        [hb.Multinomial(c, table=[0.5, 0.5]), hb.Multinomial(d, parents=(c,), table=[[1.0, 0.0], [1.0, 0.0]])]
+    )
+    cells = ["u"] * 300
+    cells[251] = "v"
+    with pytest.raises(hb.ImpossibleEvidence) as caught:
+        net.posterior("c", hb.scan(write(tmp_path, {"d": cells}))).probabilities  # noqa: B018  it makes a pass
+    assert caught.value.rows == (251,)
+
+
+def test_a_sample_is_the_same_for_all_and_told(tmp_path: Path) -> None:
+    data = names_of(make_data(900, 5), "x", "y")
+    pattern = write(tmp_path, data)
+    with ThreadPoolExecutor(2) as pool:
+        samples = [hb.scan(pattern, sample=100, backend=backend).sample() for backend in (None, pool)]
+    assert samples[0].equals(samples[1])
+    assert len(samples[0]) == 100
+    with pytest.warns(UserWarning, match="mte densities are learned from a sample of 100 of 900 rows"):
+        hb.fit([("y", "x")], hb.scan(pattern, sample=100))
+    # a sample of all rows is the table
+    known, learned = (hb.fit([("y", "x")], one) for one in (hb.Table(data), hb.scan(pattern)))
+    np.testing.assert_array_equal(learned.log_density(hb.Table(data)), known.log_density(hb.Table(data)))
+
+
+def test_cut_points_come_from_the_sample(tmp_path: Path) -> None:
+    data = names_of(make_data(700, 6), "x", "y")
+    pattern = write(tmp_path, data)
+    known = naive_bayes(data, "y", {"x": "multinomial"})
+    assert same(naive_bayes(hb.scan(pattern), "y", {"x": "multinomial"}), known)
+
+
+def test_naive_bayes_of_states_takes_one_pass_and_tan_two(tmp_path: Path) -> None:
+    data = names_of(make_data(300, 7), "y", "a", "t")
+    pattern = write(tmp_path, data)
+    passes = {}
+    for build in (naive_bayes, tan):
+        scan = hb.scan(pattern)
+        build(scan, "y")
+        passes[build.__name__] = scan.passes.made
+    assert passes == {"naive_bayes": 1, "tan": 2}
+
+
+def test_many_states_leave_a_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "TRACKED", 50)
+    rng = np.random.default_rng(0)
+    cells = [f"s{number:03}" for number in rng.zipf(1.5, 2000).clip(max=600)]
+    data = {"c": cells, "y": rng.choice(["p", "n"], 2000).tolist()}
+    pattern = write(tmp_path, data, groups=500)
+    scan = hb.scan(pattern, most_states=8)
+    with pytest.warns(UserWarning, match=r"columns of more than 8 states keep the most frequent ones.*'c'"):
+        net = naive_bayes(scan, "y")
+    frequent = [name for name, _ in sorted(((c, cells.count(c)) for c in set(cells)), key=lambda p: (-p[1], p[0]))]
+    assert net.variable("c").states == (*sorted(frequent[:7]), "(other)")
+    table = hb.Table({"c": [c if c in frequent[:7] else "(other)" for c in cells], "y": data["y"]})
+    counted = naive_bayes(Table_as(table, net), "y")
+    np.testing.assert_array_equal(net.potential("c").table, counted.potential("c").table)
+
+
+def Table_as(table: hb.Table, net: hb.Network) -> hb.Table:
+    return hb.Table(table, variables=net.variables)
+
+
+def test_identifiers_are_refused(tmp_path: Path) -> None:
+    data = {"id": [f"row {i}" for i in range(60)], "y": ["a", "b"] * 30}
+    with pytest.raises(hb.TableError, match="as an identifier has"):
+        naive_bayes(hb.scan(write(tmp_path, data)), "y")
+
+
+def test_what_needs_all_rows_says_so(tmp_path: Path) -> None:
+    scan = hb.scan(write(tmp_path, make_data(100, 8)))
+    for call in (scan.take, scan.column):
+        with pytest.raises(hb.TableError, match="needs all of its rows in memory"):
+            call("x")  # type: ignore[operator]
+    with pytest.raises(hb.TableError, match="read in passes"):
+        hb.Table(scan)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "feather"])
+def test_other_formats(suffix: str, tmp_path: Path) -> None:
+    data = names_of(make_data(400, 9), "y", "a", "k", "x")
+    path = tmp_path / f"t.{suffix}"
+    hb.Table(data, discrete=["k"]).write(path)
+    known = naive_bayes(hb.Table(data, discrete=["k"]), "y", "gaussian")
+    assert same(naive_bayes(hb.scan(path, discrete=["k"]), "y", "gaussian"), known)
+
+
+def test_frames_datasets_and_folders_are_scanned(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    data = names_of(make_data(300, 10), "y", "a", "t")
+    known = tan(data, "y")
+    (tmp_path / "year=2024").mkdir()
+    parquet.write_table(pa.table(data), tmp_path / "year=2024" / "t.parquet")
+    for given_data in (data, pa.table(data), dataset.dataset(tmp_path / "year=2024")):
+        assert same(tan(hb.scan(given_data), "y"), known)
+    folder = hb.scan(tmp_path)
+    assert folder.names == ("y", "a", "t", "year")
+    assert folder.value_range("year") == (2024.0, 2024.0)
+    assert same(tan(folder.drop("year"), "y"), known)
+
+
+def test_dates_in_text_are_numbers(tmp_path: Path) -> None:
+    days = [f"2024-0{1 + i % 9}-1{i % 7}" for i in range(200)]
+    scan = hb.scan(write(tmp_path, {"d": days, "y": ["a", "b"] * 100}))
+    known = hb.Table({"d": days})
+    assert scan.variable("d") == known.variable("d")
+    assert scan.value_range("d") == known.value_range("d")
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    pattern = write(tmp_path, {"y": ["a", "b"] * 50})
+    scan = hb.scan(pattern)
+    assert len(scan) == 100
+    write(tmp_path, {"y": ["a", "b", "c", "c"] * 50})
+    with pytest.raises(hb.TableError, match="was changed while it was scanned"):
+        scan.sample()
+
+
+def test_damaged_and_absent_files_are_told(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(hb.FormatError, match="not a whole parquet file"):
+        hb.scan(tmp_path / "t.parquet")
+    with pytest.raises(FileNotFoundError):
+        hb.scan(tmp_path / "none.parquet")
+    with pytest.raises(hb.FormatError, match="no file to scan"):
+        hb.scan(str(tmp_path / "*.csv"))
+    with pytest.raises(hb.TableError, match="no column 'q'"):
+        hb.scan({"x": [1.0]}, discrete=["q"])
+
+
+def test_warnings_are_not_repeated_from_memory(tmp_path: Path) -> None:
+    data = make_data(200, 11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hb.fit([("y", "x")], hb.scan(write(tmp_path, data)))
