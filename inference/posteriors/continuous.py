@@ -110,6 +110,23 @@ class ContinuousPosterior(Posterior):
         """Return the probability of a value up to `x`."""
         return self._at("_cdf", x)
 
+    def cdf_of_rows(self, x: ArrayLike) -> Values:
+        """Return the probability of a value up to the `x` of each row: its probability integral transform.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0.0, coefficients=[], variance=1.0)])
+        >>> net.posterior("x", hb.Table({"y": ["a", "b"]})).cdf_of_rows([0.0, np.nan])
+        array([0.5, nan])
+        """
+        points, rows = as_numbers(x, f"points of {self.variable.name!r}"), len(self._error)
+        if points.shape != (rows,):
+            raise TableError(f"give one point for each of the {rows} rows, not an array of shape {points.shape}")
+        missing = np.isnan(points)
+        values = self._by_rows("_cdf", np.where(missing, 0.0, points)[None])[0]
+        return np.where(missing, np.nan, values)
+
     def quantile(self, q: ArrayLike) -> Any:
         """Return the value below which the probability is `q`."""
         levels = as_numbers(q, "the levels of quantiles")
