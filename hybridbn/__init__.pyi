@@ -9,6 +9,7 @@ from hybridbn import fitting as fitting
 from hybridbn import formats as formats
 from hybridbn import inference as inference
 from hybridbn import learning as learning
+from hybridbn import pictures as pictures
 from hybridbn import potentials as potentials
 from hybridbn import structures as structures
 from hybridbn import tables as tables

@@ -550,11 +550,11 @@ class Network(DirectedGraph):
         chosen = resolve_options("value_of_information", options, keywords)
         return rank_by_information(self, target, evidence, costs, chosen)
 
-    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0) -> Any:
-        """Draw the graph with belief bars and density curves in its nodes, observed values marked; returns the axes."""
-        from hybridbn.pictures.plots import plot_network
+    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, **options: Any) -> Any:
+        """Draw the graph with belief bars and density curves in its nodes; see `hybridbn.pictures.plot_network`."""
+        from hybridbn.pictures.networks import plot_network
 
-        return plot_network(self, evidence, ax, size)
+        return plot_network(self, evidence, ax, **options)
 
     # -- files and other libraries --------------------------------------------------------------------------------
 

@@ -48,6 +48,12 @@ class Explanation:
         """The posterior probability of the state."""
         return float(1 / (1 + np.exp(-self.log_odds)))
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the weights with matplotlib, as steps to the log-odds; returns the axes."""
+        from hybridbn.pictures.evidence import plot_explanation
+
+        return plot_explanation(self, ax)
+
     def _repr_html_(self) -> str:
         from hybridbn.pictures.html import show_explanation
 

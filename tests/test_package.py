@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"errors", "jobs", "progress_reports", "registry", "time_patterns", "units"},
+    {"errors", "jobs", "labels", "progress_reports", "registry", "time_patterns", "units"},
     {"variables", "options", "arguments"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_summary"},
@@ -37,6 +37,7 @@ CONVENIENT = {
     "Effect": "hybridbn.inference.interventions",
     "Sensitivity": "hybridbn.inference.sensitivity",
     "Bootstrap": "hybridbn.learning.bootstrap",
+    "History": "hybridbn.learning.augmentation",
 }
 """Classes whose methods may import higher layers, as a convenience, and their modules."""
 

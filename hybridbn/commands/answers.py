@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.commands.charts import format_number
 from hybridbn.commands.terminal import Terminal, escape_controls
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.labels import format_number
 
 __all__ = [
     "Style",

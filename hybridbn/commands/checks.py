@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hybridbn.commands.answers import Style, choose_form, format_table, print_rows
-from hybridbn.commands.charts import format_number
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.model_options import read_model
 from hybridbn.commands.table_input import TableRequest, describe_remarks, forward_warnings, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
+from hybridbn.labels import format_number
 from hybridbn.network_summary import as_line
 from hybridbn.tables.columns import describe_look_alikes
 from hybridbn.variables import shorten

@@ -9,25 +9,21 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.commands.charts import (
-    draw_bars,
-    draw_histogram,
-    draw_patterns,
-    draw_rounds,
-    format_number,
-    format_range,
-    shorten_text,
-)
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.draw_models import DrawModels
 from hybridbn.commands.terminal import escape_controls
 from hybridbn.formats.tables.base import Fills, Kinds, TableSource
+from hybridbn.labels import format_number, format_range, format_share, shorten_text
+from hybridbn.pictures.chart import SERIES, Chart
+from hybridbn.pictures.svg import draw_svg
+from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 
@@ -41,11 +37,9 @@ __all__ = [
 
 _MOST_PATTERNS = 20
 """The page shows this many patterns of missing cells, the most frequent ones."""
-_MOST_STATES = 12
-"""The page shows this many states of a column, the most frequent ones."""
 _STYLE = """
-:root{--ink:#1d2733;--dim:#5c6b7a;--line:#d5dce3;--back:#fff;--card:#f6f8fa;--o:#9db4c8;--i:#c2500a;--full:#e3e9ee}
-@media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--dim:#9aa8b5;--line:#3a4550;--back:#14191e;--card:#1c232a;--o:#53718c;--i:#ff9a4d;--full:#2a333c}}
+:root{color-scheme:light dark;--ink:#1d2733;--dim:#5c6b7a;--line:#d5dce3;--back:#fff;--card:#f6f8fa}
+@media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--dim:#9aa8b5;--line:#3a4550;--back:#14191e;--card:#1c232a}}
 *{box-sizing:border-box}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:0 auto;
 padding:28px 24px 60px;max-width:1080px}
@@ -61,15 +55,10 @@ td.name{overflow-wrap:anywhere;min-width:9ch}td.kind{white-space:nowrap}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 16px}
 .pair{display:flex;flex-wrap:wrap;gap:8px 36px;align-items:flex-start;margin-top:8px}
 .pair figure{margin:0;max-width:min(360px,100%)}figcaption{font-size:12.5px;color:var(--dim)}
-svg{max-width:100%;height:auto;display:block}.wide svg{max-width:none}
-svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg text.small{font-size:9.5px}
-.o{fill:var(--o)}.b{fill:var(--i)}path.i{fill:none;stroke:var(--i);stroke-width:1.6}
-rect.i{fill:none;stroke:var(--i);stroke-width:1.4}
-.axis{fill:none;stroke:var(--line)}.dash{fill:none;stroke:var(--dim);stroke-dasharray:4 4}
-.band{fill:var(--i);opacity:.16}.dot{fill:var(--i)}.hole{fill:var(--i)}.full{fill:var(--full)}
+svg{display:block}.wide svg{max-width:none!important}
 .key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}
-.warn{border-left:3px solid var(--i);padding-left:10px}
-"""
+.warn{border-left:3px solid VERMILION;padding-left:10px}
+""".replace("VERMILION", SERIES[1])
 _BINS = 32
 """Numbers are counted in about this many bins, as many as a chart of this width shows well."""
 _PREVIEW_WIDTH = 118
@@ -196,10 +185,10 @@ def render_page(
         _render_missing_patterns(profile),
         "<h2>Observed and imputed</h2>",
         (
-            '<p class="note"><span class="key" style="background:var(--o)"></span>observed cells &nbsp; <span'
-            ' class="key" style="background:var(--i)"></span>imputed cells. Shares within each group. The two may'
-            " differ with good reason: where cells are missing more often in some rows than in others, what is imputed"
-            " follows those rows.</p>"
+            f'<p class="note"><span class="key" style="background:{SERIES[0]};opacity:.5"></span>observed cells &nbsp;'
+            f' <span class="key" style="background:{SERIES[1]}"></span>imputed cells. Shares within each group. The two'
+            " may differ with good reason: where cells are missing more often in some rows than in others, what is"
+            " imputed follows those rows.</p>"
         ),
         '<div class="cards">',
         *(_render_card(profile.columns[name], counts, history) for name, counts in filled.items()),
@@ -226,8 +215,9 @@ def _render_overview(profile: TableProfile, value_counts: ValueCounts, draws: in
             column.kind or "", column.unusable or "empty"
         )
         rows.append(
-            f"<tr><td class=name>{escape(name)}</td><td class=kind>{kind}</td><td class=n>{column.missing:,}</td><td"
-            f" class=n>{share:.1%}</td><td>{escape(seen)}</td><td>{escape(filled if column.missing else '')}</td></tr>"
+            f"<tr><td class=name>{escape(name)}</td><td class=kind>{kind}</td><td class=n>{column.missing:,}</td>"
+            f"<td class=n>{format_share(share)}</td><td>{escape(seen)}</td>"
+            f"<td>{escape(filled if column.missing else '')}</td></tr>"
         )
     note = f" Imputed: all {draws} draws together." if draws > 1 else ""
     return (
@@ -252,7 +242,7 @@ def _summarize(column: ColumnProfile, counts: Sequence[float]) -> str:
     if not sum(counts):
         return ""
     best = max(range(len(counts)), key=lambda code: counts[code])
-    return f"{shorten_text(str(column.states[best]), 32)} ({counts[best] / sum(counts):.1%})"
+    return f"{shorten_text(str(column.states[best]), 32)} ({format_share(counts[best] / sum(counts))})"
 
 
 def _render_missing_patterns(profile: TableProfile) -> str:
@@ -265,20 +255,17 @@ def _render_missing_patterns(profile: TableProfile) -> str:
         key = tuple(bool(bits >> positions[name] & 1) for name in names)
         merged[key] = merged.get(key, 0) + count
     ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
-    shown = [
-        (key, f"{count:,} row{'s' if count > 1 else ''} ({count / profile.rows:.1%}){'' if any(key) else ', complete'}")
-        for key, count in ordered[:_MOST_PATTERNS]
-    ]
-    hidden = len(ordered) - len(shown)
+    chart = chart_patterns(names, merged, profile.rows, len(profile.columns), most=_MOST_PATTERNS)
+    hidden = len(ordered) - _MOST_PATTERNS
     rest = profile.rows - sum(count for _, count in ordered[:_MOST_PATTERNS])
     more = f" {rest:,} rows have one of the {hidden:,} or more other patterns." if hidden > 0 else ""
     cells = sum(column.missing for column in profile.columns.values())
     total = profile.rows * len(profile.columns)
     return (
-        f"<p>{cells:,} of {total:,} cells ({cells / total:.1%}) are missing, in {len(names)} of {len(profile.columns)}"
-        " columns. "
+        f"<p>{cells:,} of {total:,} cells ({format_share(cells / total)}) are missing, in {len(names)} of"
+        f" {len(profile.columns)} columns. "
         f"Each line is a combination of missing cells (filled squares) and the rows that have it.{more}</p>"
-        f'<div class="wide">{draw_patterns(names, shown)}</div>'
+        f'<div class="wide">{_draw(chart)}</div>'
     )
 
 
@@ -287,38 +274,40 @@ def _render_card(
 ) -> str:
     observed, imputed = counts["observed"], counts["imputed"]
     if column.kind == "number":
+        beyond_bins = (observed[0], observed[-4]), (imputed[0], imputed[-4])
         ends = _bin_edges(column).tolist()
-        picture = draw_histogram(
-            ends,
-            observed[1:-4],
-            imputed[1:-4],
-            (observed[0], observed[-4]),
-            (imputed[0], imputed[-4]),
-            None if column.unit is None else _format_ends(column, ends[0], ends[-1]),
-        )
+        chart = chart_histogram(column.name, ends, observed[1:-4], imputed[1:-4], *beyond_bins, column.unit)
         beyond = int(imputed[0] + imputed[-4])
         note = f"; {beyond:,} imputed beyond the observed numbers" if beyond else ""
         if column.bulk is not None:
             note = f"; observed from {' to '.join(_format_ends(column))}, few of them far from the others"
     else:
-        picture, note = _draw_shares(column, observed, imputed)
+        chart, note = chart_shares(column.name, [str(state) for state in column.states], observed, imputed), ""
     entries = [entry[column.name] for entry in history if column.name in entry]
-    figures = [f"<figure>{picture}<figcaption>{_format_caption(column, observed, imputed)}{note}</figcaption></figure>"]
+    figures = [
+        f"<figure>{_draw(chart)}<figcaption>{_format_caption(column, observed, imputed)}{note}</figcaption></figure>"
+    ]
     if entries:
         spread = isinstance(entries[0], list | tuple)
         mean = observed[-2] / observed[-3] + (column.low + column.high) / 2 if spread and observed[-3] else None
-        chart = draw_rounds([v[0] if spread else v for v in entries], [v[1] for v in entries] if spread else None, mean)
+        middle, spreads = [v[0] if spread else v for v in entries], [v[1] for v in entries] if spread else None
+        rounds = chart_rounds(column.name, middle, spreads, mean, column.unit)
         explanation = (
             "mean ± standard deviation of what was drawn (dashed: observed mean)"
             if spread
             else "share of the state drawn most"
         )
-        figures.append(f"<figure>{chart}<figcaption>learning: {explanation}, by round</figcaption></figure>")
+        figures.append(f"<figure>{_draw(rounds)}<figcaption>learning: {explanation}, by round</figcaption></figure>")
     return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
 
 
-def _format_ends(column: ColumnProfile, low: float | None = None, high: float | None = None) -> tuple[str, str]:
-    low, high = column.low if low is None else low, column.high if high is None else high
+def _draw(chart: Chart) -> str:
+    """Draw a chart without a legend: the page has one for all."""
+    return draw_svg(replace(chart, legend=False))
+
+
+def _format_ends(column: ColumnProfile) -> tuple[str, str]:
+    low, high = column.low, column.high
     return format_range(low, high) if column.unit is None else (column.unit.text(low), column.unit.text(high))
 
 
@@ -326,21 +315,6 @@ def _format_caption(column: ColumnProfile, observed: Sequence[float], imputed: S
     number = column.kind == "number"
     seen, filled = (observed[-3], imputed[-3]) if number else (sum(observed), sum(imputed))
     return f"{int(seen):,} observed, {int(filled):,} imputed"
-
-
-def _draw_shares(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> tuple[str, str]:
-    order = sorted(range(len(observed)), key=lambda code: -observed[code])
-    if len(order) <= _MOST_STATES:
-        order, rest = list(range(len(observed))), []
-    else:
-        order, rest = order[:_MOST_STATES], order[_MOST_STATES:]
-    labels = [str(column.states[code]) for code in order]
-    seen, filled = [observed[code] for code in order], [imputed[code] for code in order]
-    if rest:
-        labels.append(f"{len(rest)} others")
-        seen.append(sum(observed[code] for code in rest))
-        filled.append(sum(imputed[code] for code in rest))
-    return draw_bars(labels, seen, filled), ""
 
 
 # -- the first rows -------------------------------------------------------------------------------------------------
@@ -381,7 +355,7 @@ def _format_cell(value: Any, whole: bool) -> str:
     if isinstance(value, float):
         value = int(value) if whole and value == int(value) else f"{value:.4g}"
     text = escape_controls(" ".join(str(value).split()))
-    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+    return shorten_text(text, _CELL)
 
 
 def _lay_out(names: list[str], lines: list[list[str]]) -> str:

@@ -328,18 +328,7 @@ class History:
         return pandas.DataFrame(list(self.steps), columns=list(Step._fields)).set_index("iteration")
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw srmse (left axis) and log-likelihood (right axis) by iteration ; return the left axes."""
-        if ax is None:
-            from matplotlib import pyplot
+        """Draw srmse (left axis) and log-likelihood (right axis) by iteration; returns the left axes."""
+        from hybridbn.pictures.learning import plot_augmentation
 
-            ax = pyplot.subplots(layout="constrained")[1]
-        iterations = np.arange(len(self))
-        ax.plot(iterations, self.srmse, "o-", color="C0")
-        ax.plot([self.best], [self.srmse[self.best]], "o", color="C0", markersize=11, fillstyle="none")
-        ax.set_xlabel("iteration")
-        ax.set_xticks(iterations)
-        ax.set_ylabel("srmse", color="C0")
-        right = ax.twinx()
-        right.plot(iterations, self.log_likelihood, "s--", color="C1")
-        right.set_ylabel("log-likelihood of the observed cells", color="C1")
-        return ax
+        return plot_augmentation(self, ax)

@@ -116,7 +116,7 @@ class Bootstrap:
 
     def plot(self, threshold: float | None = None, ax: Any = None) -> Any:
         """Draw the averaged graph, stronger arcs darker and wider, open directions without a head; returns the axes."""
-        from hybridbn.pictures.plots import plot_strengths
+        from hybridbn.pictures.networks import plot_strengths
 
         strengths = {
             (self.names[a], self.names[b]): float(self.presence[a, b]) for a, b in np.argwhere(self.presence).tolist()

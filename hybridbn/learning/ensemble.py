@@ -355,9 +355,9 @@ class Ensemble:
         For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse`
         makes, whose scale is that of the Taylor approximation. A case given as evidence is marked and added up.
         """
-        from hybridbn.learning.collapse import plot_nomogram
+        from hybridbn.pictures.nomograms import plot_nomogram
 
-        return plot_nomogram(self.sum_tables(), evidence, state, ax)
+        return plot_nomogram(self, evidence, state, ax)
 
     # --- files ------------------------------------------------------------------------------------------------------
 

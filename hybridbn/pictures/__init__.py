@@ -1,1 +1,16 @@
-"""Pictures: the layout of graphs, plots with matplotlib, and drawings that notebooks show."""
+"""Pictures: the layout of graphs, plots with matplotlib, and drawings that notebooks and reports show.
+
+A plot is imported when it is first asked for, so that notebooks and reports need no matplotlib.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybridbn.registry import find_attribute, read_stub
+
+__all__ = sorted(read_stub(__name__))
+
+
+def __getattr__(name: str) -> Any:
+    return find_attribute(__name__, name)

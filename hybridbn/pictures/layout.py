@@ -28,8 +28,12 @@ Point: TypeAlias = tuple[float, float]
 
 _SWEEPS = 12
 """Sweeps over the layers, down and up, that reorder nodes; crossings hardly decrease after these."""
+_WIDTHS = (1.0, 0.75, 0.55)
+"""Shares of the width of layers that are tried: bends of long arcs need room, too."""
 _ALIGNMENTS = 16
 """Sweeps that fit horizontal positions."""
+_CENTERING = 0.2
+"""The weight of a position in the middle of the picture, beside those of neighbors."""
 _EXCHANGED = 600
 """Neighbors are exchanged one by one in graphs of up to this many nodes and bends, since that takes quadratic time."""
 _STRAIGHTNESS = (1.0, 2.0, 8.0)
@@ -80,12 +84,55 @@ def lay_out(
     """
     if not len(graph):
         return Layout({}, {}, 0.0, 0.0, box)
-    layer_of = _assign_layers(graph, _choose_width(len(graph), box, gap, aspect))
-    chains = {arc: _make_chain(arc, layer_of) for arc in graph.edges}
-    layers = _reduce_crossings(_order_first(graph, layer_of, chains), chains.values())
-    sizes = [np.array([box[0] if not isinstance(v, _Bend) else 0.0 for v in layer]) for layer in layers]
-    positions = _align(layers, sizes, gap[0], chains.values())
-    return _route(graph, layers, positions, chains, box, gap)
+    parts = [_lay_out_component(part, box, gap, aspect) for part in _split_components(graph)]
+    return parts[0] if len(parts) == 1 else _pack(parts, aspect)
+
+
+def _split_components(graph: nx.DiGraph[Any]) -> list[nx.DiGraph[Any]]:
+    """Return the connected parts, nodes and arcs in the order of the graph, which subgraphs of networkx do not keep."""
+    number = {node: i for i, nodes in enumerate(nx.weakly_connected_components(graph)) for node in nodes}
+    parts: dict[int, nx.DiGraph[Any]] = {}
+    for node in graph:
+        parts.setdefault(number[node], nx.DiGraph()).add_node(node)
+    for start, end in graph.edges:
+        parts[number[start]].add_edge(start, end)
+    return list(parts.values())
+
+
+def _pack(parts: Sequence[Layout], aspect: float) -> Layout:
+    """Return connected parts side by side in rows, the highest first, in a picture of about the wanted aspect."""
+    area = sum(part.width * part.height for part in parts)
+    most = max(math.sqrt(area * aspect) * 1.1, *(part.width for part in parts))
+    centers: dict[Any, Point] = {}
+    routes: dict[tuple[Any, Any], Sequence[Point]] = {}
+    left = top = height = width = 0.0
+    for part in sorted(parts, key=lambda part: -part.height):
+        if left and left + part.width > most:
+            left, top = 0.0, top + height
+            height = 0.0
+        for node, (x, y) in part.centers.items():
+            centers[node] = (x + left, y + top)
+        for arc, route in part.routes.items():
+            routes[arc] = [(x + left, y + top) for x, y in route]
+        left, height = left + part.width, max(height, part.height)
+        width = max(width, left)
+    return Layout(centers, routes, width, top + height, parts[0].box)
+
+
+def _lay_out_component(
+    graph: nx.DiGraph[Any], box: tuple[float, float], gap: tuple[float, float], aspect: float
+) -> Layout:
+    """Lay out a connected graph, with layers of that width with which it fits best into the wanted shape."""
+    layouts: list[Layout] = []
+    width = _choose_width(len(graph), box, gap, aspect)
+    for most in sorted({max(1, round(width * share)) for share in _WIDTHS}, reverse=True):
+        layer_of = _assign_layers(graph, most)
+        chains = {arc: _make_chain(arc, layer_of) for arc in graph.edges}
+        layers = _reduce_crossings(_order_first(graph, layer_of, chains), chains.values())
+        sizes = [np.array([box[0] if not isinstance(v, _Bend) else 0.0 for v in layer]) for layer in layers]
+        positions = _align(layers, sizes, gap[0], chains.values())
+        layouts.append(_route(graph, layers, positions, chains, box, gap))
+    return min(layouts, key=lambda layout: max(layout.width / aspect, layout.height))
 
 
 class _Bend:
@@ -256,13 +303,14 @@ def _align(
     place: dict[Any, float] = {}
     for layer, offset in zip(layers, offsets, strict=True):
         place.update(zip(layer, (offset - offset[-1] / 2).tolist(), strict=True))
+    home = dict(place)
     for sweep in range(_ALIGNMENTS):
         order = range(len(layers)) if sweep % 2 == 0 else range(len(layers) - 1, -1, -1)
         for i in order:
             wanted, weights = np.empty(len(layers[i])), np.empty(len(layers[i]))
             for j, node in enumerate(layers[i]):
-                # its present position counts a little, which keeps nodes without neighbors and damps the sweeps
-                total, mean = 0.05, 0.05 * place[node]
+                # the middle of the picture counts a little: layers would drift to a side one after the other
+                total, mean = _CENTERING, _CENTERING * home[node]
                 for other, weight in links.get(node, ()):
                     total += weight
                     mean += weight * place[other]

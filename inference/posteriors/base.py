@@ -107,14 +107,15 @@ class Posterior(ABC):
         draws = self._to_values(self.draw(uniforms))
         return self._rows_first(draws if k is not None else draws[0])
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the distribution with matplotlib; returns the axes.
+    def plot(self, ax: Any = None, *, prior: Posterior | None = None) -> Any:
+        """Draw the distribution with matplotlib, and in outlines that without evidence; returns the axes.
 
-        For a batch, at most 100 rows: bars of probabilities, or medians with the intervals that hold 50 and 90 %.
+        For a batch, at most 100 rows: bars of probabilities, or medians with the intervals that hold 50 and 90 %. See
+        `hybridbn.pictures.plot_posterior`.
         """
-        from hybridbn.pictures.plots import plot_posterior
+        from hybridbn.pictures.posteriors import plot_posterior
 
-        return plot_posterior(self, ax)
+        return plot_posterior(self, ax, prior=prior)
 
     def _repr_html_(self) -> str:
         from hybridbn.pictures.html import show_posterior

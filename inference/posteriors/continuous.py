@@ -115,9 +115,9 @@ class ContinuousPosterior(Posterior):
     def pit(self, truth: ArrayLike) -> Any:
         """Return the probability of a value up to each row's own true one: its probability integral transform.
 
-        Where densities are right, these are uniform between 0 and 1.
+        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing.
         """
-        return self._rows_first(self._by_rows("_cdf", self._read_truth(truth))[0])
+        return self._judge("_cdf", truth)
 
     def crps(self, truth: ArrayLike) -> Any:
         r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
@@ -142,15 +142,17 @@ class ContinuousPosterior(Posterior):
         >>> [round(net.posterior("x").crps(value), 3) for value in (0.0, 3.0)]
         [0.234, 2.437]
         """
-        return self._rows_first(self._by_rows("_crps", self._read_truth(truth))[0])
+        return self._judge("_crps", truth)
 
-    def _read_truth(self, truth: ArrayLike) -> Values:
-        """Return one true value of each row as an array (1, rows)."""
+    def _judge(self, method: str, truth: ArrayLike) -> Any:
+        """Return what a method tells of one true value of each row, NaN where that is missing."""
         values = as_numbers(truth, f"true values of {self.variable.name!r}")
         if values.shape != (() if self.single else (len(self._error),)):
             wanted = "a number" if self.single else f"one number for each of the {len(self._error)} rows"
             raise TableError(f"the truth must be {wanted}, not an array of the shape {values.shape}")
-        return values.reshape(1, -1)
+        missing = np.isnan(values).reshape(-1)
+        result = self._by_rows(method, np.where(missing, 0.0, values)[None])[0]
+        return self._rows_first(np.where(missing, np.nan, result))
 
     def _crps(self, truth: Values) -> Values:
         """Return the mean pinball loss over the levels of quantiles, twice."""

@@ -1,0 +1,518 @@
+"""Pictures of posteriors: one variable with its prior, many cases, two variables, and conditional densities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridbn.arguments import list_items
+from hybridbn.errors import TableError
+from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.joint import JointPosterior
+from hybridbn.inference.queries import posterior
+from hybridbn.labels import format_number, format_probability, format_value, shorten_text
+from hybridbn.network import Network
+from hybridbn.pictures.chart import (
+    SERIES,
+    Area,
+    Axis,
+    Chart,
+    Heat,
+    Line,
+    Mark,
+    Points,
+    Rectangles,
+    Rule,
+    Text,
+)
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "PROBABILITY",
+    "chart_posterior",
+    "choose_states",
+    "describe_posterior",
+    "group_states",
+    "plot_conditional",
+    "plot_joint",
+    "plot_posterior",
+    "trace_density",
+]
+
+PROBABILITY = ((0.0, "0"), (0.25, ""), (0.5, "0.5"), (0.75, ""), (1.0, "1"))
+"""The ticks of probabilities."""
+_MOST_STATES, _MOST_ROWS, _MOST_RIDGES = 12, 100, 16
+"""The most states that a picture shows, rows of a batch, and densities one above the other."""
+_MOST_CELLS = 30
+"""The most states along an axis of a table of probabilities."""
+_COLUMNS = 60
+"""The number of values at which a conditional density is drawn."""
+
+
+def plot_posterior(posterior: Posterior, ax: Any = None, *, prior: Posterior | None = None) -> Any:
+    """Draw a posterior: bars of probabilities, or a density curve; of a batch, one for each row.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of a single case, or of at most 100 rows.
+    ax : matplotlib axes, optional
+        Those of a new figure by default.
+    prior : Posterior, optional
+        The same variable without the evidence, which is drawn in outlines.
+
+    Returns
+    -------
+    matplotlib axes
+        Their label, ``ax.get_label()``, is an alternative text.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from matplotlib.figure import Figure
+    >>> rain, wet = hb.Discrete("rain", ("no", "yes")), hb.Discrete("wet", ("no", "yes"))
+    >>> net = hb.Network([hb.Multinomial(rain, table=[0.75, 0.25]),
+    ...                   hb.Multinomial(wet, (rain,), table=[[0.75, 0.25], [0.0, 1.0]])])
+    >>> ax = plot_posterior(net.posterior("rain", {"wet": "no"}), Figure().add_subplot(), prior=net.posterior("rain"))
+    >>> ax.get_label()
+    'Posterior of rain: no 1, yes 0. Without evidence: no 0.750, yes 0.250.'
+    """
+    return chart_posterior(posterior, prior).draw(ax)
+
+
+def chart_posterior(posterior: Posterior, prior: Posterior | None = None) -> Chart:
+    """Return the picture of a posterior, see `plot_posterior`."""
+    _check_prior(posterior, prior)
+    if not posterior.single:
+        return _chart_batch(posterior)
+    if isinstance(posterior, DiscretePosterior):
+        return _chart_bars(posterior, prior if isinstance(prior, DiscretePosterior) else None)
+    assert isinstance(posterior, ContinuousPosterior)
+    return _chart_density(posterior, prior if isinstance(prior, ContinuousPosterior) else None)
+
+
+def _check_prior(posterior: Posterior, prior: Posterior | None) -> None:
+    if not isinstance(posterior, Posterior):
+        raise TableError(f"a posterior is drawn, as net.posterior returns it, not {posterior!r:.80}")
+    if prior is None:
+        return
+    if not isinstance(prior, Posterior) or not prior.single or not posterior.single:
+        raise TableError("posterior and prior are those of a single case: choose a row, posterior[0]")
+    if prior.variable != posterior.variable:
+        raise TableError(f"the posterior is of {posterior.variable.name!r}, the prior of {prior.variable.name!r}")
+
+
+def _refuse_nan(possible: bool, name: str) -> None:
+    if not possible:
+        raise TableError(f"the posterior of {name!r} is NaN, as the evidence is impossible; there is nothing to draw")
+
+
+def describe_posterior(posterior: Posterior, prior: Posterior | None = None) -> str:
+    """Return a posterior of a single case in words.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=3.0, coefficients=[], variance=4.0)])
+    >>> describe_posterior(net.posterior("x"))
+    'Density of x: mean 3, standard deviation 2, 90 % between -0.2897 and 6.29.'
+    """
+    name = posterior.variable.name
+    title = f"{'Posterior' if isinstance(posterior, DiscretePosterior) else 'Density'} of {name}"
+    without = "" if prior is None else f" Without evidence: {_list_facts(prior)}."
+    return f"{title}: {_list_facts(posterior)}.{without}"
+
+
+def _list_facts(posterior: Posterior) -> str:
+    if isinstance(posterior, DiscretePosterior):
+        states, probabilities = choose_states(posterior, _MOST_STATES)
+        return ", ".join(
+            f"{state} {format_probability(p)}" for state, p in zip(states, probabilities.tolist(), strict=True)
+        )
+    assert isinstance(posterior, ContinuousPosterior)
+    unit = posterior.variable.unit
+    std = posterior.std()
+    if not std > 0:
+        return f"certainly {format_value(posterior.mean(), unit)}"
+    mean, low, high = (format_value(float(x), unit, std) for x in (posterior.mean(), *posterior.interval(0.9)))
+    spread = format_number(std) + ("" if unit is None else " days")
+    return f"mean {mean}, standard deviation {spread}, 90 % between {low} and {high}"
+
+
+def group_states(posterior: DiscretePosterior, most: int) -> list[tuple[str, NDArray[np.intp]]]:
+    """Return the most probable states in the order of the states, and all others together, with their codes."""
+    states = [str(state) for state in posterior.states]
+    if len(states) <= most:
+        return [(state, np.array([code])) for code, state in enumerate(states)]
+    probabilities = np.atleast_2d(posterior.probabilities).mean(axis=0)
+    order = np.argsort(-probabilities, kind="stable")
+    chosen = np.sort(order[: most - 1])
+    others = (f"{len(states) - len(chosen)} others", np.sort(order[most - 1 :]))
+    return [*((states[code], np.array([code])) for code in chosen.tolist()), others]
+
+
+def choose_states(posterior: DiscretePosterior, most: int) -> tuple[list[str], Values]:
+    """Return the most probable states and their probabilities in the order of the states, and the others together."""
+    groups = group_states(posterior, most)
+    return [text for text, _ in groups], np.array([posterior.probabilities[codes].sum() for _, codes in groups])
+
+
+def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -> Chart:
+    _refuse_nan(bool(np.isfinite(posterior.probabilities).all()), posterior.variable.name)
+    groups = group_states(posterior, _MOST_STATES)
+    names = [text for text, _ in groups]
+    at = np.arange(len(groups))
+    probabilities = np.array([posterior.probabilities[codes].sum() for _, codes in groups])
+    label = "" if prior is None else "posterior"
+    tips = [f"{name}: {format_probability(p)}" for name, p in zip(names, probabilities.tolist(), strict=True)]
+    marks: list[Mark] = [
+        Rectangles(np.zeros(len(at)), 1.0, at - 0.36, at + 0.36, "pale"),
+        Rectangles(0.0, probabilities, at - 0.36, at + 0.36, 0, 1.0, label, tips=tips),
+    ]
+    if prior is not None:
+        ghost = np.array([prior.probabilities[codes].sum() for _, codes in groups])
+        marks.append(Rectangles(0.0, ghost, at - 0.36, at + 0.36, "ink", 1.0, "prior", hollow=True))
+    if posterior.confidence < 1:
+        low, high = (np.array([end[codes].sum() for _, codes in groups]) for end in posterior.bounds)
+        label = f"within {posterior.confidence:.0%}"
+        marks += [Line([low[row], min(high[row], 1.0)], [row, row], "ink", 1.2, label) for row in at.tolist()]
+    marks += [
+        Text(1.0, row, format_probability(p), shift=(4, 0), side="left")
+        for row, p in zip(at.tolist(), probabilities.tolist(), strict=True)
+    ]
+    return Chart(
+        marks,
+        posterior.variable.name,
+        describe_posterior(posterior, prior),
+        Axis("probability", 0.0, 1.16, ticks=PROBABILITY),
+        Axis(names=names, reverse=True),
+        (4.2, 0.5 + 0.27 * len(names)),
+    )
+
+
+def trace_density(posterior: ContinuousPosterior, count: int) -> tuple[Values, Values]:
+    """Return points over nearly all of the mass, with both sides of every jump among them, and the densities there."""
+    low, high = posterior.quantile([0.0005, 0.9995])
+    margin = 0.08 * (high - low)
+    knots, _ = posterior.knots()
+    inner = knots[:, 0]
+    x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
+    x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
+    return x, posterior.pdf(x)
+
+
+def _chart_density(posterior: ContinuousPosterior, prior: ContinuousPosterior | None) -> Chart:
+    name, unit, mean = posterior.variable.name, posterior.variable.unit, posterior.mean()
+    _refuse_nan(bool(np.isfinite(mean)), name)
+    marks: list[Mark] = []
+    if prior is not None and prior.std() > 0:
+        x, density = trace_density(prior, 300)
+        marks.append(Line(x, density, "dim", 1.2, "prior", dashed=True))
+    if posterior.std() > 0:
+        x, density = trace_density(posterior, 400)
+        marks += [Area(x, np.zeros(len(x)), density), Line(x, density, label="" if prior is None else "posterior")]
+        marks.append(Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.std())}"))
+    else:
+        marks.append(Rule(mean, color=0, label=f"value {format_value(mean, unit)}"))
+    return Chart(
+        marks,
+        name,
+        describe_posterior(posterior, prior),
+        Axis(unit=unit),
+        Axis("density" if unit is None else "density per day", 0.0),
+    )
+
+
+def _chart_batch(posterior: Posterior) -> Chart:
+    """Return the posteriors of some rows side by side."""
+    rows = len(posterior)
+    if not 0 < rows <= _MOST_ROWS:
+        raise TableError(
+            f"a picture of {rows} posteriors can't be read; choose a row, posterior[0].plot(), or up to {_MOST_ROWS}"
+            " rows"
+        )
+    name, at = posterior.variable.name, np.arange(rows)
+    marks: list[Mark] = []
+    if isinstance(posterior, DiscretePosterior):
+        bottom = np.zeros(rows)
+        for number, (state, codes) in enumerate(group_states(posterior, len(SERIES))):
+            top = bottom + posterior.probabilities[:, codes].sum(axis=1)
+            marks.append(Rectangles(at - 0.45, at + 0.45, bottom, top, number, label=state))
+            bottom = top
+        y = Axis("probability", 0.0, 1.0, ticks=PROBABILITY)
+        words = "stacked probabilities of the states"
+    else:
+        assert isinstance(posterior, ContinuousPosterior)
+        levels = posterior.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
+        marks += [
+            Rectangles(at - 0.06, at + 0.06, levels[:, 0], levels[:, 4], label="90 %"),
+            Rectangles(at - 0.22, at + 0.22, levels[:, 1], levels[:, 3], opacity=0.45, label="50 %"),
+            Points(at, levels[:, 2], 1, label="median"),
+        ]
+        y = Axis(name, unit=posterior.variable.unit)
+        words = "medians with the intervals that hold 50 and 90 %"
+    ticks = Axis("row", -0.6, rows - 0.4)
+    return Chart(marks, name, f"Posteriors of {name} in {rows} rows: {words}.", ticks, y, (4.8, 2.8))
+
+
+# -- two variables ----------------------------------------------------------------------------------------------------
+
+
+def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
+    """Draw the joint posterior of two variables of a single case; returns the axes.
+
+    Two discrete variables are a table of probabilities, two continuous ones a map of their density, and one of each a
+    curve for each of the most probable states.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from matplotlib.figure import Figure
+    >>> a, b = hb.Discrete("a", ("p", "q")), hb.Discrete("b", ("r", "s"))
+    >>> net = hb.Network([hb.Multinomial(a, table=[0.5, 0.5]), hb.Multinomial(b, (a,), table=[[0.5, 0.5], [0, 1]])])
+    >>> ax = plot_joint(net.posterior(["a", "b"]), Figure().add_subplot())
+    >>> sorted(text.get_text() for text in ax.texts)
+    ['0', '0.250', '0.250', '0.500']
+    """
+    if not joint.single:
+        raise TableError("this is a batch of posteriors; choose a row to plot: joint[0].plot()")
+    if len(joint.variables) != 2:
+        raise TableError(f"a picture shows two variables, not {len(joint.variables)}; plot marginals instead")
+    first, second = sorted(joint.variables, key=lambda variable: isinstance(variable, Discrete))
+    title = f"{first.name} and {second.name}"
+    if isinstance(first, Discrete) and isinstance(second, Discrete):
+        table = joint.probabilities if joint.variables[0] is first else joint.probabilities.T
+        chart = _chart_table(table.T, first, second, title)
+    elif isinstance(second, Discrete):
+        x = _span(joint.marginal(first.name), 201)
+        marks: list[Mark] = []
+        marginal = joint.marginal(second.name)
+        for number, (state, codes) in enumerate(group_states(marginal, len(SERIES))):
+            states = [second.states[code] for code in codes.tolist()]
+            density = sum(
+                joint.pdf(**{first.name: x, second.name: np.full(len(x), each, dtype=object)}) for each in states
+            )
+            marks.append(Line(x, density, number, label=f"{second.name} = {state}" if len(states) == 1 else state))
+        y = Axis("density", 0.0)
+        words = f"Joint density of {first.name} and {second.name}, a curve for each state of {second.name}."
+        chart = Chart(marks, title, words, Axis(first.name, unit=_unit(first)), y)
+    else:
+        x, y_values = (_span(joint.marginal(each.name), 61) for each in (first, second))
+        height = joint.pdf(**{first.name: np.repeat(x, len(y_values)), second.name: np.tile(y_values, len(x))})
+        heat = Heat(_edges(x), _edges(y_values), height.reshape(len(x), len(y_values)).T)
+        across, up = Axis(first.name, unit=_unit(first)), Axis(second.name, unit=_unit(second))
+        chart = Chart([heat], title, f"Joint density of {first.name} and {second.name}.", across, up, (3.6, 3.2))
+    return chart.draw(ax)
+
+
+def _chart_table(table: Values, across: Discrete, up: Discrete, title: str, given: str = "") -> Chart:
+    """Return a table of probabilities (up, across) as cells, with numbers where they have room."""
+    if max(table.shape) > _MOST_CELLS:
+        wide = max((across, up), key=len)
+        raise TableError(f"{wide.name!r} has {len(wide)} states, and a picture has room for {_MOST_CELLS}")
+    texts = [[format_probability(p) for p in row] for row in table.tolist()] if table.shape[1] <= 6 else []
+    heat = Heat(np.arange(table.shape[1] + 1) - 0.5, np.arange(table.shape[0] + 1) - 0.5, table, texts=texts)
+    best = np.unravel_index(int(table.argmax()), table.shape)
+    words = (
+        f"Probabilities of {title}: the largest is {format_probability(float(table.max()))}, for "
+        f"{across.name} = {across.states[int(best[1])]} and {up.name} = {up.states[int(best[0])]}."
+    )
+    return Chart(
+        [heat],
+        title + given,
+        words,
+        Axis(across.name, names=[str(state) for state in across.states]),
+        Axis(up.name, names=[str(state) for state in up.states], reverse=True),
+        (min(5.0, 1.4 + 0.55 * table.shape[1]), min(5.0, 0.8 + 0.3 * table.shape[0])),
+    )
+
+
+def _span(posterior: ContinuousPosterior, count: int) -> Values:
+    low, high = posterior.quantile([0.001, 0.999])
+    if not high > low:
+        raise TableError(f"{posterior.variable.name!r} has a single value, {format_value(low)}; there is no density")
+    return np.linspace(low, high, count)
+
+
+def _edges(centers: Values) -> Values:
+    middle = (centers[1:] + centers[:-1]) / 2
+    return np.concatenate([[2 * centers[0] - middle[0]], middle, [2 * centers[-1] - middle[-1]]])
+
+
+def _unit(variable: Variable) -> Any:
+    return variable.unit if isinstance(variable, Continuous) else None
+
+
+def plot_conditional(
+    network: Network,
+    name: str,
+    given: str,
+    evidence: Mapping[str, Any] | None = None,
+    values: Sequence[Any] | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw the distribution of one variable given each value of another one.
+
+    A density given the states of a discrete variable, or given chosen `values`, is drawn as ridges, one above the
+    other; given a continuous variable as a heat map with its median. The states of a discrete variable are curves over
+    a continuous one, and a table of probabilities given a discrete one.
+
+    Parameters
+    ----------
+    network : Network
+    name, given : str
+        The variable whose distribution is drawn, and the one that it is given.
+    evidence : mapping, optional
+        What else is known.
+    values : sequence, optional
+        The values or states of `given`; by default all states, or 60 values between the quantiles of 1 and 99 % of a
+        continuous variable.
+    ax : matplotlib axes, optional
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from matplotlib.figure import Figure
+    >>> c, x = hb.Discrete("c", ("a", "b")), hb.Continuous("x")
+    >>> net = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]),
+    ...                   hb.LinearGaussian(x, (c,), intercept=[0, 3], coefficients=[[], []], variance=[1, 4])])
+    >>> plot_conditional(net, "x", "c", ax=Figure().add_subplot()).get_label()
+    'Density of x given c, as ridges: c = a: mean 0; c = b: mean 3.'
+    """
+    target, other = network.variable(name), network.variable(given)
+    if name == given:
+        raise TableError(f"{name!r} can't be given itself; name another variable")
+    if evidence is not None and not isinstance(evidence, Mapping):
+        raise TableError(f"what else is known is a mapping from names to values, not {evidence!r:.80}")
+    if evidence and ({name, given} & set(evidence)):
+        raise TableError(f"the evidence must not hold {name!r} or {given!r}, which the picture shows")
+    shown: list[Any]
+    chosen = None if values is None else list_items(values, "the values of the given variable")
+    if isinstance(other, Discrete):
+        shown = list(other.states) if chosen is None else [other.states[other.code(value)] for value in chosen]
+    elif chosen is None:
+        own = posterior(network, given, dict(evidence or {}))
+        low, high = own.quantile([0.01, 0.99])
+        _span(own, 2)
+        shown = np.linspace(low, high, _COLUMNS).tolist()
+    else:
+        shown = [other.value(value) for value in chosen]
+    if not shown:
+        raise TableError(f"there is nothing to draw: no values of {given!r}; leave `values` out for a choice")
+    cases = {key: [value] * len(shown) for key, value in (evidence or {}).items()}
+    batch = posterior(network, name, _make_cases(other, shown, cases))
+    ridges = isinstance(other, Discrete) or chosen is not None
+    title = f"{name} given {given}"
+    if isinstance(target, Discrete):
+        if isinstance(other, Discrete):
+            states = Discrete(other.name, tuple(shown))
+            return _chart_table(batch.probabilities, target, states, title).draw(ax)
+        return _chart_curves(batch, np.array(shown), other, title).draw(ax)
+    if ridges:
+        if len(shown) > _MOST_RIDGES:
+            raise TableError(f"{len(shown)} densities one above the other can't be read; name at most {_MOST_RIDGES}"
+                             " in values=")  # fmt: skip
+        names = [format_value(value, other.unit) if isinstance(other, Continuous) else str(value) for value in shown]
+        return _chart_ridges(batch, names, other, title).draw(ax)
+    assert isinstance(other, Continuous)
+    return _chart_heat(batch, np.array(shown), other, title).draw(ax)
+
+
+def _make_cases(variable: Variable, shown: list[Any], others: Mapping[str, list[Any]]) -> Any:
+    import pandas
+
+    column = pandas.Series(shown, dtype=object if isinstance(variable, Discrete) else float)
+    frame = pandas.DataFrame({variable.name: column})
+    for key, values in others.items():
+        frame[key] = pandas.Series(values, dtype=object)
+    return frame
+
+
+def _chart_curves(batch: DiscretePosterior, x: Values, other: Continuous, title: str) -> Chart:
+    groups = group_states(batch, len(SERIES))
+    name = batch.variable.name
+    marks: list[Mark] = [
+        Line(x, batch.probabilities[:, codes].sum(axis=1), number, label=state)
+        for number, (state, codes) in enumerate(groups)
+    ]
+    ends = ", ".join(
+        f"{state} from {format_probability(float(mark.y[0]))} to {format_probability(float(mark.y[-1]))}"
+        for (state, _), mark in zip(groups, marks, strict=True)
+        if isinstance(mark, Line)
+    )
+    low, high = (format_value(end, other.unit) for end in (x[0], x[-1]))
+    words = f"Probabilities of {name} for {other.name} from {low} to {high}: {ends}."
+    return Chart(
+        marks, title, words, Axis(other.name, unit=other.unit), Axis("probability", 0.0, 1.0, ticks=PROBABILITY)
+    )
+
+
+def _chart_ridges(batch: ContinuousPosterior, names: Sequence[str], other: Variable, title: str) -> Chart:
+    """Return densities one above the other, which may overlap a little."""
+    variable = batch.variable
+    traces = []
+    for number in range(len(names)):
+        single = batch[number]
+        _refuse_nan(bool(np.isfinite(single.mean())), variable.name)
+        traces.append(trace_density(single, 200) if single.std() > 0 else (np.array([single.mean()]), np.zeros(1)))
+    highest = max(float(density.max()) for _, density in traces) or 1.0
+    marks: list[Mark] = []
+    means = np.asarray(batch.mean())
+    for number, (x, density) in enumerate(traces):
+        base = float(len(names) - 1 - number)
+        if len(x) == 1:
+            marks.append(Line([x[0], x[0]], [base, base + 0.9]))
+            continue
+        # what is far narrower than the others would leave no height for them
+        height = 1.3 * density / max(float(density.max()), highest / 3)
+        height = np.where(density > 0, height, 0.0)
+        marks += [Area(x, np.full(len(x), base), base + height, opacity=0.3), Line(x, base + height, width=1.2)]
+        marks.append(Points([means[number]], [base], 1, label="mean"))
+    told = "; ".join(f"{other.name} = {text}: mean {format_value(float(mean), variable.unit)}"
+                     for text, mean in zip(names, means, strict=True))  # fmt: skip
+    ticks = [(float(len(names) - 1 - number), shorten_text(text, 40)) for number, text in enumerate(names)]
+    return Chart(
+        marks,
+        title,
+        f"Density of {variable.name} given {other.name}, as ridges: {told}.",
+        Axis(variable.name, unit=variable.unit),
+        Axis(other.name, -0.15, len(names) + 0.4, ticks=ticks),
+        (4.2, 0.6 + 0.42 * len(names)),
+    )
+
+
+def _chart_heat(batch: ContinuousPosterior, x: Values, other: Continuous, title: str) -> Chart:
+    variable = batch.variable
+    levels = np.asarray(batch.quantile([0.02, 0.5, 0.98]))
+    _refuse_nan(bool(np.isfinite(levels).all()), variable.name)
+    low, high = float(levels[:, 0].min()), float(levels[:, 2].max())
+    margin = 0.1 * (high - low) or 1.0
+    y = np.linspace(low - margin, high + margin, 121)
+    # each column to its own height, or the narrowest density would leave no color for the others
+    density = np.asarray(batch.pdf(y)).T
+    top = density.max(axis=0)
+    density = np.divide(density, top, out=np.zeros_like(density), where=top > 0)
+    median = [format_value(float(end), variable.unit) for end in (levels[0, 1], levels[-1, 1])]
+    ends = [format_value(float(end), other.unit) for end in (x[0], x[-1])]
+    words = (
+        f"Density of {variable.name} given {other.name}, as a heat map: the median goes from {median[0]} at "
+        f"{other.name} = {ends[0]} to {median[1]} at {ends[1]}."
+    )
+    marks: list[Mark] = [
+        Heat(_edges(x), _edges(y), density),
+        Line(x, levels[:, 1], 1, label="median"),
+    ]
+    return Chart(
+        marks,
+        title,
+        words,
+        Axis(other.name, float(x[0]), float(x[-1]), unit=other.unit),
+        Axis(variable.name, float(y[0]), float(y[-1]), unit=variable.unit),
+        (4.2, 3.0),
+    )

@@ -1,0 +1,369 @@
+"""Pictures of tables with holes: which cells are missing together, and what was imputed beside what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridbn.errors import TableError
+from hybridbn.labels import choose_ticks, format_share, format_value, shorten_text
+from hybridbn.pictures.chart import LETTER, SMALL, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text
+from hybridbn.tables import Table
+from hybridbn.units import Unit
+from hybridbn.variables import Continuous, Values
+
+__all__ = ["chart_histogram", "chart_patterns", "chart_rounds", "chart_shares", "plot_imputed", "plot_missing"]
+
+_FEW = 20
+"""Fewer imputed numbers than this are drawn as dots instead of shares."""
+_BINS = 32
+"""Numbers are counted in so many bins."""
+_MOST_STATES = 12
+_CELL = 0.22
+"""The size of a cell of a pattern, in inches."""
+_LETTERS = 36
+"""The letters of ticks that have room below a picture of 80 mm."""
+
+OBSERVED, IMPUTED = "observed", "imputed"
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+
+def plot_missing(data: Any, ax: Any = None, most: int = 20) -> Any:
+    """Draw which cells are missing together: a line for each pattern, with the rows that have it.
+
+    Parameters
+    ----------
+    data : table, as in `hybridbn.fit`
+    ax : matplotlib axes, optional
+        Where they are small, the columns with the most missing cells and the most frequent patterns are shown.
+    most : int
+        The number of patterns, the most frequent ones.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from matplotlib.figure import Figure
+    >>> table = hb.Table({"x": [1.0, None, None, 2.0], "y": [1.0, None, 2.0, 3.0], "z": [1.0, 2.0, 3.0, 4.0]})
+    >>> plot_missing(table, Figure().add_subplot()).get_label()
+    'Missing cells: 3 of 12 (25.0%), in x (50.0%), y (25.0%). Patterns: none missing 2; x 1; x, y 1.'
+    """
+    table = data if isinstance(data, Table) else Table(data)
+    if not len(table):
+        raise TableError("the table has no rows, so there are no patterns of missing cells to draw")
+    missing = {name: table.cells(name).missing for name in table.names}
+    names = [name for name, holes in missing.items() if holes.any()]
+    patterns: dict[tuple[bool, ...], int] = {}
+    if names:
+        stacked = np.stack([missing[name] for name in names], axis=1)
+        distinct, counts = np.unique(stacked, axis=0, return_counts=True)
+        patterns = {tuple(row): int(count) for row, count in zip(distinct.tolist(), counts, strict=True)}
+    room = None if ax is None else (ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi)
+    return chart_patterns(names, patterns, len(table), len(table.names), room, most).draw(ax)
+
+
+def chart_patterns(
+    names: Sequence[str],
+    patterns: dict[tuple[bool, ...], int],
+    rows: int,
+    columns: int,
+    room: tuple[float, float] | None = None,
+    most: int = 20,
+) -> Chart:
+    """Return the picture of patterns of missing cells.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The columns with missing cells.
+    patterns : mapping from tuple of bool to int
+        The rows with each pattern: whether each of these columns is missing.
+    rows, columns : int
+        The size of the table.
+    room : (width, height), optional
+        In inches.
+    most : int
+        The number of patterns to show.
+    """
+    if not names:
+        words = f"No cell of the {rows:,} rows and {columns} columns is missing."
+        return Chart([Text(1.5, 0.3, "no cell is missing")], "", words, Axis(low=0, high=3), Axis(low=0, high=0.6),
+                     (3.0, 0.6), diagram=True)  # fmt: skip
+    ordered = sorted(patterns.items(), key=lambda item: (-item[1], item[0]))
+    totals = [sum(count for pattern, count in ordered if pattern[index]) for index in range(len(names))]
+    labels = [f"{count:,} ({format_share(count / rows)})" for _, count in ordered]
+    letter = 1.25 * LETTER * SMALL / 72
+    right = letter * max(map(len, labels[:most]), default=0) + 0.1
+    top = min(15, max(map(len, names))) * letter * 0.9 + 0.12
+    slanted = min(15, len(names[-1])) * letter * 0.45
+    chosen = list(range(len(names)))
+    if room is not None:
+        across = max(2, int((room[0] - max(right, slanted)) / _CELL))
+        chosen = sorted(sorted(chosen, key=lambda index: -totals[index])[:across])
+        most = min(most, max(2, int((room[1] - top) / _CELL) - 1))
+    shown = ordered[:most]
+    marks: list[Mark] = []
+    for index, column in enumerate(chosen):
+        name = names[column]
+        marks.append(Text((index + 0.6) * _CELL, top - 0.06, shorten_text(name, 15), "dim", side="left",
+                          level="bottom", angle=60.0, tip=name))  # fmt: skip
+    holes = np.array([[pattern[column] for column in chosen] for pattern, _ in shown], dtype=bool)
+    for color, which, label in ((1, holes, "missing"), ("pale", ~holes, "")):
+        lines, cells = np.nonzero(which)
+        if len(lines):
+            left, low = cells * _CELL, top + lines * _CELL
+            marks.append(
+                Rectangles(left + 0.015, left + _CELL - 0.015, low + 0.015, low + _CELL - 0.015, color, label=label)
+            )
+    for line, label in enumerate(labels[: len(shown)]):
+        marks.append(Text(len(chosen) * _CELL + 0.06, top + (line + 0.5) * _CELL, label, side="left"))
+    hidden = [f"{len(ordered) - len(shown):,} more patterns"] if len(ordered) > len(shown) else []
+    hidden += [f"{len(names) - len(chosen)} more columns"] if len(names) > len(chosen) else []
+    bottom = top + len(shown) * _CELL + 0.03
+    if hidden:
+        bottom += _CELL
+        marks.append(Text(0.0, bottom - 0.1, " and ".join(hidden), "dim", side="left"))
+    width = len(chosen) * _CELL + max(right, slanted)
+    listed = "; ".join(f"{_name_pattern(names, pattern)} {count:,}" for pattern, count in shown[:8])
+    missing = sum(totals)
+    told = ", ".join(
+        f"{name} ({format_share(total / rows)})" for name, total in list(zip(names, totals, strict=True))[:20]
+    )
+    return Chart(
+        marks,
+        "",
+        f"Missing cells: {missing:,} of {rows * columns:,} ({format_share(missing / (rows * columns))}), in {told}. "
+        f"Patterns: {listed}.",
+        Axis(low=0.0, high=width if room is None else max(width, room[0])),
+        Axis(low=0.0, high=bottom if room is None else max(bottom, room[1])),
+        (width, bottom),
+        diagram=True,
+    )
+
+
+def _name_pattern(names: Sequence[str], pattern: Sequence[bool]) -> str:
+    return ", ".join(name for name, hole in zip(names, pattern, strict=True) if hole) or "none missing"
+
+
+# -- observed and imputed ---------------------------------------------------------------------------------------------
+
+
+def plot_imputed(data: Any, completed: Any, name: str, ax: Any = None) -> Any:
+    """Draw the distribution of a column's observed cells, and that of the cells that were imputed.
+
+    The two may differ with good reason: where cells are missing more often in some rows than in others, what is
+    imputed follows those rows.
+
+    Parameters
+    ----------
+    data : table
+        With the holes.
+    completed : table, or list of tables
+        As `hybridbn.impute` returns them.
+    name : str
+        The column.
+    ax : matplotlib axes, optional
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> holes, filled = {"c": ["a", "b", None, None]}, {"c": ["a", "b", "b", "b"]}
+    >>> plot_imputed(holes, filled, "c", Figure().add_subplot()).get_label()
+    'Shares of c, observed 2 and imputed 2: a 50.0% and 0.0%, b 50.0% and 100.0%.'
+    """
+    table = data if isinstance(data, Table) else Table(data)
+    frames = list(completed) if isinstance(completed, list | tuple) else [completed]
+    if not frames:
+        raise TableError("there is nothing to draw: the list of completed tables is empty")
+    holes, variable = table.cells(name).missing, table.variable(name)
+    if not holes.any():
+        raise TableError(f"no cell of {name!r} is missing in the table, so none was imputed; give the table with holes")
+    drawn = []
+    for frame in frames:
+        other = frame if isinstance(frame, Table) else Table({name: frame[name]})
+        if len(other) != len(table):
+            raise TableError(f"the completed table has {len(other)} rows, the one with holes {len(table)}")
+        drawn.append(other.coded(variable, unknown="error")[holes])
+    imputed, observed = np.concatenate(drawn), table.coded(variable)[~holes]
+    if isinstance(variable, Continuous):
+        imputed = imputed[~np.isnan(imputed)]
+        edges, ends = _choose_edges(observed if len(observed) else imputed)
+        counts, others = (np.histogram(part, edges)[0].tolist() for part in (observed, imputed))
+        beyond, outside = ((int((p < ends[0]).sum()), int((p > ends[1]).sum())) for p in (observed, imputed))
+        return chart_histogram(name, edges.tolist(), counts, others, beyond, outside, variable.unit).draw(ax)
+    size = len(variable)
+    counts, others = (np.bincount(part[part >= 0], minlength=size).tolist() for part in (observed, imputed))
+    return chart_shares(name, [str(state) for state in variable.states], counts, others).draw(ax)
+
+
+def _choose_edges(values: Values) -> tuple[Values, tuple[float, float]]:
+    """Return the edges of bins over the bulk of numbers, and its ends."""
+    low, high = float(values.min()), float(values.max())
+    first, last = np.quantile(values, [0.05, 0.95]).tolist()
+    if 0 < last - first < (high - low) / 6:
+        # a few of them lie far away from the others
+        low, high = max(low, 2 * first - last), min(high, 2 * last - first)
+    if not (values % 1).any() and high - low < _BINS:
+        edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5
+        return edges, (float(edges[0]), float(edges[-1]))
+    spread = high - low if high > low else abs(low) or 1.0
+    edges = np.linspace(low, low + spread, _BINS + 1)
+    edges[-1] = np.nextafter(edges[-1], np.inf)
+    return edges, (low, float(edges[-1]))
+
+
+def chart_histogram(
+    name: str,
+    ends: Sequence[float],
+    observed: Sequence[float],
+    imputed: Sequence[float],
+    beyond: tuple[float, float],
+    outside: tuple[float, float],
+    unit: Unit | None = None,
+) -> Chart:
+    """Return the shares of observed numbers as bars and of imputed ones as a line.
+
+    Parameters
+    ----------
+    ends : sequence of float
+        The edges of the bins.
+    observed, imputed : sequences of counts
+        One count for each bin.
+    beyond, outside : (below, above)
+        How many observed and imputed numbers lie beyond the bins.
+    """
+    edges = np.asarray(ends, dtype=np.float64)
+    total, others = (sum(observed) + sum(beyond)) or 1.0, (sum(imputed) + sum(outside)) or 1.0
+    few = others < _FEW
+    low, high = float(edges[0]), float(edges[-1])
+    width = (high - low) * 0.09
+    # what lies beyond the bins is piled up beside them
+    tails = [(low - 1.6 * width, low - 0.6 * width), (high + 0.6 * width, high + 1.6 * width)]
+    used = [bool(beyond[side] or outside[side]) for side in (0, 1)]
+    piles = [tails[side] for side in (0, 1) if used[side]]
+    left = np.array([*edges[:-1], *(pile[0] for pile in piles)])
+    right = np.array([*edges[1:], *(pile[1] for pile in piles)])
+    shares, lines = (
+        np.array([*counts, *(ends_[side] for side in (0, 1) if used[side])], dtype=np.float64) / whole
+        for counts, ends_, whole in ((observed, beyond, total), (imputed, outside, others))
+    )
+    marks: list[Mark] = [Rectangles(left, right, 0.0, shares, 0, 0.5, OBSERVED)]
+    highest = max(float(shares.max()), 0.0 if few else float(lines.max())) or 1.0
+    if few:
+        counts = np.rint(lines * others).astype(int)
+        step = max(highest / 14, 0.0)
+        x = np.repeat((left + right) / 2, counts)
+        y = np.concatenate([[(i + 0.7) * step for i in range(count)] for count in counts.tolist()] or [[]])
+        marks.append(Points(x, y, 1, 4.5, IMPUTED))
+        highest = max(highest, float(y.max(initial=0.0)))
+    else:
+        bins = len(edges) - 1
+        outline = np.repeat(lines[:bins], 2)
+        across = np.column_stack([edges[:-1], edges[1:]]).ravel()
+        marks.append(Line([low, *across, high], [0.0, *outline, 0.0], 1, label=IMPUTED))
+        for share, pile in zip(lines[bins:], piles, strict=True):
+            marks.append(Rectangles(pile[0], pile[1], 0.0, share, 1, hollow=True))
+    ticks = _choose_histogram_ticks(edges, unit, [
+        (sum(tails[side]) / 2, ("below", "above")[side]) for side in (0, 1) if used[side]
+    ])  # fmt: skip
+    far = [f", {int(outside[0] + outside[1]):,} of them beyond the observed numbers"] if sum(outside) else [""]
+    ends_told = [format_value(end, unit) for end in (low, high)]
+    words = (
+        f"Distribution of {name} from {ends_told[0]} to {ends_told[1]}: {int(sum(observed) + sum(beyond)):,} observed "
+        f"and {int(sum(imputed) + sum(outside)):,} imputed{far[0]}."
+    )
+    margin = 0.02 * (high - low)
+    return Chart(
+        marks,
+        name,
+        words,
+        Axis(low=min(left.min(), low) - margin, high=max(right.max(), high) + margin, ticks=ticks),
+        Axis("share", 0.0, 1.05 * highest, shown=False),
+        (5.0, 2.1),
+    )
+
+
+def _choose_histogram_ticks(
+    edges: Values, unit: Unit | None, piles: Sequence[tuple[float, str]]
+) -> list[tuple[float, str]]:
+    """Return ticks within the bins, whole numbers where these are the centers, and those of the piles beside."""
+    low, high = float(edges[0]), float(edges[-1])
+    whole = unit is None and low % 1 == 0.5 and high % 1 == 0.5
+    if whole and high - low == 1:
+        return [(low + 0.5, f"{low + 0.5:,.0f}"), *piles]
+    for most in (6, 5, 4, 3, 2):
+        ticks = choose_ticks(low + 0.5 * whole, high - 0.5 * whole, most, unit)
+        letters = sum(len(text) + 2 for _, text in [*ticks, *piles])
+        if letters <= _LETTERS and not (whole and any(at % 1 for at, _ in ticks)):
+            break
+    return [*ticks, *piles]
+
+
+def chart_shares(name: str, labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float]) -> Chart:
+    """Return the shares of states as pairs of bars, observed above imputed, of many states the most frequent ones."""
+    order = sorted(range(len(labels)), key=lambda code: -observed[code])
+    kept = sorted(order[:_MOST_STATES]) if len(order) > _MOST_STATES else list(range(len(labels)))
+    rest = [code for code in order if code not in set(kept)]
+    names = [labels[code] for code in kept] + ([f"{len(rest)} others"] if rest else [])
+    shares = []
+    for counts in (observed, imputed):
+        whole = sum(counts) or 1.0
+        shown = [counts[code] for code in kept] + ([sum(counts[code] for code in rest)] if rest else [])
+        shares.append(np.array(shown, dtype=np.float64) / whole)
+    rows = np.arange(len(names))
+    marks: list[Mark] = []
+    for number, (label, part, shift, opacity) in enumerate(
+        ((OBSERVED, shares[0], -0.38, 0.5), (IMPUTED, shares[1], 0.0, 1.0))
+    ):
+        if number and not sum(imputed):
+            continue
+        tips = [f"{state}, {label}: {format_share(s)}" for state, s in zip(names, part.tolist(), strict=True)]
+        marks.append(Rectangles(0.0, part, rows + shift, rows + shift + 0.38, number, opacity, label, tips=tips))
+        for row, share in enumerate(part.tolist()):
+            marks.append(Text(share, row + shift + 0.19, format_share(share), "dim", 7.0, "left", shift=(3, 0)))
+    highest = max(float(shares[0].max(initial=0.0)), float(shares[1].max(initial=0.0))) or 1.0
+    told = ", ".join(f"{state} {format_share(a)} and {format_share(b)}"
+                     for state, a, b in zip(names, *(part.tolist() for part in shares), strict=True))  # fmt: skip
+    return Chart(
+        marks,
+        name,
+        f"Shares of {name}, observed {int(sum(observed)):,} and imputed {int(sum(imputed)):,}: {told}.",
+        Axis("share", 0.0, 1.2 * highest, shown=False),
+        Axis(names=[shorten_text(state, 18) for state in names], reverse=True),
+        (5.0, 0.4 + 0.36 * len(names)),
+    )
+
+
+def chart_rounds(
+    name: str,
+    values: Sequence[float],
+    spreads: Sequence[float] | None,
+    observed: float | None = None,
+    unit: Unit | None = None,
+) -> Chart:
+    """Return what each round of learning drew: a line of means or shares, and a band of one standard deviation.
+
+    `observed` is the mean of the observed numbers, a dashed line.
+    """
+    rounds, middle = np.arange(1, len(values) + 1), np.asarray(values, dtype=np.float64)
+    marks: list[Mark] = []
+    if spreads is not None and len(values) > 1:
+        band = np.asarray(spreads, dtype=np.float64)
+        marks.append(Area(rounds, middle - band, middle + band, 1, 0.18))
+    if observed is not None:
+        marks.append(Rule(y=observed, dashed=True))
+    marks.append(Line(rounds, middle, 1, marked=True))
+    shares = spreads is None
+    what = "Share of the state drawn most" if shares else "Mean of the numbers drawn"
+    ends = [format_share(end) if shares else format_value(end, unit) for end in (values[0], values[-1])]
+    return Chart(
+        marks,
+        name,
+        f"{what} for {name} in {len(values)} rounds of learning, from {ends[0]} to {ends[1]}.",
+        Axis("round", 0.6, len(values) + 0.4, ticks=None if len(values) > 1 else [(1.0, "1")]),
+        Axis("", 0.0 if shares else None, 1.0 if shares else None, unit=unit),
+        (3.6, 2.1),
+    )
