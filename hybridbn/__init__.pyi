@@ -1,6 +1,7 @@
 # The public names and where they live: read by editors and type checkers, and by `hybridbn/__init__.py` when a name
 # is asked for.
 
+from hybridbn import datasets as datasets
 from hybridbn import errors as errors
 from hybridbn import estimation as estimation
 from hybridbn import estimators as estimators

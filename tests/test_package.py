@@ -23,7 +23,7 @@ LAYERS = (
     {"estimation"},
     {"structures"},
     {"learning"},
-    {"estimators", "formats", "pictures", "commands", "cli", "__main__"},
+    {"estimators", "formats", "pictures", "commands", "cli", "datasets", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 CONVENIENT = {
