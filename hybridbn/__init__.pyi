@@ -2,6 +2,7 @@
 # is asked for.
 
 from hybridbn import backends as backends
+from hybridbn import datasets as datasets
 from hybridbn import errors as errors
 from hybridbn import estimation as estimation
 from hybridbn import estimators as estimators
