@@ -144,9 +144,7 @@ class ComparedCandidates:
         discrete = isinstance(self.data.variable(self.data.target or ""), Discrete)
         preferred = [] if discrete or self.race is None else self.race.near[:1]
         failures: list[Exception] = [] if self.race is None else list(self.race.failures)
-        for name in sorted(
-            self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))
-        ):
+        for name in sorted(self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))):
             try:
                 return self.learn(name)
             except HybridBNError as error:

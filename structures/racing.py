@@ -52,9 +52,6 @@ class Race:
         The names of the candidates that count as equally good as the best, in order of preference.
     networks : dict of str to Network
         Those that builders with held-out predictions of their own have learned, where the race is over all rows.
-    predicted : dict of str to ndarray (rows, classes)
-        For a discrete target the probabilities of held-out rows, of the candidates that have them for as many rows as
-        the best.
     seconds : float
         No candidate is tried any more after so many seconds, except the first one.
     """
@@ -68,8 +65,9 @@ class Race:
         self.failures: list[Exception] = []
         self.near: list[str] = []
         self.networks: dict[str, Network] = {}
-        self.predicted: dict[str, Values] = {}
         self._told: dict[str, Values] = {}
+        self._predicted: dict[str, Values] = {}
+        self._finalists: dict[str, BuildAndFamily] = {}
 
     def run(self, candidates: Sequence[BuildAndFamily]) -> dict[str, float]:
         """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so
@@ -107,8 +105,7 @@ class Race:
                 break
         if not running:
             return {}
-        complete = {name: told for name, told in self.predicted.items() if name in running}
-        self.predicted = self._told | complete
+        self._finalists = running
         means = {name: self._mean(losses[name], seen) for name in running}
         best = min(means, key=means.__getitem__)
         self.near = [name for name in running if not self._is_behind(losses[name] - losses[best], seen, NEAR)]
@@ -116,6 +113,20 @@ class Race:
             if name not in running:
                 means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
         return {name: means[name] for name in losses}
+
+    def list_predictions(self) -> dict[str, Values]:
+        """Return the probabilities (rows, classes) of held-out rows, of the candidates that were in the race to its end
+        and of those that predict held-out rows themselves.
+        """
+        predictions = dict(self._told)
+        for name, candidate in self._finalists.items():
+            if name in predictions:
+                continue
+            told = predictions[name] = self._predicted[name].copy()
+            for part in np.unique(self.parts[np.isnan(told[:, 0])]):
+                test = np.flatnonzero(self.parts == part)
+                told[test] = self._ask(self._learn(*candidate, part), test).probabilities
+        return {name: told for name, told in predictions.items() if np.isfinite(told).all()}
 
     def _list_batches(self, part: int) -> list[tuple[NDArray[np.intp], bool]]:
         """Return the rows of a fold in the batches after which candidates are dropped, and whether the worse half
@@ -168,7 +179,7 @@ class Race:
         losses = self.loss(posterior, self.data.codes(self.target)[self.rows[test]])
         if isinstance(posterior, DiscretePosterior):
             told = posterior.probabilities
-            kept = self.predicted.setdefault(name, np.full((len(self.rows), told.shape[1]), np.nan))
+            kept = self._predicted.setdefault(name, np.full((len(self.rows), told.shape[1]), np.nan))
             kept[test] = told
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))

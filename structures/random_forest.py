@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
-from hybridbn.errors import NetworkError, TableError
+from hybridbn.errors import NetworkError
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
+from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.regression import find_unused_name
-from hybridbn.structures.training_data import TrainingData, read_data_with_target
+from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["random_forest"]
@@ -30,6 +28,10 @@ INTERVALS = 64
 """Of a number column, between which tests cut."""
 COPIES = 8
 """Missing cells of the training rows are drawn this often, for different trees."""
+QUESTIONS = (16, 48, 144)
+"""Tried for each node: as many as predict held-out rows best in a few trees."""
+PILOT = 20
+"""Trees that are grown with each number of questions."""
 SAMPLE = 20000
 """Rows of a tree, at most."""
 STRENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -47,25 +49,19 @@ def learn_random_forest(
     name: str | None = None,
     random_state: Any = 0,
 ) -> tuple[Network, Values]:
-    """Return a random forest, and the class probabilities (rows, classes) that trees give to rows they have not seen."""
-    read = read_data_with_target(data, target, potentials, weights)
-    variable = read.variable(target)
-    if not isinstance(variable, Discrete):
-        raise NetworkError(
-            f"the target {target!r} is continuous, and a random forest predicts a class; use model_tree(trees=20)"
-        )
+    """Return a random forest, and the probabilities (rows, classes) that trees give to rows they have not seen."""
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights)
     if isinstance(trees, bool) or not isinstance(trees, int | np.integer) or trees < 1:
         raise NetworkError(f"trees must be a whole number, at least 1, not {trees!r}")
-    if name is not None and name in read.roles:
+    if name is not None and name in labeled.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    rng = make_generator(random_state)
-    used = np.flatnonzero((read.codes(target) >= 0) & (read.table.weights > 0))
-    kept = read if len(used) == len(read.table) else read.take(used)
-    leaf = name or find_unused_name(f"{target} leaf", read.roles)
-    types = Discrete(find_unused_name(f"{target} type", [*read.roles, leaf]), variable.states)
-    forest = _ClassForest(kept, variable, types, int(trees), rng)
-    held_out = np.full((len(read.table), len(variable)), np.nan)
-    held_out[used] = forest.held_out
+    variable = labeled.variable(target)
+    assert isinstance(variable, Discrete)
+    leaf = name or find_unused_name(f"{target} leaf", labeled.roles)
+    types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
+    forest = _ClassForest(labeled, variable, types, int(trees), make_generator(random_state))
+    held_out = np.full((count, len(variable)), np.nan)
+    held_out[rows] = forest.grown.held_out
     return forest.build_network(leaf), held_out
 
 
@@ -80,8 +76,54 @@ def random_forest(
     name: str | None = None,
     random_state: Any = 0,
 ) -> Network:
-    network, _ = learn_random_forest(data, target, potentials, weights, trees=trees, name=name, random_state=random_state)
-    return network
+    r"""Build a random forest for classes: many trees of tests, whose leaves tell how probable the classes are.
+
+    As a network it has a hidden node for the leaf, which is a function of the attributes for each tree; the leaves of
+    all trees are its states, so a complete row is in one leaf of each, and the probabilities of its classes are the
+    mean of what these leaves say:
+
+    .. math:: P(c \mid x) = \sum_l P(l \mid x) P(c \mid l) = \frac1T \sum_t P(c \mid l_t(x))
+
+    Parameters
+    ----------
+    data, target, potentials, weights : as in `naive_bayes`
+        The potentials are those of the attributes, which count where cells are missing and in sampling.
+    trees : int
+        Each grows from a sample of the rows with replacement, and each test is the best of a few random ones, until the
+        rows of a leaf are of one class or can't be told apart.
+    name : str, optional
+        Of the hidden node; by default the target's with " leaf" after it.
+    random_state : int, Generator or None
+        Draws samples, tests, and missing cells of the training rows.
+
+    Returns
+    -------
+    Network
+        The class, below the leaf, below the attributes, below a hidden node for the type of a row.
+
+    Notes
+    -----
+    A number is tested against one of 63 cuts of equal frequency, a category for one of its states. The probabilities
+    in a leaf are smoothed: those of the node above count as some more rows. How many is what predicts best the rows
+    that a tree's sample lacks.
+
+    Attributes are independent given the type, which is distributed as the classes are. A row with missing cells is
+    averaged over the leaves that it may be in, given what is known of it; that takes little more time than a complete
+    row. Missing cells of training rows are drawn from the same distribution, anew for several groups of trees.
+
+    References
+    ----------
+    Breiman (2001), "Random forests"; Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees".
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, z = rng.normal(size=(2, 300))
+    >>> net = random_forest({"x": x, "z": z, "c": np.where(x * z > 0, "same", "different")}, "c", "gaussian", trees=30)
+    >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), net.posterior("c", {"x": 1.0}).probability("same").round(1)
+    ('same', 0.5)
+    """
+    return learn_random_forest(data, target, potentials, weights, trees=trees, name=name, random_state=random_state)[0]
 
 
 class _Column(NamedTuple):
@@ -98,11 +140,20 @@ class _Column(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.ranks.shape[1]
+        return int(self.ranks.shape[1])
 
     def encode(self, cells: NDArray[Any]) -> Codes:
         """Return the codes of cells without holes."""
         return cells if isinstance(self.variable, Discrete) else np.searchsorted(self.cuts, cells, side="right")
+
+
+class _GrownTrees(NamedTuple):
+    """A forest with the class probabilities of its nodes, and those of rows in trees that have not seen them."""
+
+    forest: Forest
+    tables: Values
+    held_out: Values
+    loss: float
 
 
 class _ClassForest:
@@ -117,21 +168,32 @@ class _ClassForest:
         self.shares = weights / weights.sum()
         self.prior = (np.bincount(self.classes, weights, len(target)) + 0.5) / (weights.sum() + 0.5 * len(target))
         assert data.target is not None
-        self.densities = tuple(data.fit(name, (data.target,)).renamed({data.target: types.name}) for name in data.attributes)
+        self.densities = tuple(
+            data.fit(name, (data.target,)).renamed({data.target: types.name}) for name in data.attributes
+        )
         self.columns = [self._choose_features(name) for name in data.attributes]
         features = self._code_features()
         count = len(self.classes)
         picked = rng.choice(count, size=(trees, min(count, SAMPLE)), p=self.shares)
         copies = np.arange(trees) % (len(features) // count)
+        self.copied = np.tile(self.classes, len(features) // count)
+        if trees > PILOT:
+            pilots = [self._grow(features, picked[:PILOT], copies[:PILOT], number) for number in QUESTIONS]
+            number = QUESTIONS[int(np.argmin([pilot.loss for pilot in pilots]))]
+        else:
+            number = QUESTIONS[1]
+        self.grown = self._grow(features, picked, copies, number)
+
+    def _grow(self, features: NDArray[np.uint8], picked: Codes, copies: Codes, number: int) -> _GrownTrees:
+        """Return trees that grow from samples of the rows, with a number of questions at each node."""
+        count = len(self.classes)
         sizes = np.array([len(column.ranks) for column in self.columns])
-        questions = Questions(np.cumsum(sizes) - sizes, sizes)
-        everything = np.tile(self.classes, len(features) // count)
-        self.forest = grow_class_forest(
-            features, everything, len(target), picked + count * copies[:, None], questions, rng
-        )
-        unseen = np.ones((trees, count), dtype=bool)
+        questions = Questions(np.cumsum(sizes) - sizes, sizes, number)
+        sample = picked + count * copies[:, None]
+        forest = grow_class_forest(features, self.copied, len(self.target), sample, questions, self.rng)
+        unseen = np.ones(picked.shape[:1] + (count,), dtype=bool)
         np.put_along_axis(unseen, picked, False, axis=1)
-        self._smooth(features, unseen, copies)
+        return self._smooth(forest, features, unseen, copies)
 
     def _choose_features(self, name: str) -> _Column:
         """Return the features of a column: the order of numbers, or an indicator for each state."""
@@ -166,7 +228,9 @@ class _ClassForest:
     def _draw_types(self) -> Codes:
         network = self._describe_attributes()
         attributes = self.data.table.select(self.data.attributes)
-        probabilities = network.posterior(self.types.name, attributes, options=_OPTIONS).probabilities
+        posterior = network.posterior(self.types.name, attributes, options=_OPTIONS)
+        assert isinstance(posterior, DiscretePosterior)
+        probabilities = posterior.probabilities
         probabilities = np.where(np.isnan(probabilities), self.prior, probabilities)
         uniforms = self.rng.random((len(probabilities), 1))
         return np.asarray((probabilities.cumsum(axis=1) < uniforms).sum(axis=1).clip(max=len(self.types) - 1))
@@ -174,40 +238,40 @@ class _ClassForest:
     def _describe_attributes(self) -> Network:
         return Network([Multinomial(self.types, table=self.prior), *self.densities])
 
-    def _smooth(self, features: NDArray[np.uint8], unseen: NDArray[np.bool_], copies: Codes) -> None:
+    def _smooth(
+        self, forest: Forest, features: NDArray[np.uint8], unseen: NDArray[np.bool_], copies: Codes
+    ) -> _GrownTrees:
         """Choose the strength of smoothing that gives held-out rows the most probable classes."""
         count, classes = len(self.classes), len(self.target)
         tree, row = np.nonzero(unseen)
         if len(features) == count:
-            leaf = self.forest.find_leaves(features)[tree, row]
+            leaf = forest.find_leaves(features)[tree, row]
         else:
             leaf = np.empty(len(tree), dtype=np.intp)
             for copy in range(len(features) // count):
                 own = np.flatnonzero(copies[tree] == copy)
-                found = self.forest.find_leaves(features[copy * count : (copy + 1) * count])
-                leaf[own] = found[tree[own], row[own]]
+                leaves = forest.find_leaves(features[copy * count : (copy + 1) * count])
+                leaf[own] = leaves[tree[own], row[own]]
         times = np.bincount(row, minlength=count)
         seen = times > 0
-        best = np.inf
+        best: _GrownTrees | None = None
         for strength in STRENGTHS:
-            tables = self._tabulate(strength)
-            told = np.stack(
-                [np.bincount(row, tables[:, code].take(leaf), count) for code in range(classes)], axis=1
-            ) / np.maximum(times, 1)[:, None]
-            own = told[np.arange(count), self.classes]
-            loss = float(-np.log(own[seen]) @ self.shares[seen])
-            if loss < best:
-                best, self.strength, self.tables = loss, strength, tables
-                self.held_out = np.where(seen[:, None], told, self.prior)
+            tables = self._tabulate(forest, strength)
+            sums = [np.bincount(row, tables[:, code].take(leaf), count) for code in range(classes)]
+            told = np.where(seen[:, None], np.stack(sums, axis=1) / np.maximum(times, 1)[:, None], self.prior)
+            loss = float(-np.log(told[np.arange(count), self.classes]) @ self.shares)
+            if best is None or loss < best.loss:
+                best = _GrownTrees(forest, tables, told, loss)
+        assert best is not None
+        return best
 
-    def _tabulate(self, strength: float) -> Values:
+    def _tabulate(self, forest: Forest, strength: float) -> Values:
         """Return the class probabilities of all nodes, those of the node above counting as some rows."""
-        counts, above = self.forest.value, self.forest.parents
+        counts, above = forest.value, forest.parents
         totals = counts.sum(axis=1, keepdims=True)
         tables = np.empty(counts.shape)
-        roots = self.forest.roots
-        tables[roots] = (counts[roots] + strength * self.prior) / (totals[roots] + strength)
-        start = len(roots)
+        start = len(forest.roots)
+        tables[:start] = (counts[:start] + strength * self.prior) / (totals[:start] + strength)
         while start < len(counts):
             # a level's nodes come after those of the level above
             stop = int(np.searchsorted(above, start))
@@ -218,30 +282,25 @@ class _ClassForest:
 
     def build_network(self, name: str) -> Network:
         """Return the network."""
-        forest = self.forest
+        forest = self.grown.forest
         leaves = np.flatnonzero(~np.isfinite(forest.cut))
-        sides = [self._find_sides(number, leaves) for number in range(len(self.columns))]
-        used = [number for number, side in enumerate(sides) if side is not None]
-        leaf = Discrete(name, range(len(leaves)))
-        boxes = Boxes(
-            leaf,
-            [self.columns[number].variable for number in used],
-            [sides[number] for number in used],
-            overlap=len(forest.roots),
-        )
-        classes = Multinomial(self.target, (leaf,), table=self.tables[leaves])
+        sides = {number: self._find_sides(number, leaves) for number in range(len(self.columns))}
+        used = {number: side for number, side in sides.items() if side is not None}
+        leaf = Discrete(name, tuple(range(len(leaves))))
+        parents = [self.columns[number].variable for number in used]
+        boxes = Boxes(leaf, parents, list(used.values()), overlap=len(forest.roots))
+        classes = Multinomial(self.target, (leaf,), table=self.grown.tables[leaves])
         return Network([Multinomial(self.types, table=self.prior), *self.densities, boxes, classes])
 
     def _find_sides(self, number: int, leaves: Codes) -> NDArray[Any] | None:
         """Return which part of a column's range the leaves are for, None where it is the whole of all."""
         column = self.columns[number]
         first = sum(len(other.ranks) for other in self.columns[:number])
-        forest, above = self.forest, self.forest.parents
+        forest, above = self.grown.forest, self.grown.forest.parents
         feature = forest.column - first
         tests = np.isfinite(forest.cut) & (feature >= 0) & (feature < len(column.ranks))
         if not tests.any():
             return None
-        # for each node the node nearest above that splits on the column, so that only few are looked at
         inside = np.ones((len(forest.cut), column.size), dtype=bool)
         start = len(forest.roots)
         while start < len(above):

@@ -21,7 +21,7 @@ from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.tables.frames import describe_left_alone
-from hybridbn.variables import Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = [
     "TrainingData",
@@ -30,6 +30,7 @@ __all__ = [
     "fit_network",
     "read_data_with_target",
     "read_data_without_target",
+    "read_labeled_data",
 ]
 
 
@@ -124,6 +125,31 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
     training_data = TrainingData(table, roles(table, target, potentials), target)
     _check_target(training_data, target)
     return training_data
+
+
+def read_labeled_data(data: Any, target: str, potentials: Potentials, weights: Any) -> tuple[TrainingData, Codes, int]:
+    """Read the rows that have a class and count; return their numbers among all rows, and how many these are.
+
+    Examples
+    --------
+    >>> labeled, rows, count = read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "c", "auto", None)
+    >>> len(labeled.table), rows.tolist(), count
+    (2, [0, 2], 3)
+    >>> read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "x", "auto", None)
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: the target 'x' is continuous, and this builder predicts a class; use naive_bayes,
+    regression or model_tree
+    """
+    read = read_data_with_target(data, target, potentials, weights)
+    if not isinstance(read.variable(target), Discrete):
+        raise NetworkError(
+            f"the target {target!r} is continuous, and this builder predicts a class; use naive_bayes, regression or"
+            " model_tree"
+        )
+    rows = np.flatnonzero((read.codes(target) >= 0) & (read.table.weights > 0))
+    count = len(read.table)
+    return read if len(rows) == count else read.take(rows), rows, count
 
 
 def read_data_without_target(data: Any, potentials: Potentials, weights: Any) -> TrainingData:

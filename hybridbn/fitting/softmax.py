@@ -184,7 +184,12 @@ class SoftmaxFitter(Fitter):
 
 
 def regress_classes(
-    design: Values, targets: Values, start: Values, ridge: float, tolerance: float = 1e-8, first: Values | None = None
+    design: Values,
+    targets: Values,
+    start: Values,
+    ridge: float,
+    tolerance: float | None = None,
+    first: Values | None = None,
 ) -> Values:
     """Return the parameters (states, columns) of a logistic regression that are pulled toward those at the start.
 
@@ -196,8 +201,8 @@ def regress_classes(
         The weight of each state in each row.
     start : ndarray (states, columns)
     ridge : float
-    tolerance : float
-        Of the gradient, where the parameters are too many for Newton's method.
+    tolerance : float, optional
+        Of the gradient, for approximate parameters in little time.
     first : ndarray (states, columns), optional
         Where the search begins, by default at the start.
 
@@ -211,7 +216,7 @@ def regress_classes(
     from scipy.optimize import minimize
 
     problem = _Problem(design, targets, start, ridge)
-    if start.size <= _NEWTON:
+    if tolerance is None and start.size <= _NEWTON:
         return _minimize_by_newton(problem)
     found = minimize(
         problem.objective,
@@ -223,7 +228,7 @@ def regress_classes(
             "maxfun": 2 * _MOST_QUASI_STEPS,
             "maxcor": 30,
             "ftol": 0.0,
-            "gtol": tolerance,
+            "gtol": 1e-8 if tolerance is None else tolerance,
         },
     )
     if found.nit >= _MOST_QUASI_STEPS:

@@ -46,13 +46,14 @@ def stack(
         random_state=random_state,
     )
     variable = comparison.data.variable(target)
-    names = list(comparison.race.predicted) if comparison.race is not None else []
-    if not names:
-        return Ensemble([comparison.learn_best()], [1.0], target, "pool")
-    assert comparison.race is not None
+    assert isinstance(variable, Discrete)
+    predictions = {} if comparison.race is None else comparison.race.list_predictions()
+    if comparison.race is None or not predictions:
+        return Ensemble([comparison.learn_best()], np.ones(1), target, "pool")
+    names = list(predictions)
     rows = comparison.race.rows
     truth, own_weights = comparison.data.codes(target)[rows], comparison.data.table.weights[rows]
-    logs = np.stack([np.log(np.maximum(comparison.race.predicted[name], 1e-9)) for name in names])
+    logs = np.stack([np.log(np.maximum(predictions[name], 1e-9)) for name in names])
     votes, bias = fit_pool(logs, truth, own_weights)
     kept = np.flatnonzero(votes >= LEAST_VOTE)
     if len(kept) < len(votes):
@@ -61,7 +62,7 @@ def stack(
     networks = [comparison.learn(names[kept[number]]) for number in order]
     shift = np.exp(bias - bias.max())
     prior = Network([Multinomial(variable, table=shift / shift.sum())])
-    return Ensemble([*networks, prior], [*votes[order], 1.0], target, "pool")
+    return Ensemble([*networks, prior], np.append(votes[order], 1.0), target, "pool")
 
 
 def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Values]:

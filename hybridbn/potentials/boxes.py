@@ -198,7 +198,7 @@ class Boxes(Potential):
     @classmethod
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
         """Make the potential again from what `to_dict` returned."""
-        made = cls(child, parents, state["sides"], state["weights"], state.get("overlap"))
+        made = cls(child, parents, state["sides"], state["weights"], state.get("overlap"))  # type: ignore[arg-type]  # checked there
         # dividing by a sum that is 1 but for rounding would change the last bit
         object.__setattr__(made, "weights", freeze(state["weights"], np.float64))
         return made

@@ -61,9 +61,7 @@ class Forest(Engine):
         return ForestPlan(request, snapshot, boxes, own, densities)
 
 
-def _are_independent(
-    densities: Sequence[Potential], snapshot: Snapshot, findings: Mapping[str, Finding]
-) -> bool:
+def _are_independent(densities: Sequence[Potential], snapshot: Snapshot, findings: Mapping[str, Finding]) -> bool:
     """Return whether attributes are independent given at most one hidden discrete variable without parents."""
     common = {parent.name for density in densities for parent in density.parents}
     if any(len(density.parents) > 1 for density in densities) or len(common) > 1 or common & set(findings):
@@ -83,7 +81,11 @@ class ForestPlan(Plan):
     ) -> None:
         self._request, self._boxes, self._target, self._densities = request, boxes, target, densities
         common = [parent for density in densities for parent in density.parents]
-        self._root = snapshot.by_name[common[0].name] if common else None
+        root = snapshot.by_name[common[0].name] if common else None
+        self._root: Values | None = None
+        self._given: dict[str, NDArray[Any]] = {}
+        if isinstance(root, Multinomial):
+            self._root, self._given = root.table, {root.child.name: np.arange(len(root.table))}
         self.cells: float = float(len(boxes.child) * (len(target.child) + len(densities)))
         self.clique: Sequence[str] = (boxes.child.name, target.child.name)
         self.operations: float = float(len(boxes.child) / 64 * len(boxes.parents) * request.evidence.rows)
@@ -96,8 +98,7 @@ class ForestPlan(Plan):
         tables = self._target.table
         averages = None
         if self._densities:
-            masses = {} if self._root is None else {self._root.child.name: np.arange(len(self._root.table))}
-            averages = _Averages(boxes, self._densities, self._root, masses)
+            averages = _Averages(boxes, self._densities, self._root, self._given)
         block = max(_BLOCK // len(boxes.child), 1)
 
         def solve_block(start: int) -> Solution:
@@ -109,9 +110,9 @@ class ForestPlan(Plan):
                 shares = boxes.weights[box]
             else:
                 logs, shares = averages.weigh(part, row, box)
-            table = np.stack([np.bincount(row, shares * column[box], len(rows)) for column in tables.T])
+            sums: Values = np.stack([np.bincount(row, shares * column[box], len(rows)) for column in tables.T])
             with np.errstate(invalid="ignore", divide="ignore"):
-                table /= table.sum(axis=0)
+                table = np.asarray(sums / sums.sum(axis=0))
             table[:, logs == -np.inf] = np.nan
             return Solution(problem, rows, part, dict(problem.axes), [table], logs, np.full(len(rows), 1e-12))
 
@@ -184,10 +185,10 @@ class _Averages:
     """The probabilities of boxes where cells are missing."""
 
     def __init__(
-        self, boxes: Boxes, densities: Sequence[Potential], root: Any, given: Mapping[str, NDArray[Any]]
+        self, boxes: Boxes, densities: Sequence[Potential], root: Values | None, given: Mapping[str, NDArray[Any]]
     ) -> None:
         self.boxes, self.densities, self.root, self.given = boxes, densities, root, given
-        self.types = 1 if root is None else len(root.table)
+        self.types = 1 if root is None else len(root)
         self.masses: dict[str, Values] = {}
 
     @cached_property
@@ -199,7 +200,7 @@ class _Averages:
         logs = np.zeros((self.types, evidence.rows))
         with np.errstate(divide="ignore"):
             if self.root is not None:
-                logs += np.log(self.root.table)[:, None]
+                logs += np.log(self.root)[:, None]
             for density in self.densities:
                 finding = evidence.finding(density.child.name)
                 if finding is not None and finding.observed.any():

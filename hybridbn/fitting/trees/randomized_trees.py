@@ -128,7 +128,7 @@ def grow_class_forest(
     >>> x, rng = np.arange(8.0)[:, None], np.random.default_rng(0)
     >>> forest = grow_class_forest(x, np.arange(8) // 4, 2, np.tile(np.arange(8), (3, 1)), Questions.of(1), rng)
     >>> forest.value[forest.find_leaves(np.array([[1.0], [6.0]]))].sum(axis=0).tolist()
-    [[12, 0], [0, 12]]
+    [[12.0, 0.0], [0.0, 12.0]]
     """
     return _grow_trees(features, _Classes(classes, count), picked, questions, 1, rng)
 
@@ -174,6 +174,9 @@ class _Numbers:
     def sum_left(self, rows: Codes, starts: Codes, node: Codes, goes_left: NDArray[np.bool_]) -> Values:
         return np.add.reduceat(np.where(goes_left, self.target[rows], 0.0), starts)[:, None]
 
+    def can_split(self, sums: Values, counts: Codes) -> NDArray[np.bool_]:
+        return np.ones(len(counts), dtype=bool)
+
     def summarize(self, sums: Values, counts: Codes) -> Values:
         return np.asarray(sums[:, 0] / counts)
 
@@ -187,10 +190,13 @@ class _Classes:
 
     def sum_nodes(self, rows: Codes, starts: Codes, node: Codes) -> Values:
         key = node * self.count + self.classes[rows]
-        return np.bincount(key, minlength=len(starts) * self.count).reshape(-1, self.count)
+        return np.asarray(np.bincount(key, minlength=len(starts) * self.count).reshape(-1, self.count), np.float64)
 
     def sum_left(self, rows: Codes, starts: Codes, node: Codes, goes_left: NDArray[np.bool_]) -> Values:
         return self.sum_nodes(rows[goes_left], starts, node[goes_left])
+
+    def can_split(self, sums: Values, counts: Codes) -> NDArray[np.bool_]:
+        return np.asarray(sums.max(axis=1) < counts)
 
     def summarize(self, sums: Values, counts: Codes) -> Values:
         return sums
@@ -214,7 +220,23 @@ def _grow_trees(
         counts = np.diff(starts, append=len(rows))
         node = np.repeat(np.arange(len(starts)), counts)
         sums = target.sum_nodes(rows, starts, node)
-        column, cut = _choose_cuts(features, target, rows, starts, counts, sums, node, questions, least, rng)
+        column, cut = np.zeros(len(starts), dtype=np.intp), np.full(len(starts), np.inf)
+        mixed = target.can_split(sums, counts)
+        asked = np.flatnonzero(mixed)
+        if len(asked):
+            inside, own = mixed[node], counts[asked]
+            column[asked], cut[asked] = _choose_cuts(
+                features,
+                target,
+                rows[inside],
+                np.cumsum(own) - own,
+                own,
+                sums[asked],
+                np.repeat(np.arange(len(asked)), own),
+                questions,
+                least,
+                rng,
+            )
         splits = np.isfinite(cut)
         place = np.cumsum(splits) - 1
         own = np.arange(total - len(starts), total)
