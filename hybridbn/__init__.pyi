@@ -46,6 +46,7 @@ from hybridbn.learning import pool as pool
 from hybridbn.learning import structural_em as structural_em
 from hybridbn.learning.bias_variance import bias_variance as bias_variance
 from hybridbn.learning.boosting import boost as boost
+from hybridbn.learning.stacking import stack as stack
 from hybridbn.learning.bootstrap import Bootstrap as Bootstrap
 from hybridbn.learning.bootstrap import bootstrap as bootstrap
 from hybridbn.learning.compare import Comparison as Comparison

@@ -17,9 +17,13 @@ from hybridbn.variables import Codes, Discrete, Values
 __all__ = ["stack"]
 
 LEAST_VOTE = 0.02
-LEAST_LOG = -20.0
+"""A network of less weight is left out."""
+LEAST_PROBABILITY = 1e-9
+"""Smaller ones count as this while the weights are learned, so that no single row decides."""
 VOTE_ROWS = 1.0
+"""As how many rows the squared differences of the votes from equal ones count."""
 BIAS_ROWS = 3.0
+"""As how many rows the squared logarithms of the factors of classes count."""
 
 
 def stack(
@@ -34,6 +38,50 @@ def stack(
     seconds: float | None = None,
     random_state: Any = 0,
 ) -> Ensemble:
+    r"""Learn several networks for a class, and weigh them by how well they predict held-out rows together.
+
+    .. math:: P(c \mid x) \propto e^{b_c} \prod_m P_m(c \mid x)^{w_m}, \quad w_m \ge 0
+
+    The weights and the factors of the classes are those of the greatest likelihood in rows that the networks have not
+    seen, so that probabilities which are too near to 0 and 1, or not near enough, are put right: a single network with
+    its weight is what is known as temperature scaling, with the factors as vector scaling.
+
+    Parameters
+    ----------
+    data, target, potentials, weights : as in `naive_bayes`
+    candidates, folds, effort, seconds, random_state : as in `hybridbn.structures.automatic`
+
+    Returns
+    -------
+    Ensemble
+        With "pool" as its algorithm, the network of the greatest weight first. The last one is the class alone, with
+        the factors as its probabilities.
+
+    Notes
+    -----
+    Candidates are compared, and dropped, as in `automatic`, by their log losses. Those that are left, and all that
+    predict held-out rows themselves at little cost, such as random forests, are weighted; the ones of next to no weight
+    are left out.
+
+    Missing cells are marginalized in each network.
+
+    References
+    ----------
+    Wolpert (1992), "Stacked generalization"; Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural
+    networks".
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rng = np.random.default_rng(0)
+    >>> x, z = rng.normal(size=(2, 200))
+    >>> data = {"x": x, "z": z, "c": np.where(x * z + 0.3 * rng.normal(size=200) > 0, "same", "different")}
+    >>> ensemble = hb.stack(data, "c")
+    >>> ensemble.networks[0].graph["chosen"]
+    'discriminant, auto'
+    >>> ensemble.posterior({"x": 1.0, "z": 1.0}).probability("same") > 0.9
+    True
+    """
     comparison = compare_candidates(
         data,
         target,
@@ -53,7 +101,7 @@ def stack(
     names = list(predictions)
     rows = comparison.race.rows
     truth, own_weights = comparison.data.codes(target)[rows], comparison.data.table.weights[rows]
-    logs = np.stack([np.log(np.maximum(predictions[name], 1e-9)) for name in names])
+    logs = np.stack([np.log(np.maximum(predictions[name], LEAST_PROBABILITY)) for name in names])
     votes, bias = fit_pool(logs, truth, own_weights)
     kept = np.flatnonzero(votes >= LEAST_VOTE)
     if len(kept) < len(votes):
@@ -66,7 +114,22 @@ def stack(
 
 
 def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Values]:
-    """Return the exponents of networks (networks,) and the log factors of classes (classes,) that predict best."""
+    """Return the exponents of networks (networks,) and the log factors of classes (classes,) that predict best.
+
+    Parameters
+    ----------
+    logs : ndarray (networks, rows, classes)
+        The networks' log probabilities of rows that they have not seen.
+    truth : ndarray (rows,)
+    weights : ndarray (rows,)
+
+    Examples
+    --------
+    >>> sure, unsure = np.log([[0.99, 0.01], [0.01, 0.99], [0.99, 0.01]]), np.log([[0.6, 0.4], [0.4, 0.6], [0.4, 0.6]])
+    >>> votes, _ = fit_pool(np.stack([sure, unsure] * 1).repeat(50, axis=1), np.repeat([0, 1, 1], 50), np.ones(150))
+    >>> bool(votes[0] < 0.01 < votes[1])
+    True
+    """
     from scipy.optimize import minimize
 
     count, rows, classes = logs.shape
