@@ -35,8 +35,8 @@ from hybridbn.formats.networks.pgmpy import from_pgmpy as from_pgmpy
 from hybridbn.formats.tables import read_table as read_table
 from hybridbn.formats.tables import write_table as write_table
 from hybridbn.inference.cell_evidence import Interval as Interval
-from hybridbn.inference.information import shapley_values as shapley_values
 from hybridbn.inference.counterfactuals import counterfactual as counterfactual
+from hybridbn.inference.information import shapley_values as shapley_values
 from hybridbn.inference.interventions import effect as effect
 from hybridbn.learning import Augmented as Augmented
 from hybridbn.learning import augment as augment
@@ -46,12 +46,12 @@ from hybridbn.learning import pool as pool
 from hybridbn.learning import structural_em as structural_em
 from hybridbn.learning.bias_variance import bias_variance as bias_variance
 from hybridbn.learning.boosting import boost as boost
-from hybridbn.learning.stacking import stack as stack
 from hybridbn.learning.bootstrap import Bootstrap as Bootstrap
 from hybridbn.learning.bootstrap import bootstrap as bootstrap
 from hybridbn.learning.compare import Comparison as Comparison
 from hybridbn.learning.compare import compare as compare
 from hybridbn.learning.ensemble import Ensemble as Ensemble
+from hybridbn.learning.stacking import stack as stack
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options
 from hybridbn.potentials import MTE as MTE

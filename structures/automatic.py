@@ -60,14 +60,20 @@ def automatic(
         With "auto" families are chosen, too; otherwise only builders, unless a candidate has potentials of its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
         In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a
-        discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes trees with mixtures of truncated
-        exponentials, kernels, normal densities and tables, as far as the columns allow. The default for a number:
-        twenty model trees in one network, a single one, a linear regression, naive Bayes with these families and TAN
-        with normal densities.
+        discrete target: logistic regression, a random forest and discriminant analysis as networks, naive Bayes of
+        tables and of kernels, and TAN of tables, as far as the columns allow. The default for a number: twenty model
+        trees in one network, a single one, a linear regression, naive Bayes with mixtures of truncated exponentials,
+        kernels and normal densities, and TAN with normal densities.
     loss : callable, optional
         `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth)
         that returns a number for each row.
     folds : int
+    effort : int
+        With 2 more candidates are tried for a discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes
+        trees, with every family. The result depends on it, but not on how fast the machine is.
+    seconds : float, optional
+        No further candidate or fold is tried once these are over; there is a result in any case, which then depends on
+        the machine.
     random_state : int, Generator or None
         Assigns the rows to folds.
 
@@ -84,7 +90,10 @@ def automatic(
     At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is
     skipped. A candidate that is worse than the best by more than two standard errors after a hundred rows or some folds
     is not tried on the others, nor is the worse half once sixty rows have been predicted (racing with successive
-    halving). When one candidate is left, the comparison ends.
+    halving). When one candidate is left, the comparison ends. Builders that predict held-out rows themselves, such as
+    random forests, are not built anew for each fold.
+
+    To weigh several networks in the place of choosing one, see `hybridbn.stack`; it predicts classes better.
 
     Examples
     --------

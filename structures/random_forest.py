@@ -191,7 +191,7 @@ class _ClassForest:
         questions = Questions(np.cumsum(sizes) - sizes, sizes, number)
         sample = picked + count * copies[:, None]
         forest = grow_class_forest(features, self.copied, len(self.target), sample, questions, self.rng)
-        unseen = np.ones(picked.shape[:1] + (count,), dtype=bool)
+        unseen = np.ones((*picked.shape[:1], count), dtype=bool)
         np.put_along_axis(unseen, picked, False, axis=1)
         return self._smooth(forest, features, unseen, copies)
 

@@ -206,7 +206,10 @@ class Ensemble:
 
     def _add_scores(self, evidence: Any, options: Options) -> Iterator[Values]:
         """Yield the scores (classes, rows) after each network, always in the same array."""
-        scorer, real = ClassScorer(self.target, evidence, replace(options, n_jobs=None)), self.algorithm != "m1"
+        real, shared = self.algorithm != "m1", frozenset[str]()
+        if self.algorithm == "pool":
+            shared = frozenset(name for network in self.networks for name in network)
+        scorer = ClassScorer(self.target, evidence, replace(options, n_jobs=None), shared)
         total: Values | None = None
         possible: Any = False
         answers = run_in_threads(scorer.log_joint, self.networks, options.jobs)
@@ -396,13 +399,17 @@ class ClassScorer:
         As in `Network.posterior`.
     options : Options, optional
         Rows that are impossible for a network never raise an error here.
+    shared : frozenset of str
+        Nodes of some of the networks, of which a case may tell the others.
     """
 
     target: str
     evidence: Any
 
-    def __init__(self, target: str, evidence: Any, options: Options | None = None) -> None:
-        self.target, self.evidence = target, evidence
+    def __init__(
+        self, target: str, evidence: Any, options: Options | None = None, shared: frozenset[str] = frozenset()
+    ) -> None:
+        self.target, self.evidence, self._shared = target, evidence, shared
         self.options: Options = replace(options or Options(), impossible="nan")
         self.single: bool = evidence is None or isinstance(evidence, Mapping)
         self._variables: dict[str, Variable] = {}
@@ -424,12 +431,18 @@ class ClassScorer:
             log_joint[:, (log_joint == -np.inf).all(axis=0)] = np.nan
             return log_joint
         with self._lock:
-            evidence = self.evidence if self.single else self._table_for(network)
+            evidence = self._evidence_for(network)
         answer = posterior(network, self.target, evidence, self.options)
         assert isinstance(answer, DiscretePosterior)
         table = answer.probabilities
         with np.errstate(divide="ignore"):
             return np.atleast_2d(np.log(table)).T
+
+    def _evidence_for(self, network: Network) -> Any:
+        if not self.single:
+            return self._table_for(network)
+        case = self.evidence or {}
+        return {name: value for name, value in case.items() if name in network or name not in self._shared}
 
     def _table_for(self, network: Network) -> Table:
         """Return the evidence as a table of the network's variables, reusing the last one if these are the same."""
@@ -446,7 +459,7 @@ class ClassScorer:
     def _read_codes(self, network: Network, attributes: Mapping[str, Variable]) -> tuple[_Codes, int] | None:
         """Read the evidence as codes and the number of rows; None for evidence other than values of the attributes."""
         if self._read is None or self._read[0] != attributes:
-            evidence = self.evidence if self.single else self._table_for(network)
+            evidence = self._evidence_for(network)
             findings = EvidenceReader(network, evidence, [self.target]).evidence()
             is_plain = all(finding.plain and name in attributes for name, finding in findings.findings.items())
             codes = {name: finding.values for name, finding in findings.findings.items()}

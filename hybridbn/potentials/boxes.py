@@ -19,8 +19,8 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["Boxes"]
 
-_CHECKED = 64
-"""Points at which an overlap is checked."""
+_CHECKED = 128
+"""Points, drawn from all cells between the sides, at which an overlap is checked."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -100,17 +100,20 @@ class Boxes(Potential):
             raise NetworkError(f"{self.child.name!r}: overlap must be a whole number, at least 1, not {overlap!r}")
         if (self.weights != self.weights[0]).any():
             raise NetworkError(f"{self.child.name!r}: an overlap is for boxes of equal weight")
-        chosen = np.unique(np.linspace(0, len(self.child) - 1, _CHECKED).astype(np.intp))
-        inside = np.ones((len(self.child), len(chosen)), dtype=bool)
+        rng = np.random.default_rng(0)
+        inside = np.ones((len(self.child), _CHECKED), dtype=bool)
         for parent, side in zip(self.parents, self.sides, strict=True):
-            points = side[chosen].argmax(axis=1) if isinstance(parent, Discrete) else _choose_point(side[chosen])
+            if isinstance(parent, Discrete):
+                points: NDArray[Any] = rng.integers(len(parent), size=_CHECKED)
+            else:
+                ends = np.unique(side[np.isfinite(side)])
+                cells = np.append(ends, np.nextafter(ends[:1], -np.inf)) if len(ends) else np.zeros(1)
+                points = rng.choice(cells, _CHECKED)
             inside &= _is_inside(parent, side, points)
         counts = inside.sum(axis=0)
         if (counts != overlap).any():
-            wrong = int(np.argmax(counts != overlap))
-            raise NetworkError(
-                f"{self.child.name!r}: a point of box {chosen[wrong]} is in {counts[wrong]} boxes, not in {overlap}"
-            )
+            wrong = int(counts[np.argmax(counts != overlap)])
+            raise NetworkError(f"{self.child.name!r}: there are points in {wrong} boxes, so not all are in {overlap}")
         return int(overlap)
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
@@ -212,12 +215,6 @@ def _is_inside(parent: Variable, side: NDArray[Any], points: NDArray[Any]) -> ND
         return np.asarray(side[:, points], dtype=bool)
     low, high = (side[:, end].reshape((-1,) + (1,) * points.ndim) for end in (0, 1))
     return np.asarray((points >= low) & (points < high))
-
-
-def _choose_point(side: Values) -> Values:
-    """Return a number in each of some intervals."""
-    low, high = side.T
-    return np.where(np.isfinite(low), low, np.where(np.isfinite(high), np.nextafter(high, -np.inf), 0.0))
 
 
 def _check_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray[Any]:

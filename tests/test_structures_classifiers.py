@@ -1,0 +1,196 @@
+"""Random forests, logistic regression and discriminant analysis as networks, and the engine that looks up leaves."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hybridbn as hb
+from hybridbn.errors import NetworkError
+from hybridbn.inference.engines import Engine
+from hybridbn.inference.engines.forest import Forest
+from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
+from hybridbn.structures.building import Build
+
+
+def mixed(rows: int = 150, seed: int = 0, holes: float = 0.0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=(2, rows))
+    d = np.array(["p", "q", "r"], dtype=object)[rng.integers(3, size=rows)]
+    c = np.where((x > 0) ^ (d == "p"), "yes", "no").astype(object)
+    c[z > 1] = "maybe"
+    x[rng.random(rows) < holes], z[rng.random(rows) < holes], d[rng.random(rows) < holes] = np.nan, np.nan, None
+    return {"x": x, "z": z, "d": d, "c": c}
+
+
+def without_class(data: dict[str, np.ndarray], rows: slice = slice(None)) -> hb.Table:
+    return hb.Table({name: column[rows] for name, column in data.items() if name != "c"})
+
+
+def hit_rate(net: hb.Network, data: dict[str, np.ndarray]) -> float:
+    return float(np.mean(np.asarray(net.posterior("c", without_class(data)).mode()) == data["c"]))
+
+
+@pytest.fixture
+def only_elimination(monkeypatch):
+    def switch() -> None:
+        engines = [engine for engine in Engine.registered if not isinstance(engine, Forest)]
+        monkeypatch.setattr(Engine, "registered", engines)
+
+    return switch
+
+
+@pytest.mark.parametrize("family", ["gaussian", "multinomial"])
+def test_leaves_that_are_looked_up_answer_as_elimination_does(only_elimination, family):
+    data = mixed(holes=0.2)
+    net = random_forest(data, "c", family, trees=3)
+    net.check()
+    table, cases = without_class(data, slice(10)), ({"x": 0.3}, {"d": "p", "z": 2.0}, {})
+    fast = [net.posterior("c", evidence).probabilities for evidence in (table, *cases)]
+    only_elimination()
+    slow = [net.posterior("c", evidence).probabilities for evidence in (table, *cases)]
+    for one, other in zip(fast, slow, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1))
+def test_rules_that_do_not_cover_all_points_are_looked_up_as_they_are_evaluated(seed):
+    rng = np.random.default_rng(seed)
+    x, d = hb.Continuous("x"), hb.Discrete("d", ("a", "b"))
+    rule, c = hb.Discrete("rule", tuple(range(5))), hb.Discrete("c", ("n", "p"))
+    ends = np.sort(rng.normal(size=(5, 2)), axis=1)
+    sides = rng.integers(0, 2, (5, 2))
+    sides[~sides.any(axis=1), 0] = 1
+    boxes = hb.Boxes(rule, (x, d), [ends, sides], rng.random(5) + 0.1)
+    table = rng.dirichlet(np.ones(2), 5)
+    attributes = [
+        hb.LinearGaussian(x, intercept=0.0, coefficients=[], variance=1.0),
+        hb.Multinomial(d, table=[0.5, 0.5]),
+    ]
+    net = hb.Network([*attributes, boxes, hb.Multinomial(c, (rule,), table=table)])
+    values, codes = rng.normal(size=8), rng.integers(0, 2, 8)
+    told = net.posterior("c", hb.Table({"x": values, "d": np.array(["a", "b"])[codes]})).probabilities
+    shares = np.array([[boxes(x=v, d="ab"[k], rule=r) for r in range(5)] for v, k in zip(values, codes, strict=True)])
+    np.testing.assert_allclose(told, shares @ table, atol=1e-12)
+
+
+def test_an_overlap_that_is_wrong_is_refused():
+    x, leaf = hb.Continuous("x"), hb.Discrete("leaf", (0, 1, 2))
+    sides = [[[-math.inf, 1.0], [1.0, math.inf], [0.0, 2.0]]]
+    for overlap in (1, 2, 0, True):
+        with pytest.raises(NetworkError, match="overlap|boxes"):
+            hb.Boxes(leaf, (x,), sides, overlap=overlap)
+    assert hb.Boxes(hb.Discrete("leaf", (0, 1)), (x,), [sides[0][:2]], overlap=1).overlap == 1
+
+
+def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path):
+    data, fresh = mixed(300), mixed(300, seed=1)
+    net = random_forest(data, "c", "gaussian", trees=15)
+    assert hit_rate(net, fresh) > 0.9 > hit_rate(naive_bayes(data, "c", "gaussian"), fresh) + 0.1
+    net.save(tmp_path / "forest.hbn")
+    again = hb.load(tmp_path / "forest.hbn")
+    table = without_class(mixed(50, seed=2, holes=0.3))
+    np.testing.assert_array_equal(again.posterior("c", table).probabilities, net.posterior("c", table).probabilities)
+    assert set(net.sample(20, random_state=0)) == set(net)
+    explained = net.explain("c", {"x": 1.0, "d": "p"})
+    assert explained.log_odds == pytest.approx(explained.prior + sum(explained.weights.values()))
+
+
+@pytest.mark.parametrize("build", [partial(random_forest, trees=20), logistic, discriminant])
+def test_held_out_predictions_tell_how_well_fresh_rows_are_predicted(build):
+    data, fresh = mixed(300, holes=0.05), mixed(600, seed=3, holes=0.05)
+    learned = Build.of(build).learn_held_out(hb.Table(data), "c", "gaussian")
+    assert learned is not None
+    net, told = learned
+    states = list(net.variable("c").states)
+    codes = np.array([states.index(c) for c in data["c"]])
+    held_out = -np.log(told[np.arange(300), codes]).mean()
+    posterior = net.posterior("c", without_class(fresh)).probabilities
+    loss = -np.log(posterior[np.arange(600), [states.index(c) for c in fresh["c"]]]).mean()
+    assert held_out == pytest.approx(loss, rel=0.25)
+    np.testing.assert_allclose(told.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("build", [partial(random_forest, trees=3), logistic, discriminant])
+def test_rows_without_a_class_or_weight_change_nothing(build):
+    data = mixed(60)
+    more = {name: np.append(column, column[:10]) for name, column in data.items()}
+    more["c"][60:65] = None
+    net, table = build(data, "c", "gaussian"), without_class(data)
+    other = build(more, "c", "gaussian", weights=np.repeat([1.0, 0.0], [65, 5]))
+    np.testing.assert_allclose(net.posterior("c", table).probabilities, other.posterior("c", table).probabilities)
+
+
+def test_logistic_is_the_regression_of_scikit_learn():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3)) @ np.array([[1.0, 0.9, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 2.0]])
+    codes = (x @ [1.0, -1.0, 0.5] + rng.logistic(size=300) > 0).astype(int) + (x[:, 2] > 2.5)
+    net = logistic({**{f"x{i}": x[:, i] for i in range(3)}, "c": codes.astype(str)}, "c")
+    standard = (x - x.mean(axis=0)) / x.std(axis=0)
+    told = net.posterior("c", hb.Table({f"x{i}": x[:, i] for i in range(3)})).probabilities
+    apart = []
+    # as if two more rows had been seen, spread evenly over the classes
+    weights = (codes == np.arange(3)[:, None]).ravel() + 2 / 3 / 300
+    for ridge in (30.0, 10.0, 3.0, 1.0, 0.3):
+        peer = linear_model.LogisticRegression(C=1 / ridge, max_iter=1000)
+        peer.fit(np.tile(standard, (3, 1)), np.repeat([0, 1, 2], 300), sample_weight=weights)
+        apart.append(np.abs(peer.predict_proba(standard) - told).max())
+    assert min(apart) < 0.01
+
+
+def test_copies_of_an_attribute_do_not_count_twice():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    c = np.where(x + rng.logistic(size=400) > 0, "p", "n")
+    copies = {f"x{i}": x for i in range(6)}
+    told = logistic({**copies, "c": c}, "c").posterior("c", dict.fromkeys(copies, 2.0)).probability("p")
+    assert told == pytest.approx(1 / (1 + math.exp(-2)), abs=0.08)
+    assert naive_bayes({**copies, "c": c}, "c", "gaussian").posterior("c", dict.fromkeys(copies, 2.0))["p"] > 0.99
+
+
+def test_discriminant_analysis_finds_normal_densities_and_integrates_over_holes():
+    rng = np.random.default_rng(1)
+    covariances = [np.array([[1.0, 0.8], [0.8, 1.0]]), np.array([[1.0, -0.8], [-0.8, 1.0]])]
+    codes = rng.integers(2, size=3000)
+    values = np.stack([rng.multivariate_normal([0.0, code], covariances[code]) for code in codes])
+    net = discriminant({"x": values[:, 0], "y": values[:, 1], "c": np.array(["a", "b"])[codes]}, "c")
+
+    def density(point: dict[str, float], code: int) -> float:
+        kept = [i for i, name in enumerate("xy") if name in point]
+        apart = np.array([point["xy"[i]] for i in kept]) - np.array([0.0, code])[kept]
+        cov = covariances[code][np.ix_(kept, kept)]
+        return math.exp(-0.5 * apart @ np.linalg.solve(cov, apart)) / math.sqrt(np.linalg.det(2 * math.pi * cov))
+
+    for point in ({"x": 0.5, "y": 0.5}, {"x": 1.0, "y": -1.0}, {"y": 1.0}, {"x": 2.0}):
+        a, b = density(point, 0), density(point, 1)
+        assert net.posterior("c", point)["a"] == pytest.approx(a / (a + b), abs=0.04)
+
+
+@pytest.mark.parametrize("build", [random_forest, logistic, discriminant])
+def test_a_number_as_target_is_refused(build):
+    with pytest.raises(NetworkError, match="is continuous"):
+        build({"x": [1.0, 2.0, 3.0, 4.0], "y": [1.0, 2.0, 4.0, 3.0]}, "y")
+
+
+def test_families_that_a_regression_does_not_have_are_refused():
+    with pytest.raises(NetworkError, match="normal densities and tables"):
+        logistic(mixed(40), "c", "kernel")
+    with pytest.raises(NetworkError, match="trees must be"):
+        random_forest(mixed(40), "c", trees=0)
+    with pytest.raises(NetworkError, match="column 'x'"):
+        random_forest(mixed(40), "c", name="x")
+
+
+def test_columns_of_one_state_and_rare_classes_are_no_trouble():
+    data = {"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "d": ["k"] * 6, "c": ["a", "a", "a", "b", "b", "z"]}
+    for build in (partial(random_forest, trees=3), logistic, discriminant):
+        net = build(data, "c", "gaussian")
+        assert np.isfinite(net.posterior("c", {"x": 3.5, "d": "k"}).probabilities).all()
