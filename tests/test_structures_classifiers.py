@@ -85,7 +85,7 @@ def test_an_overlap_that_is_wrong_is_refused():
     x, leaf = hb.Continuous("x"), hb.Discrete("leaf", (0, 1, 2))
     sides = [[[-math.inf, 1.0], [1.0, math.inf], [0.0, 2.0]]]
     for overlap in (1, 2, 0, True):
-        with pytest.raises(NetworkError, match="overlap|boxes"):
+        with pytest.raises(NetworkError, match=r"overlap|boxes"):
             hb.Boxes(leaf, (x,), sides, overlap=overlap)
     assert hb.Boxes(hb.Discrete("leaf", (0, 1)), (x,), [sides[0][:2]], overlap=1).overlap == 1
 
