@@ -243,9 +243,10 @@ def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> 
     candidates: list[Candidate] = [(logistic, "auto"), (random_forest, "gaussian")]
     if numbers:
         candidates.append((discriminant, "auto"))
-    candidates.append((naive_bayes, "multinomial"))
+    tables = "multinomial" if numbers else "auto"
+    candidates.append((naive_bayes, tables))
     if several:
-        candidates.append((tan, "multinomial"))
+        candidates.append((tan, tables))
     if numbers:
         candidates.append((naive_bayes, "kernel"))
     if effort > 1:

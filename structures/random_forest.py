@@ -120,7 +120,7 @@ def random_forest(
     >>> rng = np.random.default_rng(0)
     >>> x, z = rng.normal(size=(2, 300))
     >>> net = random_forest({"x": x, "z": z, "c": np.where(x * z > 0, "same", "different")}, "c", "gaussian", trees=30)
-    >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), net.posterior("c", {"x": 1.0}).probability("same").round(1)
+    >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), round(net.posterior("c", {"x": 1.0}).probability("same"), 1)
     ('same', 0.5)
     """
     return learn_random_forest(data, target, potentials, weights, trees=trees, name=name, random_state=random_state)[0]
