@@ -13,12 +13,13 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import Build, builder
+from hybridbn.structures.calibration import ENOUGH_ROWS, summarize_levels
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.racing import BuildAndFamily, Race, describe_candidate
 from hybridbn.structures.regression import regression
-from hybridbn.structures.selective import Loss, assign_folds, log_loss, selective_naive_bayes, squared_error
+from hybridbn.structures.selective import Loss, assign_folds, crps, log_loss, selective_naive_bayes
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete
@@ -56,11 +57,10 @@ def automatic(
         In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a
         discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes trees with mixtures of truncated
         exponentials, kernels, normal densities and tables, as far as the columns allow. The default for a number:
-        twenty model trees in one network, a single one, a linear regression, naive Bayes with these families and TAN
-        with normal densities.
+        twenty model trees in one network, and a linear regression.
     loss : callable, optional
-        `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth)
-        that returns a number for each row.
+        `log_loss` for a discrete target, `crps` for a continuous one (or `squared_error`), or any function of
+        (posterior, truth) that returns a number for each row.
     folds : int
     random_state : int, Generator or None
         Assigns the rows to folds.
@@ -69,10 +69,12 @@ def automatic(
     -------
     Network
         Built from all rows. Its ``graph["chosen"]`` names the candidate, and ``graph["losses"]`` has the losses of all.
+        For a number ``graph["calibration"]`` tells how wide the central intervals of held-out rows had to be, see
+        `hybridbn.structures.calibration`.
 
     Notes
     -----
-    For a discrete target the candidate of least loss is chosen. Squared errors of few rows are noisy, so that for a
+    For a discrete target the candidate of least loss is chosen. Scores of few rows are noisy, so that for a
     number the first candidate is chosen that is within one standard error of the difference from the best.
 
     At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is
@@ -85,8 +87,8 @@ def automatic(
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
-    >>> net.graph["chosen"], len(net.graph["losses"]) > 3
-    ('model_tree trees=20, gaussian', True)
+    >>> net.graph["chosen"], len(net.graph["losses"])
+    ('model_tree trees=20, gaussian', 2)
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
@@ -100,11 +102,12 @@ def automatic(
         raise NetworkError("candidates must hold a builder at least")
     table = training_data.table
     discrete = isinstance(training_data.variable(target), Discrete)
-    loss = loss or (log_loss if discrete else squared_error)
+    loss = loss or (log_loss if discrete else crps)
     cells = training_data.codes(target)
     rng = make_generator(random_state)
     labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
     losses: dict[str, float] = {}
+    race: Race | None = None
     failures: list[Exception] = []
     preferred: list[str] = []
     if len(labeled) >= 2 * folds and len(distinct) > 1:
@@ -124,6 +127,8 @@ def automatic(
             continue
         network.graph["chosen"] = name
         network.graph["losses"] = losses
+        if race is not None and not discrete:
+            network.graph["calibration"] = summarize_levels(*race.hold_out(distinct[name], ENOUGH_ROWS))
         return network
     raise failures[0]
 
@@ -156,21 +161,12 @@ def _list_class_candidates(data: TrainingData, potentials: Any) -> list[Candidat
 def _list_number_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
     """Return the default candidates for a number.
 
-    Slow ones are left out, because regressions and model trees are hardly ever worse.
+    These predict with tails as heavy as those of held-out residuals, which naive Bayes does not.
     """
-    families: list[Any] = [potentials]
-    if isinstance(potentials, str) and potentials == "auto":
-        families = ["mte", "kernel", "gaussian"]
-    candidates: list[Candidate] = []
-    for family in families:
-        candidates.append((naive_bayes, family))
-        chosen = family == "gaussian" or len(families) == 1
-        if chosen and len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
-            candidates.append((tan, family))
+    family = "gaussian" if isinstance(potentials, str) and potentials == "auto" else potentials
     if not data.attributes:
-        return candidates
-    family = "gaussian" if len(families) > 1 else potentials
-    return [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *candidates]
+        return [(naive_bayes, potentials)]
+    return [(partial(model_tree, trees=TREES), family), (regression, family)]
 
 
 def _is_costly(data: TrainingData) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.progress_reports import track_items
@@ -46,6 +47,8 @@ class Race:
         self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
+        self.levels: dict[str, Values] = {}
+        """The probabilities below the true numbers of held-out rows; NaN where a candidate has not been tried."""
         self.near: list[str] = []
         """The names of the candidates that count as equally good as the best, in order of preference."""
 
@@ -65,7 +68,7 @@ class Race:
                     try:
                         network = networks.get(name) or self._learn(*running[name], part)
                         networks[name] = network
-                        losses[name][test] = self._evaluate_losses(network, test)
+                        losses[name][test] = self._evaluate_losses(name, network, test)
                     except (HybridBNError, MemoryError) as error:
                         self.failures.append(error)
                         del running[name], losses[name]
@@ -99,9 +102,27 @@ class Race:
         columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
+            build = build.drop([name for name in training.names if name not in columns])
             return build.learn(training.select(columns), self.target, family)
 
-    def _evaluate_losses(self, network: Network, test: NDArray[np.intp]) -> Values:
+    def hold_out(self, candidate: BuildAndFamily, least: int) -> tuple[Values, Values]:
+        """Return the probabilities below the true numbers of held-out rows, and the weights of these rows.
+
+        Folds follow each other until so many rows have been held out. Those of the race are not learned again.
+        """
+        name = describe_candidate(*candidate)
+        for part in range(int(self.parts.max()) + 1):
+            test = np.flatnonzero(self.parts == part)
+            levels = self.levels.get(name, np.full(len(self.rows), np.nan))
+            if np.count_nonzero(np.isfinite(levels)) >= least:
+                break
+            if not np.isfinite(levels[test]).all():
+                self._evaluate_losses(name, self._learn(*candidate, part), test)
+        levels = self.levels.get(name, np.full(len(self.rows), np.nan))
+        known = np.isfinite(levels)
+        return levels[known], self.weights[known]
+
+    def _evaluate_losses(self, name: str, network: Network, test: NDArray[np.intp]) -> Values:
         """Return the losses on some of the rows."""
         rows = self.rows[test]
         table = self.data.table.take(rows)
@@ -109,7 +130,10 @@ class Race:
             warnings.simplefilter("ignore")
             evidence = table.select([name for name in table.names if name in network])
             posterior = network.posterior(self.target, evidence, options=_OPTIONS)
-            losses = self.loss(posterior, self.data.codes(self.target)[rows])
+            truth = self.data.codes(self.target)[rows]
+            losses = self.loss(posterior, truth)
+            if isinstance(posterior, ContinuousPosterior):
+                self.levels.setdefault(name, np.full(len(self.rows), np.nan))[test] = posterior.pit(truth)
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
 
