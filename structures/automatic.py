@@ -14,6 +14,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import Build, builder
+from hybridbn.structures.calibration import ENOUGH_ROWS, summarize_levels
 from hybridbn.structures.discriminant import discriminant
 from hybridbn.structures.logistic import logistic
 from hybridbn.structures.model_tree import model_tree
@@ -22,7 +23,7 @@ from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.racing import BuildAndFamily, Race, describe_candidate
 from hybridbn.structures.random_forest import random_forest
 from hybridbn.structures.regression import regression
-from hybridbn.structures.selective import Loss, assign_folds, log_loss, selective_naive_bayes, squared_error
+from hybridbn.structures.selective import Loss, assign_folds, crps, log_loss, selective_naive_bayes
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete
@@ -62,11 +63,10 @@ def automatic(
         In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a
         discrete target: logistic regression, a random forest and discriminant analysis as networks, naive Bayes of
         tables and of kernels, and TAN of tables, as far as the columns allow. The default for a number: twenty model
-        trees in one network, a single one, a linear regression, naive Bayes with mixtures of truncated exponentials,
-        kernels and normal densities, and TAN with normal densities.
+        trees in one network, and a linear regression.
     loss : callable, optional
-        `log_loss` for a discrete target, `squared_error` for a continuous one, or any function of (posterior, truth)
-        that returns a number for each row.
+        `log_loss` for a discrete target, `crps` for a continuous one (or `squared_error`), or any function of
+        (posterior, truth) that returns a number for each row.
     folds : int
     effort : int
         With 2 more candidates are tried for a discrete target: naive Bayes, TAN, selective naive Bayes and naive Bayes
@@ -81,10 +81,12 @@ def automatic(
     -------
     Network
         Built from all rows. Its ``graph["chosen"]`` names the candidate, and ``graph["losses"]`` has the losses of all.
+        For a number ``graph["calibration"]`` tells how wide the central intervals of held-out rows had to be, see
+        `hybridbn.structures.calibration`.
 
     Notes
     -----
-    For a discrete target the candidate of least loss is chosen. Squared errors of few rows are noisy, so that for a
+    For a discrete target the candidate of least loss is chosen. Scores of few rows are noisy, so that for a
     number the first candidate is chosen that is within one standard error of the difference from the best.
 
     At most 4,000 rows are compared. A candidate that can't be built from the data, or queried within the memory, is
@@ -100,8 +102,8 @@ def automatic(
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
-    >>> net.graph["chosen"], len(net.graph["losses"]) > 3
-    ('model_tree trees=20, gaussian', True)
+    >>> net.graph["chosen"], len(net.graph["losses"])
+    ('model_tree trees=20, gaussian', 2)
     """
     comparison = compare_candidates(
         data,
@@ -146,12 +148,17 @@ class ComparedCandidates:
             network = build.learn(self.data.table, self.data.target, family)
         network.graph["chosen"] = name
         network.graph["losses"] = self.losses
+        if self.race is not None and not self._is_class():
+            held_out = self.race.hold_out(self.candidates[name], ENOUGH_ROWS)
+            network.graph["calibration"] = summarize_levels(*held_out)
         return network
+
+    def _is_class(self) -> bool:
+        return isinstance(self.data.variable(self.data.target or ""), Discrete)
 
     def learn_best(self) -> Network:
         """Return the network of the best candidate that can be built from all rows."""
-        discrete = isinstance(self.data.variable(self.data.target or ""), Discrete)
-        preferred = [] if discrete or self.race is None else self.race.near[:1]
+        preferred = [] if self._is_class() or self.race is None else self.race.near[:1]
         failures: list[Exception] = [] if self.race is None else list(self.race.failures)
         for name in sorted(self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))):
             try:
@@ -194,7 +201,7 @@ def compare_candidates(
         raise NetworkError("candidates must hold a builder at least")
     table = training_data.table
     discrete = isinstance(training_data.variable(target), Discrete)
-    loss = loss or (log_loss if discrete else squared_error)
+    loss = loss or (log_loss if discrete else crps)
     cells = training_data.codes(target)
     rng = make_generator(random_state)
     labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
@@ -262,21 +269,12 @@ def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> 
 def _list_number_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
     """Return the default candidates for a number.
 
-    Slow ones are left out, because regressions and model trees are hardly ever worse.
+    These predict with tails as heavy as those of held-out residuals, which naive Bayes does not.
     """
-    families: list[Any] = [potentials]
-    if isinstance(potentials, str) and potentials == "auto":
-        families = ["mte", "kernel", "gaussian"]
-    candidates: list[Candidate] = []
-    for family in families:
-        candidates.append((naive_bayes, family))
-        chosen = family == "gaussian" or len(families) == 1
-        if chosen and len(data.attributes) > 1 and not (family == "gaussian" and _is_costly(data)):
-            candidates.append((tan, family))
+    family = "gaussian" if isinstance(potentials, str) and potentials == "auto" else potentials
     if not data.attributes:
-        return candidates
-    family = "gaussian" if len(families) > 1 else potentials
-    return [(partial(model_tree, trees=TREES), family), (model_tree, family), (regression, family), *candidates]
+        return [(naive_bayes, potentials)]
+    return [(partial(model_tree, trees=TREES), family), (regression, family)]
 
 
 def _is_costly(data: TrainingData) -> bool:

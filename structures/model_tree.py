@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,6 @@ from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
 from hybridbn.structures.regression import (
-    WORTHWHILE,
     Regressors,
     build_linear_network,
     build_regression_network,
@@ -33,7 +33,12 @@ from hybridbn.structures.regression import (
     learn_regressors,
     read_for_regression,
 )
-from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture
+from hybridbn.structures.residual_mixture import (
+    ResidualMixture,
+    fit_residual_mixture,
+    is_clearly_less,
+    score_residuals,
+)
 from hybridbn.structures.selective import assign_folds
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -50,6 +55,8 @@ SHARE = 0.7
 """Of the tests, tried at each node of several trees, so that these differ."""
 TESTED_CATEGORIES = 4
 """No more of them are tested, so that the leaf of a row that lacks them all can still be averaged over."""
+CHOICE_DEPTH = 2
+"""Columns are chosen for what the first tests gain."""
 PRIOR_ROWS = 3.0
 
 
@@ -179,6 +186,7 @@ class _TunedForest(NamedTuple):
     depth: int
     trees: list[TreeNode[NodeRegression]]
     noise: ResidualMixture
+    scores: Values
     trust: Values
 
 
@@ -227,9 +235,8 @@ class _Forest:
         sizes = tuple(test.size for test in self.tests)
         rows = RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
         gains = np.zeros(len(self.tests))
-        for tree in grow_regressions(
-            rows, self.samples[:FOLDS] * self.weights, self._choose_growth(RIDGES[0]), self.rng
-        ):
+        growth = replace(self._choose_growth(RIDGES[0]), depth=min(self.depth, CHOICE_DEPTH))
+        for tree in grow_regressions(rows, self.samples[:FOLDS] * self.weights, growth, self.rng):
             _add_gains(tree, gains)
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
@@ -244,8 +251,8 @@ class _Forest:
     def _tune(self, rows: RegressionRows) -> _TunedForest:
         """Return the trees, and the depth at which to cut them, that predict held-out rows best.
 
-        Where the residuals have heavy tails, trees are grown again with the rows in these counting less, if that makes
-        held-out rows more likely.
+        Where the residuals have heavy tails, trees are grown again with the rows in these counting less, if that
+        predicts held-out rows clearly better.
         """
         some = self.samples[:FOLDS]
         best: tuple[Growth, int, list[TreeNode[NodeRegression]]] | None = None
@@ -261,10 +268,10 @@ class _Forest:
         if depth:
             trees += grow_regressions(rows, self.samples[FOLDS:] * self.weights, growth, self.rng)
         tuned, trust = self._judge(rows, growth, depth, trees, np.ones(len(self.target)))
-        if depth and len(tuned.noise.shares) > 1:
+        if depth and (trust < 1).any():
             trees = grow_regressions(rows, self.samples * (self.weights * trust), growth, self.rng)
             robust, _ = self._judge(rows, growth, depth, trees, trust)
-            if robust.noise.log_likelihood > tuned.noise.log_likelihood + WORTHWHILE:
+            if is_clearly_less(robust.scores, tuned.scores, self.weights):
                 return robust
         return tuned
 
@@ -302,7 +309,8 @@ class _Forest:
         sums = np.bincount(entries, noise.weigh_rows(residuals, variances), len(self.target))
         counts = np.bincount(entries, minlength=len(self.target))
         own = np.where(counts, sums / np.maximum(counts, 1), 1.0)
-        return _TunedForest(growth, depth, trees, noise, trust), own
+        scores = score_residuals(noise, residuals, variances, entries, len(self.target))
+        return _TunedForest(growth, depth, trees, noise, scores, trust), own
 
     def _join_leaves(
         self, trees: Sequence[TreeNode[NodeRegression]], depth: int, noise: ResidualMixture, name: str

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.progress_reports import track_items
@@ -63,6 +64,8 @@ class Race:
         self.seconds = seconds
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
+        self.levels: dict[str, Values] = {}
+        """The probabilities below the true numbers of held-out rows; NaN where a candidate has not been tried."""
         self.near: list[str] = []
         self.networks: dict[str, Network] = {}
         self._told: dict[str, Values] = {}
@@ -143,6 +146,7 @@ class Race:
         columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
+            build = build.drop([name for name in training.names if name not in columns])
             return build.learn(training.select(columns), self.target, family)
 
     def _predict_held_out(self, name: str, candidate: BuildAndFamily, test: NDArray[np.intp]) -> Any:
@@ -174,6 +178,23 @@ class Race:
             evidence = table.select([name for name in table.names if name in network])
             return network.posterior(self.target, evidence, options=_OPTIONS)
 
+    def hold_out(self, candidate: BuildAndFamily, least: int) -> tuple[Values, Values]:
+        """Return the probabilities below the true numbers of held-out rows, and the weights of these rows.
+
+        Folds follow each other until so many rows have been held out. Those of the race are not learned again.
+        """
+        name = describe_candidate(*candidate)
+        for part in range(int(self.parts.max()) + 1):
+            test = np.flatnonzero(self.parts == part)
+            levels = self.levels.get(name, np.full(len(self.rows), np.nan))
+            if np.count_nonzero(np.isfinite(levels)) >= least:
+                break
+            if not np.isfinite(levels[test]).all():
+                self._evaluate_losses(name, self._ask(self._learn(*candidate, part), test), test)
+        levels = self.levels.get(name, np.full(len(self.rows), np.nan))
+        known = np.isfinite(levels)
+        return levels[known], self.weights[known]
+
     def _evaluate_losses(self, name: str, posterior: Any, test: NDArray[np.intp]) -> Values:
         """Return the losses on some of the rows, and keep the probabilities of classes."""
         losses = self.loss(posterior, self.data.codes(self.target)[self.rows[test]])
@@ -181,6 +202,9 @@ class Race:
             told = posterior.probabilities
             kept = self._predicted.setdefault(name, np.full((len(self.rows), told.shape[1]), np.nan))
             kept[test] = told
+        elif isinstance(posterior, ContinuousPosterior):
+            levels = self.levels.setdefault(name, np.full(len(self.rows), np.nan))
+            levels[test] = posterior.pit(self.data.codes(self.target)[self.rows[test]])
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
 

@@ -26,7 +26,12 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.chow_liu import build_tree
-from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture
+from hybridbn.structures.residual_mixture import (
+    ResidualMixture,
+    fit_residual_mixture,
+    is_clearly_less,
+    score_residuals,
+)
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -207,32 +212,32 @@ MOST_ROBUST_STEPS = 5
 
 
 def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> Ridge:
-    """Return the regression, as long as that makes left out rows more likely with the rows in the tails counting less.
+    """Return a regression in which rows in the tails count less as long as that predicts left out rows clearly better.
 
     The intercept is the prediction where all columns are zero.
     """
+    rows = np.arange(len(target))
 
-    def judge(ridge: Ridge) -> tuple[ResidualMixture, Values]:
-        variances = np.full(len(target), np.mean(ridge.residuals**2))
-        return fit_residual_mixture(ridge.residuals, variances, np.arange(len(target)), weights), variances
+    def judge(ridge: Ridge) -> tuple[Values, Values]:
+        """Return how much to trust each row, and the scores of rows left out."""
+        variances = np.full(len(rows), np.mean(ridge.residuals**2))
+        noise = fit_residual_mixture(ridge.residuals, variances, rows, weights)
+        trust = noise.weigh_rows(ridge.residuals, variances)
+        return trust, score_residuals(noise, ridge.residuals, variances, rows, len(rows))
 
     best = fit_sparse_ridge(columns, target, weights, groups)
-    noise, variances = judge(best)
+    trust, scores = judge(best)
     for _ in range(MOST_ROBUST_STEPS):
-        if len(noise.shares) == 1:
+        if not (trust < 1).any():
             break
-        trusted = weights * noise.weigh_rows(best.residuals, variances)
+        trusted = weights * trust
         robust = fit_sparse_ridge(columns, target, trusted, groups)
         robust = robust._replace(intercept=robust.intercept - trusted @ columns @ robust.slopes / trusted.sum())
-        own, own_variances = judge(robust)
-        if own.log_likelihood < noise.log_likelihood + WORTHWHILE:
+        trust, own = judge(robust)
+        if not is_clearly_less(own, scores, weights):
             break
-        best, noise, variances = robust, own, own_variances
+        best, scores = robust, own
     return best
-
-
-WORTHWHILE = 0.5
-"""Nats by which left out rows must become more likely."""
 
 
 def _join_columns(data: TrainingData, filled: Mapping[str, Values], weights: Values) -> Values:

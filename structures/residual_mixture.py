@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.variables import Values
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
+from hybridbn.variables import Continuous, Values
 
-__all__ = ["ResidualMixture", "fit_residual_mixture"]
+__all__ = ["ResidualMixture", "fit_residual_mixture", "is_clearly_less", "score_residuals"]
 
 _ROWS = 16384
 """Rows that a step of EM looks at together."""
@@ -61,6 +62,56 @@ class ResidualMixture(NamedTuple):
         logs = np.log(self.shares) - 0.5 * np.log(self.factors) - 0.5 * squares[:, None] / self.factors
         shares = np.exp(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(shares @ (self.factors[0] / self.factors) / shares.sum(axis=1))
+
+
+def score_residuals(
+    mixture: ResidualMixture, residuals: Values, variances: Values, rows: NDArray[np.intp], count: int
+) -> Values:
+    """Return the continuous ranked probability score of held-out rows, NaN where there is no prediction (rows,).
+
+    Parameters
+    ----------
+    mixture : ResidualMixture
+    residuals, variances, rows : as in `fit_residual_mixture`
+    count : int
+        The number of all rows.
+
+    Examples
+    --------
+    >>> normal = ResidualMixture(np.ones(1), np.ones(1), 0.0)
+    >>> score_residuals(normal, np.zeros(1), np.ones(1), np.array([1]), 2).round(3)
+    array([  nan, 0.234])
+    """
+    order = np.argsort(rows, kind="stable")
+    numbers = np.bincount(rows, minlength=count)
+    seen = np.flatnonzero(numbers)[:SCORED_ROWS]
+    order = order[: int(numbers[seen].sum())]
+    places = np.repeat(np.arange(len(seen)), numbers[seen])
+    ranks = np.arange(len(order)) - np.repeat(np.cumsum(numbers[seen]) - numbers[seen], numbers[seen])
+    shape = (int(numbers[seen].max(initial=1)), len(mixture.shares), len(seen))
+    shares, means, spreads = np.zeros(shape), np.zeros(shape), np.ones(shape)
+    shares[ranks, :, places] = mixture.shares / numbers[seen][places, None]
+    means[ranks, :, places] = -residuals[order, None]
+    spreads[ranks, :, places] = variances[order, None] * mixture.factors
+    parts = (part.reshape(-1, len(seen)) for part in (shares, means, spreads))
+    scores = np.full(count, np.nan)
+    scores[seen] = GaussianPosterior.of(Continuous("residual"), *parts).crps(np.zeros(len(seen)))
+    return scores
+
+
+def is_clearly_less(first: Values, second: Values, weights: Values) -> bool:
+    """Return whether scores are less than others by more than the standard error of the difference; NaN is left out."""
+    gains = second - first
+    known = np.isfinite(gains)
+    if not known.any() or not weights[known].sum() > 0:
+        return False
+    shares = weights[known] / weights[known].sum()
+    mean = float(shares @ gains[known])
+    return mean > float(np.sqrt(shares**2 @ (gains[known] - mean) ** 2))
+
+
+SCORED_ROWS = 4000
+"""Scores of so many rows are enough to compare two models."""
 
 
 def fit_residual_mixture(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self, overload
@@ -25,12 +26,13 @@ from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior, check_level
 from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.stacking import stack
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.structures.calibration import calibrate_intervals, widen_level
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -334,15 +336,26 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         As in `HybridClassifier`. The target itself can't be discretized.
     point : {"mean", "median"}
         What `predict` returns: the mean has the least squared error, the median the least absolute one.
+    intervals : {"conformal", "posterior"}
+        What `predict_interval` returns. The network's own intervals hold less than they promise where few rows were
+        there to choose it, or where its families don't fit. So by default networks are learned without some of the
+        rows, and the intervals are made as wide as those of held-out rows had to be (cross-conformal prediction): 90 %
+        intervals then hold about 90 % of new rows, whatever the builder. That takes five more fits, fewer from 2,500
+        rows on and none with "auto", which has held out rows anyway. "posterior" saves them.
 
     Attributes
     ----------
     network_, target_name_, constant_features_, n_features_in_, feature_names_in_
         As in `HybridClassifier`.
+    calibration_ : list of float
+        The probabilities of the least central intervals that hold held-out rows, ascending; empty with
+        ``intervals="posterior"``, after `partial_fit`, and where there are fewer than ten rows.
 
     Notes
     -----
-    As in `HybridClassifier`. A target that is the same in all rows is refused.
+    As in `HybridClassifier`. ``builder="auto"`` predicts best: it compares model trees and linear regressions on
+    held-out rows. `predict_distribution` and `predict_quantile` are those of the network. A target that is the same in
+    all rows is refused.
 
     Examples
     --------
@@ -364,6 +377,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         *,
         potentials: Potentials = "auto",
         point: Literal["mean", "median"] = "mean",
+        intervals: Literal["conformal", "posterior"] = "conformal",
         discrete: str | Iterable[str] = (),
         continuous: str | Iterable[str] = (),
         target: str | None = None,
@@ -375,6 +389,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         self.builder = builder
         self.potentials = potentials
         self.point = point
+        self.intervals = intervals
         self.discrete = discrete
         self.continuous = continuous
         self.target = target
@@ -392,12 +407,14 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         y : sequence of float (rows,)
         sample_weight : sequence of float (rows,), optional
         """
-        self._check_point()
+        self._check_choices()
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
         table = add_number_column(self._table(features, weights), self.target_name_, values)
         network, stream = self._learn(table)
-        return self._keep(self._checked(network), stream)
+        self._keep(self._checked(network), stream)
+        self.calibration_: list[float] = self._calibrate(table) if self.intervals == "conformal" else []
+        return self
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -413,7 +430,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         The first rows fix each column's type, the states of discrete columns (declare more of them by a category type)
         and cut points where number columns are to be discretized. Later categories are handled as in prediction.
         """
-        self._check_point()
+        self._check_choices()
         first = self._is_first_batch()
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=first)
         if first:
@@ -421,6 +438,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         table = self._table(features, weights) if first else self._batch(features, weights)
         table = add_number_column(table, self.target_name_, values)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
+        # which intervals would have held earlier rows is not known any more
+        self.calibration_ = []
         return self._keep(self._checked(stream.network()), stream)
 
     @overload
@@ -449,8 +468,12 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         return np.asarray(self._posterior(X).quantile(q))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> Values:
-        """Return the ends (rows, 2) of the central interval that holds the target with this probability."""
-        return np.asarray(self._posterior(X).interval(level))
+        """Return the ends (rows, 2) of the central interval that holds the target with this probability.
+
+        By default it is as wide as it had to be to hold this share of held-out rows, see `intervals`.
+        """
+        check_level(level)
+        return np.asarray(self._posterior(X).interval(widen_level(self.calibration_, level)))
 
     def predict_distribution(self, X: Any) -> ContinuousPosterior:
         """Return the posterior of the target: density, cdf, moments, quantiles, samples of all rows."""
@@ -466,6 +489,16 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         ask = partial(self.network_.log_density, options=self._options)
         return np.asarray(ask(both) - ask(known))
 
+    def _calibrate(self, table: Table) -> list[float]:
+        """Return how wide the intervals of held-out rows had to be; `automatic` has found that out already."""
+        levels = self.network_.graph.get("calibration")
+        if levels is not None:
+            return list(levels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table, build, potentials = self._without(*self._looked_through(table))
+            return calibrate_intervals(build, table, self.target_name_, "auto" if potentials is None else potentials)
+
     def _refuse_constant(self, values: Values) -> None:
         if is_constant(float(values.min()), float(values.max())):
             rows = f"all {len(values)} samples that count" if len(values) > 1 else "the 1 sample that counts"
@@ -473,9 +506,11 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
                 f"y is {values[0]:g} in {rows}, so there is nothing to predict; give rows with different targets"
             )
 
-    def _check_point(self) -> None:
+    def _check_choices(self) -> None:
         if self.point not in ("mean", "median"):
             raise TableError(f"point must be 'mean' or 'median', not {self.point!r}")
+        if self.intervals not in ("conformal", "posterior"):
+            raise TableError(f"intervals must be 'conformal' or 'posterior', not {self.intervals!r}")
 
     def _checked(self, network: Network) -> Network:
         if not isinstance(network.variable(self.target_name_), Continuous):

@@ -23,12 +23,18 @@ from hybridbn.variables import Continuous, Values
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
 
-__all__ = ["ContinuousPosterior", "LazyPosterior"]
+__all__ = ["ContinuousPosterior", "LazyPosterior", "check_level"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _LEVELS = 100
 """Of the quantiles that scores are computed from where there is no closed form."""
+
+
+def check_level(level: object) -> None:
+    """Refuse what is no probability of an interval."""
+    if not isinstance(level, Real) or not 0 < float(level) < 1:
+        raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
 
 
 class ContinuousPosterior(Posterior):
@@ -158,7 +164,8 @@ class ContinuousPosterior(Posterior):
         """Return the mean pinball loss over the levels of quantiles, twice."""
         levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
         below = truth - self._quantile(np.broadcast_to(levels[:, None], (_LEVELS, truth.shape[1])))
-        return 2 * np.mean(np.maximum(levels[:, None] * below, (levels[:, None] - 1) * below), axis=0, keepdims=True)
+        losses = np.maximum(levels[:, None] * below, (levels[:, None] - 1) * below)
+        return np.asarray(2 * losses.mean(axis=0, keepdims=True))
 
     def quantile(self, q: ArrayLike) -> Any:
         """Return the value below which the probability is `q`."""
@@ -173,8 +180,7 @@ class ContinuousPosterior(Posterior):
 
     def interval(self, level: float = 0.9) -> Any:
         """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
-        if not isinstance(level, Real) or not 0 < level < 1:
-            raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
+        check_level(level)
         return self.quantile([(1 - level) / 2, (1 + level) / 2])
 
     def mode(self) -> Any:

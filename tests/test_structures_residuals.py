@@ -1,0 +1,161 @@
+"""Tails, outlying rows, and the coverage of intervals: what held-out residuals decide."""
+
+import numpy as np
+import pytest
+
+import hybridbn as hb
+from hybridbn.structures import automatic, model_tree, regression
+from hybridbn.structures.calibration import calibrate_intervals, summarize_levels, widen_level
+from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture, score_residuals
+
+
+def line(rows: int = 120, seed: int = 0, spoiled: int = 0):
+    """A straight line with small errors, some of whose targets are far off on the side of large x."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=(2, rows))
+    y = 2 * x - z + 0.2 * rng.normal(size=rows)
+    worst = np.argsort(x)[-20:][:spoiled]
+    y[worst] -= 40.0
+    return {"x": x, "z": z, "y": y}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_wrong_targets_do_not_bend_the_line(seed):
+    net = regression(line(seed=seed, spoiled=4), "y")
+    fresh = line(seed=seed + 10)
+    predicted = net.posterior("y", hb.Table(fresh).drop("y")).median()
+    assert np.sqrt(np.mean((predicted - fresh["y"]) ** 2)) < 0.4
+
+
+def test_rows_of_normal_residuals_are_all_trusted():
+    net = regression(line(), "y")
+    assert net.variable("y noise").states == ("usual", "any")
+    design = np.column_stack((np.ones(120), line()["x"], line()["z"]))
+    expected = np.linalg.lstsq(design, line()["y"], rcond=None)[0]
+    np.testing.assert_allclose(net.potential("y").coefficients[0], expected[1:], atol=0.01)
+
+
+@pytest.mark.parametrize("build", [regression, model_tree, automatic], ids=["regression", "tree", "automatic"])
+def test_no_target_within_the_usual_range_is_taken_for_impossible(build):
+    data = line(rows=60)
+    net = build(data, "y")
+    wide = np.std(data["y"])
+    # the prediction is certain, extrapolated or both, and the target contradicts it
+    rows = {"x": [0.0, 30.0, -30.0], "z": [0.0, -30.0, 0.0]}
+    for truth in (-2 * wide, 0.0, 2 * wide):
+        logs = net.posterior("y", hb.Table(rows)).log_pdf(truth)
+        widest = -0.5 * np.log(2 * np.pi * wide**2) - 0.5 * (truth / wide) ** 2
+        assert (logs > widest - 10).all()
+
+
+def test_scores_are_those_of_the_mixture():
+    rng = np.random.default_rng(0)
+    mixture = ResidualMixture(np.array([0.7, 0.3]), np.array([1.0, 9.0]), 0.0)
+    rows = np.array([0, 2, 2, 2, 3])
+    residuals, variances = rng.normal(size=5), rng.uniform(0.5, 2, 5)
+    scores = score_residuals(mixture, residuals, variances, rows, 4)
+    assert np.isnan(scores[1])
+    grid = np.linspace(-40, 40, 200_001)
+    from scipy.stats import norm
+
+    for row in (0, 2, 3):
+        own = np.flatnonzero(rows == row)
+        below = np.mean(
+            [
+                mixture.shares @ norm.cdf(grid + residuals[i], scale=np.sqrt(variances[i] * mixture.factors)[:, None])
+                for i in own
+            ],
+            axis=0,
+        )
+        expected = np.trapezoid((below - (grid >= 0)) ** 2, grid)
+        assert scores[row] == pytest.approx(expected, abs=1e-3)
+
+
+def test_outlying_rows_count_less():
+    rng = np.random.default_rng(1)
+    residuals = rng.normal(size=300) * np.where(np.arange(300) < 20, 12.0, 1.0)
+    mixture = fit_residual_mixture(residuals, np.ones(300), np.arange(300), np.ones(300))
+    trust = mixture.weigh_rows(residuals, np.ones(300))
+    assert trust[np.abs(residuals) > 8].max() < 0.1 < 0.8 < trust[np.abs(residuals) < 1].min()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_intervals_hold_as_many_rows_as_they_promise(level):
+    """Whatever the levels of held-out rows are distributed like, a new one is inside with the probability wanted."""
+    rng = np.random.default_rng(0)
+    inside = []
+    for count in (19, 60, 250):
+        for _ in range(400):
+            levels = rng.beta(2.0, 0.7, size=count + 1)
+            known = summarize_levels(0.5 + levels[:-1] / 2, np.ones(count))
+            inside.append(levels[-1] <= widen_level(known, level))
+    assert np.mean(inside) == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / len(inside)))
+
+
+def test_weights_are_repetitions_for_levels():
+    levels = np.array([0.5, 0.7, 0.95, 0.2])
+    weights = np.array([1.0, 3.0, 1.0, 2.0])
+    repeated = summarize_levels(np.repeat(levels, weights.astype(int)), np.ones(7))
+    weighted = summarize_levels(levels, weights)
+    for level in (0.4, 0.6):
+        assert widen_level(weighted, level) == pytest.approx(widen_level(repeated, level), abs=0.2)
+
+
+def test_a_network_that_is_too_sure_is_calibrated():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=150)
+    # copies of an attribute count twice for naive Bayes, which is then too sure of the target
+    data = {**{f"x{i}": x + 0.1 * rng.normal(size=150) for i in range(6)}, "y": x + rng.normal(size=150)}
+    levels = calibrate_intervals("naive_bayes", data, "y", "gaussian")
+    assert len(levels) == 150
+    assert widen_level(levels, 0.8) > 0.93
+    assert calibrate_intervals("naive_bayes", {"x": [1.0, 2.0, 4.0], "y": [1.0, 3.0, 2.0]}, "y") == []
+
+
+def test_automatic_knows_its_own_levels(tmp_path):
+    net = automatic(line(), "y")
+    levels = net.graph["calibration"]
+    assert len(levels) == 120 and levels == sorted(levels)
+    net.save(tmp_path / "net.hbn")
+    assert hb.load(tmp_path / "net.hbn").graph["calibration"] == levels
+
+
+def test_the_regressor_calibrates_by_default():
+    pytest.importorskip("sklearn")
+    import pandas as pd
+
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=300)
+    X = pd.DataFrame({f"x{i}": x + 0.1 * rng.normal(size=300) for i in range(6)})
+    y = x + rng.normal(size=300)
+    model = hb.HybridRegressor(potentials="gaussian").fit(X[:150], y[:150])
+    plain = hb.HybridRegressor(potentials="gaussian", intervals="posterior").fit(X[:150], y[:150])
+
+    def measure_coverage(model):
+        low, high = model.predict_interval(X[150:], 0.8).T
+        return np.mean((low <= y[150:]) & (y[150:] <= high))
+
+    assert measure_coverage(plain) < 0.6 and plain.calibration_ == []
+    assert 0.7 < measure_coverage(model) < 0.9
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+    assert hb.HybridRegressor(potentials="gaussian").partial_fit(X, y).calibration_ == []
+    with pytest.raises(hb.HybridBNError, match="intervals must be"):
+        hb.HybridRegressor(intervals="wide").fit(X, y)
+    with pytest.raises(hb.HybridBNError, match="between 0 and 1"):
+        model.predict_interval(X, 90)
+
+
+def test_scores_of_posteriors_by_formula_and_by_levels():
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+
+    x, c = hb.Continuous("x"), hb.Discrete("c", ("a", "b", "d"))
+    net = hb.Network(
+        [hb.Multinomial(c, table=[0.5, 0.3, 0.2]), hb.LinearGaussian(x, (c,), intercept=[0, 3, -1], variance=[1, 4, 9])]
+    )
+    batch = net.posterior("x", hb.Table({"c": ["a", "b", None]}))
+    truth = np.array([1.0, -2.0, 7.0])
+    np.testing.assert_allclose(batch.crps(truth), ContinuousPosterior._crps(batch, truth[None])[0], rtol=2e-3)
+    np.testing.assert_allclose(batch.pit(truth), [batch[i].cdf(truth[i]) for i in range(3)])
+    assert batch[1].crps(-2.0) == pytest.approx(batch.crps(truth)[1])
+    with pytest.raises(hb.HybridBNError, match="one number for each of the 3 rows"):
+        batch.crps(1.0)
