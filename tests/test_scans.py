@@ -111,7 +111,7 @@ def test_normal_networks_are_those_from_memory(name: str, tmp_path: Path) -> Non
     assert same(build(data=hb.scan(write(tmp_path, data))), build(data=hb.Table(data)))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(batch=st.integers(7, 400), groups=st.integers(5, 300), piece=st.integers(1, 500), seed=st.integers(0, 9))
 def test_results_do_not_depend_on_batches_and_workers(
     batch: int, groups: int, piece: int, seed: int, tmp_path_factory: pytest.TempPathFactory
