@@ -31,7 +31,7 @@ def learn_discriminant(
     data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
 ) -> tuple[Network, Values]:
     """Return the network, and the probabilities (rows, classes) that such networks give to rows they have not seen."""
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, "discriminant functions")
     variable = read.variable(target)
     if not isinstance(variable, Discrete):
         raise NetworkError(f"the target {target!r} is continuous, and discriminant analysis predicts a class")

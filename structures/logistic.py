@@ -39,7 +39,7 @@ def learn_logistic(
     data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
 ) -> tuple[Network, Values]:
     """Return the network, and the probabilities (rows, classes) that regressions give to rows they have not seen."""
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, "logistic regressions")
     variable = read.variable(target)
     if not isinstance(variable, Discrete):
         raise NetworkError(

@@ -48,7 +48,7 @@ def learn_random_forest(
     random_state: Any = 0,
 ) -> tuple[Network, Values]:
     """Return a random forest, and the class probabilities (rows, classes) that trees give to rows they have not seen."""
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, "random forests")
     variable = read.variable(target)
     if not isinstance(variable, Discrete):
         raise NetworkError(
