@@ -191,7 +191,7 @@ def compare_candidates(
     ['logistic, auto', 'naive_bayes, auto']
     """
     _check_options(folds, effort, seconds)
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, "automatically chosen networks")
     if candidates is None:
         listed = _list_candidates(training_data, target, potentials, effort)
     else:

@@ -105,7 +105,7 @@ def class_clusters(
     if assignment not in ("soft", "hard"):
         raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
     model = Build.of(build)
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, "class clusters")
     name = name or f"{target} cluster"
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")

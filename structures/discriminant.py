@@ -30,7 +30,7 @@ def learn_discriminant(
     data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
 ) -> tuple[Network, Values]:
     """Return the network, and the probabilities (rows, classes) that such networks give to rows they have not seen."""
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights)
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
     variable = labeled.variable(target)
     assert isinstance(variable, Discrete)
     analysis = _Analysis(labeled, variable)

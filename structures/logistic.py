@@ -39,7 +39,7 @@ def learn_logistic(
     data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
 ) -> tuple[Network, Values]:
     """Return the network, and the probabilities (rows, classes) that regressions give to rows they have not seen."""
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights)
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
     for name in labeled.attributes:
         fitter = labeled.roles[name].fitter
         if isinstance(labeled.variable(name), Continuous) and not (

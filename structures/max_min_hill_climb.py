@@ -80,7 +80,7 @@ def max_min_hill_climb(
     """
     check_alpha(alpha)
     check_count(max_condition, "max_condition", 0)
-    training_data = read_data_without_target(data, potentials, weights)
+    training_data = read_data_without_target(data, potentials, weights, "neighborhoods of the max-min search")
     limits = read_limits(training_data, Knowledge.of(knowledge), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
     names = training_data.attributes

@@ -102,7 +102,7 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    training_data = read_data_without_target(data, _replace_auto(potentials), weights)
+    training_data = read_data_without_target(data, _replace_auto(potentials), weights, "mixtures")
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     clustering = cluster_rows(training_data, components, criterion, most, starts, make_generator(random_state), folds)

@@ -122,7 +122,7 @@ def nb_tree(
     >>> 0.4 < net.posterior("same", {"b": "yes"})["same"] < 0.6
     True
     """
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, "trees of naive Bayes")
     name = name or f"{target} leaf"
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")

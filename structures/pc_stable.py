@@ -83,7 +83,7 @@ def pc_stable(
     """
     check_alpha(alpha)
     check_count(max_condition, "max_condition", 0)
-    training_data = read_data_without_target(data, potentials, weights)
+    training_data = read_data_without_target(data, potentials, weights, "networks by tests of independence")
     limits = Knowledge.of(knowledge).limit(training_data.attributes)
     search = _Skeleton(training_data, limits, alpha, int(max_condition))
     with track("pc_stable"):

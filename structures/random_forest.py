@@ -50,7 +50,7 @@ def learn_random_forest(
     random_state: Any = 0,
 ) -> tuple[Network, Values]:
     """Return a random forest, and the probabilities (rows, classes) that trees give to rows they have not seen."""
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights)
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
     if isinstance(trees, bool) or not isinstance(trees, int | np.integer) or trees < 1:
         raise NetworkError(f"trees must be a whole number, at least 1, not {trees!r}")
     if name is not None and name in labeled.roles:

@@ -170,7 +170,7 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
     hybridbn.errors.NetworkError: the target 'y' is discrete, and a regression predicts a number; use naive_bayes, tan
     or nb_tree
     """
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, "regressions")
     if isinstance(read.variable(target), Discrete):
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"

@@ -89,7 +89,7 @@ def selective_naive_bayes(
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     training_data = read_data_with_target(data, target, potentials, weights)
     loss = loss or _default_loss(training_data, target)
-    chosen = _choose_attributes(training_data, target, loss, folds, make_generator(random_state))
+    chosen = _choose_attributes(training_data.in_memory, target, loss, folds, make_generator(random_state))
     attributes = [name for name in training_data.attributes if name in chosen]
     return fit_network(training_data, {target: (), **dict.fromkeys(attributes, (target,))})
 

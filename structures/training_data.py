@@ -104,8 +104,16 @@ class TrainingData:
         return TrainingData(self.table.take(rows), self.roles, self.target)
 
 
-def read_data_with_target(data: Any, target: str, potentials: Potentials, weights: Any) -> TrainingData:
+def read_data_with_target(
+    data: Any, target: str, potentials: Potentials, weights: Any, in_memory: str | None = None
+) -> TrainingData:
     """Read the data of a builder with a target, and refuse data from which nothing can be learned.
+
+    Parameters
+    ----------
+    data, target, potentials, weights : as in `naive_bayes`
+    in_memory : str, optional
+        What is learned from the rows themselves, in words: of a table that is read in passes, from a sample.
 
     Examples
     --------
@@ -119,7 +127,7 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
     """
     if isinstance(data, Table):
         data.expect(target)
-    table = _read_table(data, weights, target)
+    table = _read_table(data, weights, target, in_memory)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
     training_data = TrainingData(table, roles(table, target, potentials), target)
@@ -127,8 +135,14 @@ def read_data_with_target(data: Any, target: str, potentials: Potentials, weight
     return training_data
 
 
-def read_labeled_data(data: Any, target: str, potentials: Potentials, weights: Any) -> tuple[TrainingData, Codes, int]:
+def read_labeled_data(
+    data: Any, target: str, potentials: Potentials, weights: Any, in_memory: str | None = None
+) -> tuple[TrainingData, Codes, int]:
     """Read the rows that have a class and count; return their numbers among all rows, and how many these are.
+
+    Parameters
+    ----------
+    data, target, potentials, weights, in_memory : as in `read_data_with_target`
 
     Examples
     --------
@@ -141,7 +155,7 @@ def read_labeled_data(data: Any, target: str, potentials: Potentials, weights: A
     hybridbn.errors.NetworkError: the target 'x' is continuous, and this builder predicts a class; use naive_bayes,
     regression or model_tree
     """
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, in_memory)
     if not isinstance(read.variable(target), Discrete):
         raise NetworkError(
             f"the target {target!r} is continuous, and this builder predicts a class; use naive_bayes, regression or"
@@ -152,26 +166,33 @@ def read_labeled_data(data: Any, target: str, potentials: Potentials, weights: A
     return read if len(rows) == count else read.take(rows), rows, count
 
 
-def read_data_without_target(data: Any, potentials: Potentials, weights: Any) -> TrainingData:
+def read_data_without_target(
+    data: Any, potentials: Potentials, weights: Any, in_memory: str | None = None
+) -> TrainingData:
     """Read the data of a builder without a target, and refuse data from which nothing can be learned.
+
+    Parameters
+    ----------
+    data, potentials, weights, in_memory : as in `read_data_with_target`
 
     Examples
     --------
     >>> read_data_without_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
     ('x', 'c')
     """
-    table = _read_table(data, weights)
+    table = _read_table(data, weights, in_memory=in_memory)
     return TrainingData(table, roles(table, None, potentials), None)
 
 
-def _read_table(data: Any, weights: Any, target: Any = None) -> Table:
+def _read_table(data: Any, weights: Any, target: Any = None, in_memory: str | None = None) -> Table:
     """Read data without the columns that nothing can be learned from, and warn of these."""
     table, unusable = Table.read_usable(data, weights=weights)
     if target in unusable:
         raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
     if unusable:
         warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=5)
-    return table.require_rows()
+    table = table.require_rows()
+    return table if in_memory is None else table.sample_if_scanned(in_memory)
 
 
 def _check_target(data: TrainingData, name: str) -> None:
@@ -189,9 +210,10 @@ def _check_target(data: TrainingData, name: str) -> None:
         low, high = data.table.value_range(name)
         occurring = np.arange(low <= high)
         if low == high:
+            rows = data.counter([name]).moments((name,)).total
             raise TableError(
-                f"the target {name!r} is {low:g} in all rows that have a value and count, so there is nothing to"
-                " predict; choose another target"
+                f"the target {name!r} is {low:g} in all {rows:g} rows that have a value and count, so there is nothing"
+                " to predict; choose another target"
             )
     if not len(occurring):
         raise TableError(

@@ -111,7 +111,7 @@ def test_normal_networks_are_those_from_memory(name: str, tmp_path: Path) -> Non
     assert same(build(data=hb.scan(write(tmp_path, data))), build(data=hb.Table(data)))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(batch=st.integers(7, 400), groups=st.integers(5, 300), piece=st.integers(1, 500), seed=st.integers(0, 9))
 def test_results_do_not_depend_on_batches_and_workers(
     batch: int, groups: int, piece: int, seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -289,3 +289,45 @@ def test_warnings_are_not_repeated_from_memory(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hb.fit([("y", "x")], hb.scan(write(tmp_path, data)))
+
+
+def test_boosting_takes_a_pass_a_round(tmp_path: Path) -> None:
+    data = names_of(make_data(600, 12), "y", "a", "k", "t")
+    scan = hb.scan(write(tmp_path, data), discrete=["k"])
+    ensemble = hb.boost(scan, "y", rounds=6, random_state=0)
+    known = hb.boost(hb.Table(data, discrete=["k"]), "y", rounds=6, random_state=0)
+    np.testing.assert_allclose(ensemble.votes, known.votes, rtol=1e-9)
+    for mine, yours in zip(ensemble.networks, known.networks, strict=True):
+        np.testing.assert_allclose(mine.potential("a").table, yours.potential("a").table, rtol=1e-9)
+
+
+def test_boosting_beyond_the_floor(tmp_path: Path) -> None:
+    data = names_of(make_data(300, 13, holes=0.0), "y", "a", "t")
+    known = hb.boost(hb.Table(data), "y", rounds=70, random_state=1)
+    ensemble = hb.boost(hb.scan(write(tmp_path, data)), "y", rounds=70, random_state=1)
+    np.testing.assert_allclose(ensemble.votes[:20], known.votes[:20], rtol=1e-6)
+
+
+@pytest.mark.parametrize("potentials", ["multinomial", "gaussian"])
+def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path: Path) -> None:
+    data = make_data(300, 14, holes=0.2)
+    data = names_of(data, "y", "a", "t") if potentials == "multinomial" else names_of(data, "y", "x", "z")
+    arcs = [(a, b) for a, b in itertools.pairwise(data)]
+    scan = hb.scan(write(tmp_path, data))
+    options = {"potentials": potentials, "tolerance": 1e-5}
+    learned = hb.expectation_maximization(arcs, scan, **options)
+    known = hb.expectation_maximization(arcs, hb.Table(data), **options)
+    np.testing.assert_allclose(learned.history, known.history, rtol=1e-9)
+    np.testing.assert_allclose(
+        learned.network.log_density(hb.Table(data)), known.network.log_density(hb.Table(data)), rtol=1e-7
+    )
+
+
+@pytest.mark.parametrize("builder", ["nb_tree", "class_clusters", "selective_naive_bayes"])
+def test_other_builders_learn_from_a_sample_that_they_tell(builder: str, tmp_path: Path) -> None:
+    data = names_of(make_data(400, 15), "y", "a", "t")
+    build = getattr(hb.structures, builder)
+    pattern = write(tmp_path, data)
+    assert "y" in build(hb.scan(pattern), "y")
+    with pytest.warns(UserWarning, match=r"are learned from a sample of 150 of 400 rows"):
+        build(hb.scan(pattern, sample=150), "y")

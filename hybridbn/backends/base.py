@@ -79,10 +79,8 @@ class Source(ABC):
     def fragments(self) -> Sequence[Fragment]:
         """Return the parts of the table, in the order of its rows."""
 
-    def count(self, columns: Sequence[str], families: Sequence[tuple[str, ...]]) -> Any:
-        """Return the distinct rows of some columns with their numbers where the table's own engine counts them; None
-        where it is read instead.
-        """
+    def learn(self, task: Task) -> Any:
+        """Return the statistics of a task where the table's own engine computes them; None where the rows are read."""
         return None
 
 
@@ -159,8 +157,7 @@ class Backend(ABC):
         """Return the backend that an object of a user stands for; None if it stands for none of this kind."""
         return None
 
-    @classmethod
-    def open(cls, data: Any) -> Source | None:
+    def open(self, data: Any) -> Source | None:
         """Return the source that an object of this engine is, such as a relation; None if it is none of this kind."""
         return None
 
@@ -170,6 +167,11 @@ class Backend(ABC):
 
     def learn(self, task: Task, source: Source) -> Any:
         """Return the statistics of all rows."""
+        own = source.learn(task)
+        return own if own is not None else self.merge(task, source)
+
+    def merge(self, task: Task, source: Source) -> Any:
+        """Return the sum of the statistics of all fragments."""
         return merge(self._run(task.learn_fragment, source, "scanning"))
 
     def answer(self, task: Task, source: Source) -> Iterator[Any]:

@@ -112,17 +112,21 @@ def scan(
 def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, Source]:
     engine = None if backend is None else find_backend(backend)
     if engine is not None:
-        source = type(engine).open(data)
+        source = engine.open(data)
         if source is not None:
             return engine, source
-    source = open_files(data, kinds) or open_memory(data)
+    source = open_files(data, kinds)
     if source is not None:
         return engine or find_backend(None), source
     import_modules(__package__ or "")
     for kind in Backend.backends.values():
-        source = kind.open(data)
+        other = kind()
+        source = other.open(data)
         if source is not None:
-            return engine or kind(), source
+            return engine or other, source
+    source = open_memory(data)
+    if source is not None:
+        return engine or find_backend(None), source
     raise TableError(
         f"a scan can't be made of a {type(data).__name__}; give paths of files, a frame, a dataset of pyarrow or a"
         " relation of DuckDB"

@@ -277,7 +277,8 @@ class _OpenColumn:
             self.missing += int(counts[0])
             counts = counts[1:]
         else:
-            counts = margin.astype(np.int64)
+            # a table has room for a state at least
+            counts = margin.astype(np.int64)[: len(self.counts)]
             self.missing += len(codes) - int(counts.sum())
         counts[: len(self.counts)] += self.counts
         self.counts = counts

@@ -312,7 +312,7 @@ class Scan(Table):
         """Yield the results of a function of each batch of rows, computed where the backend reads them."""
         if variables is None:
             variables = [self.variable(name) for name in self._chosen]
-        reader = BatchReader([one for one in variables if one.name in self._chosen])
+        reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
         yield from self.passes.backend.answer(_PartTask(reader, function), self.passes.source)
 
     # -- counts -----------------------------------------------------------------------------------------------------

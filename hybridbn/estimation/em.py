@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -46,6 +46,8 @@ _NOISE = 1e-3
 """Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
 _PATIENCE = 3
 """Iterations without a rise after which simulated expectations are given up to be improved."""
+_MOST_PASSES = 25
+"""A table that is read in passes is read at most so many times."""
 _SMOOTHING = 0.02
 """Share of the uniform distribution that is added to a starting table with zeros: EM never leaves a zero."""
 
@@ -106,7 +108,7 @@ def expectation_maximization(
     tolerance : float
         Stop where the log-likelihood changes by less than this for each row.
     max_iterations : int
-        Reaching it warns.
+        Reaching it warns. A scan takes a pass for each iteration, and at most 25.
     draws : int
         How many times incomplete rows are completed where expectations have to be simulated.
     random_state : int, Generator, ...
@@ -162,6 +164,15 @@ def expectation_maximization(
     table = read_as_declared(data, graph, weights, keep_numbers=True)
     first = _check_start(graph, start, table) if start is not None else _choose_start(graph, table, potentials, rng)
     families = _list_families(first, graph, potentials)
+    is_exact_family = all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values())
+    if table.is_scanned and is_exact_family:
+        known_variables = [first.variable(name) for name in first if name in table]
+        expect: Expectation = partial(_expect_in_passes, table, known_variables, options)
+        most = min(max_iterations, _MOST_PASSES)
+        return _warn_of_divergence(
+            _iterate(first, families, {}, expect, table.total_weight, tolerance, most, None), most
+        )
+    table = table.sample_if_scanned("parameters of simulated expectations")
     work = _read_table(first, table).require_rows(1)
     open_rows = _find_rows_with_holes(work)
     complete = work.take(np.setdiff1d(np.arange(len(work)), open_rows))
@@ -171,17 +182,21 @@ def expectation_maximization(
         priors = _find_priors(families, known)
         likelihood = log_likelihood(network, work, options)
         return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
-    if all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values()):
+    if is_exact_family:
         expect = _make_exact_expectation(first, work, open_rows, complete, options)
         patience = None
     else:
         expect, patience = _simulate_expectation(work, open_rows, families, draws, rng, options), _PATIENCE
     found = _iterate(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
+    return _warn_of_divergence(found, max_iterations)
+
+
+def _warn_of_divergence(found: Learned, max_iterations: int) -> Learned:
     if not found.converged:
         warnings.warn(
             f"expectation maximization has not converged in {max_iterations} iterations: what it maximizes still"
             f" changes by {float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
-            stacklevel=2,
+            stacklevel=3,
         )
     return found
 
@@ -250,7 +265,7 @@ def _iterate(
 
 
 def _add(known: Mapping[str, Statistics], expected: Mapping[str, Statistics]) -> dict[str, Statistics]:
-    return {name: statistics + expected[name] for name, statistics in known.items()}
+    return {name: known[name] + statistics if name in known else statistics for name, statistics in expected.items()}
 
 
 def _find_priors(families: Mapping[str, _FamilyFitter], statistics: Mapping[str, Statistics]) -> dict[str, Values]:
@@ -320,6 +335,45 @@ def _make_exact_expectation(
         return found.statistics, likelihood
 
     return expect
+
+
+def _expect_in_passes(
+    table: Table, variables: Sequence[Variable], options: Options, network: Network
+) -> tuple[Mapping[str, Statistics], float]:
+    """Return the exact expectations of a table that is read in passes, and its log-likelihood."""
+    totals: dict[str, Statistics] = {}
+    likelihood, before = 0.0, 0
+    for part in table.map_parts(_ExpectPart(network, options), variables):
+        rows, statistics, log_likelihood_of_part = part
+        if isinstance(statistics, ImpossibleEvidence):
+            numbers = np.arange(before, before + rows)
+            raise statistics.renumber(numbers, lambda rows: str(impossible_evidence(rows, False)))
+        totals = {name: totals[name] + own if name in totals else own for name, own in statistics.items()}
+        likelihood, before = likelihood + log_likelihood_of_part, before + rows
+    return totals, likelihood
+
+
+@dataclass(frozen=True)
+class _ExpectPart:
+    """Computes exact expectations over the distinct rows of a part of a table."""
+
+    network: Network
+    options: Options
+
+    def __call__(self, table: Table) -> tuple[int, Any, float]:
+        evidence, weights = EvidenceReader(self.network, table).evidence(), table.weights
+        rows = np.flatnonzero(weights > 0)
+        if len(rows) < len(weights):
+            evidence, weights = evidence.take(rows, len(rows)), weights[rows]
+        same = find_distinct_rows(evidence, continuous=False)
+        if same is not None:
+            evidence, rows = evidence.take(same.first, len(same.first)), rows[same.first]
+            weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)
+        try:
+            found = expect_statistics(self.network, evidence, weights, self.options)
+        except ImpossibleEvidence as problem:
+            return len(table), problem.renumber(rows, str), 0.0
+        return len(table), found.statistics, float(weights @ found.log_likelihood)
 
 
 def _simulate_expectation(

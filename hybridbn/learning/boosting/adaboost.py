@@ -148,6 +148,28 @@ def boost(
     builder = Build.of(build)
     table = builder.read(data, weights)
     variable = _check_target(table, target, algorithm)
+    families = builder.potentials if potentials is None else potentials
+    if families is None and not builder.keeps_families:
+        families = "multinomial"
+    precision = resolve_options("boost", options, keywords, impossible="nan")
+    max_restarts = 2 * int(rounds) + 20 if max_restarts is None else int(max_restarts)
+    run = BoostingRun(int(rounds), max_restarts, progress if callable(progress) else None)
+    if table.is_scanned:
+        counted = None
+        plain = algorithm == "m1" and not (refit_cuts or table.weighted) and validation is None and priors is None
+        if families is not None and plain:
+            table.expect(target)
+            counted = _count_columns(table, roles(table, target, families), builder, target, precision)
+        if counted is not None:
+            if holes := table.count_missing(target):
+                raise TableError(
+                    f"{holes:,} rows have no value of {target!r}, and can't be boosted; scan the table without them,"
+                    " such as a query with WHERE"
+                )
+            with progress_if(progress is True), track("boost", run.rounds) as run.report:
+                boost_counts(*counted, len(table), None, run, rng)
+                return _ensemble(run, target, algorithm)
+        table = table.sample_if_scanned("ensembles other than AdaBoost.M1 over naive Bayes of states")
     table = _drop_unusable_rows(table, target)
     held_out = None if validation is None else _hold_out(table, target, validation, rng)
     if held_out is not None and held_out.kept is not None:
@@ -161,36 +183,23 @@ def boost(
     base = (
         _weights_of_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
     )
-    precision = resolve_options("boost", options, keywords, impossible="nan")
-    run = BoostingRun(
-        int(rounds),
-        2 * int(rounds) + 20 if max_restarts is None else int(max_restarts),
-        progress if callable(progress) else None,
-        None
-        if held_out is None
-        else EarlyStopping(
+    if held_out is not None:
+        run.stopping = EarlyStopping(
             _HeldOutScorer(target, held_out.table, precision, algorithm == "real"),
             held_out.table.column(target),
             held_out.table.weights,
             patience,
-        ),
-    )
+        )
     with progress_if(progress is True), track("boost", run.rounds) as run.report:
-        families = builder.potentials if potentials is None else potentials
-        if families is None and not builder.keeps_families:
-            families = "multinomial"
         roles_of_columns = None if families is None else roles(table.with_weights(base), target, families)
         if roles_of_columns is not None and not refit_cuts:
             table = Table(table, variables=[role.variable for role in roles_of_columns.values()])
-            if algorithm == "m1" and builder.is_naive_bayes(target, list(roles_of_columns)):
-                fitters = _fitters_of_counts(roles_of_columns, target)
-                if fitters is not None:
-                    variables = {
-                        name: _discrete_variable(roles_of_columns[name]) for name in roles_of_columns if name != target
-                    }
-                    counter = counter_of(table, (*variables.values(), variable), precision.jobs)
-                    boost_counts(CountedColumns(counter, variables, variable), len(table), fitters, base, run, rng)
-                    return _ensemble(run, target, algorithm)
+            counted = None
+            if algorithm == "m1":
+                counted = _count_columns(table, roles_of_columns, builder, target, precision)
+            if counted is not None:
+                boost_counts(*counted, len(table), base, run, rng)
+                return _ensemble(run, target, algorithm)
         # families that a structure leaves open follow from the columns, which are cut by now
         learn = builder.make_learner(target, families if builder.structure is None else potentials)
         if refit_cuts and families is not None:
@@ -290,6 +299,21 @@ def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Pot
 
 # --- checks and preparations
 # ----------------------------------------------------------------------------------------------
+
+
+def _count_columns(
+    table: Table, roles_of_columns: Mapping[str, Role], builder: Build, target: str, options: Options
+) -> tuple[CountedColumns, dict[str, MultinomialFitter]] | None:
+    """Return the columns to be counted in each round and their fitters, where naive Bayes of tables is boosted."""
+    fitters = None
+    if builder.is_naive_bayes(target, list(roles_of_columns)):
+        fitters = _fitters_of_counts(roles_of_columns, target)
+    if fitters is None:
+        return None
+    variables = {name: _discrete_variable(role) for name, role in roles_of_columns.items()}
+    variable = variables.pop(target)
+    counter = counter_of(table, (*variables.values(), variable), options.jobs)
+    return CountedColumns(counter, variables, variable), fitters
 
 
 def _fitters_of_counts(roles_of_columns: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:

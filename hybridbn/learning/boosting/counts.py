@@ -16,6 +16,7 @@ are stored as numbers.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -213,8 +214,8 @@ def _classify(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
 
 def boost_counts(
     columns: CountedColumns,
-    rows: int,
     fitters: Mapping[str, MultinomialFitter],
+    rows: int,
     base: Values | None,
     run: BoostingRun,
     rng: np.random.Generator,
@@ -223,9 +224,9 @@ def boost_counts(
 
     Parameters
     ----------
-    columns : Columns
-    rows : int
+    columns : CountedColumns
     fitters : mapping from the target and each column to its fitter
+    rows : int
     base : ndarray (rows,), optional
         The initial weights of the rows; by default one each.
     run : BoostingRun
@@ -233,7 +234,7 @@ def boost_counts(
     """
     total = float(rows) if base is None else float(base.sum())
     row_weights: RowWeights = (
-        ErrorHistories(rows, base, run.rounds)
+        ErrorHistories(rows, base, run.rounds, on_disk=not columns.counter.picks_rows)
         if run.rounds <= _LONGEST_HISTORY
         else NumericWeights(np.ones(rows) if base is None else base.copy(), base)
     )
@@ -248,7 +249,11 @@ def boost_counts(
             if row_weights.least * down < row_weights.floor:
                 # the floor raises some weights
                 row_weights = row_weights.to_numeric()
-                row_weights.advance(up, down, partial(columns.add, counts))
+                if columns.counter.picks_rows:
+                    row_weights.advance(up, down, partial(columns.add, counts))
+                else:
+                    row_weights.advance(up, down)
+                    counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
                 share = total / float(counts[0].sum())
                 counts = [table * share for table in counts]
                 row_weights.scale(share)
@@ -353,6 +358,11 @@ class NumericWeights:
         return np.abs(self._numbers)
 
 
+def _make_word_on_disk(rows: int, kind: Any) -> NDArray[Any]:
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, kind, "w+", shape=(rows,))
+
+
 class ErrorHistories:
     """Weights as histories of errors.
 
@@ -363,6 +373,8 @@ class ErrorHistories:
         The initial weights of the rows.
     rounds : int
         The greatest number of rounds.
+    on_disk : bool
+        Keep the histories in files without a name, of which the system holds as much in memory as there is room for.
 
     Examples
     --------
@@ -375,11 +387,12 @@ class ErrorHistories:
 
     floor = FLOOR
 
-    def __init__(self, rows: int, base: Values | None, rounds: int) -> None:
+    def __init__(self, rows: int, base: Values | None, rounds: int, on_disk: bool = False) -> None:
         self._rows, self._base = rows, base
         self.least: float = 1.0
         sizes = [min(_WORD_BITS, rounds - start) for start in range(0, rounds, _WORD_BITS)]
-        self._words: list[NDArray[Any]] = [np.zeros(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
+        make = _make_word_on_disk if on_disk else np.zeros
+        self._words: list[NDArray[Any]] = [make(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
         self._factors: list[Values] = [np.ones(1)]
         self._bit = 0
 
