@@ -40,6 +40,8 @@ MOST_CELLS = 2_000_000
 """The largest junction tree that a page computes with."""
 MOST_ANSWERS, MOST_ROWS = 20_000, 2_000
 """The most cases that are answered before, and the most rows of a table in a file."""
+MOST_WORK = 5e9
+"""The most cells of junction trees in all that are summed for them."""
 BLOCK = 500
 """Cases that are answered together."""
 _NUMBER_BYTES = 8 * 4 / 3
@@ -100,14 +102,14 @@ def make_page(responder: Responder) -> str:
     content["rows"] = min(content["rows"], MOST_ROWS)
     content["rowFindings"] = [responder.read_row(row) for row in range(content["rows"])]
     room = MOST_BYTES - len(read_module().encode()) - len(_as_json(content))
-    tables = _list_tables(responder, room)
+    cells, tables = _list_tables(responder, room)
     if tables is not None:
         count = len(responder.names)
         content["tables"] = tables
         content["offers"] = {"link": True}
         content["about"] = f"This page answers every question itself, exactly; {count} nodes."
     else:
-        _add_lookups(responder, content, room)
+        _add_lookups(responder, content, room, cells)
     # esbuild writes no "</script" into a module
     script, style = read_module(), PAGE_STYLE
     policy = (
@@ -139,22 +141,23 @@ def _encode(numbers: Values) -> str:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _list_tables(responder: Responder, room: float) -> Plain | None:
-    """Return the tables and a junction tree; None where there is more than tables, or too much of them."""
+def _list_tables(responder: Responder, room: float) -> tuple[float, Plain | None]:
+    """Return the cells of a junction tree of tables, and the tree with the tables.
+
+    None instead of it where there is more than tables, or too much of them.
+    """
     potentials = [responder.network.potential(name) for name in responder.names]
     if not all(isinstance(potential, Multinomial) for potential in potentials):
-        return None
+        return 1.0, None
     tables = [potential.table for potential in potentials if isinstance(potential, Multinomial)]
-    if sum(table.size for table in tables) * _NUMBER_BYTES > room:
-        return None
     sizes = {variable.name: len(variable) for potential in potentials for variable in potential.variables}  # type: ignore[arg-type]
     scopes = [potential.scope for potential in potentials]
     order = find_order(scopes, sizes, keep=())
-    if order.total > MOST_CELLS:
-        return None
+    if order.total > MOST_CELLS or sum(table.size for table in tables) * _NUMBER_BYTES > room:
+        return order.total, None
     cliques = make_junction_tree(scopes, order.names, ())
     number = responder.number
-    return {
+    return order.total, {
         "values": [_encode(table) for table in tables],
         "cliques": [{"nodes": [number[name] for name in clique.names], "parent": clique.parent} for clique in cliques],
     }
@@ -163,7 +166,7 @@ def _list_tables(responder: Responder, room: float) -> Plain | None:
 # -- answers that are computed before ---------------------------------------------------------------------------------
 
 
-def _add_lookups(responder: Responder, content: Plain, room: float) -> None:
+def _add_lookups(responder: Responder, content: Plain, room: float, cells: float) -> None:
     """Add the answers that there is room for, and what the page offers with them."""
     values: list[list[float] | None] = []
     findings: list[Plain] = []
@@ -172,7 +175,7 @@ def _add_lookups(responder: Responder, content: Plain, room: float) -> None:
         values.append(None if belief is None or "p" in belief else [finding["value"] for finding in held])
         findings += held
     width = 1 + sum(len(node["states"]) if "states" in node else 2 + len(LEVELS) for node in content["nodes"])
-    most = int(min(MOST_ANSWERS, room / (width * _NUMBER_BYTES + 14)))
+    most = int(min(MOST_ANSWERS, room / (width * _NUMBER_BYTES + 14), MOST_WORK / cells))
     cases = [[], *([i] for i in range(len(findings)))]
     if len(cases) > most:
         raise TooWide(

@@ -28,8 +28,10 @@ from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 __all__ = ["Responder"]
 
-WIDTH, ROW, TITLE = 160.0, 17.0, 34.0
-"""The width of a node's box, the height of one of its states, and that of its title with the margins, in pixels."""
+NARROWEST, WIDEST, LETTER = 160.0, 192.0, 6.5
+"""The widths between which a node's box is chosen, and that of a letter, in pixels."""
+ROW, TITLE = 17.0, 34.0
+"""The height of a state, and that of the title with the margins."""
 GAP = (16.0, 38.0)
 MOST_STATES, FEWEST_STATES = 5, 3
 """A box has room for at most so many states, and a density needs as much as so many."""
@@ -94,8 +96,7 @@ class Responder:
         known = network.graph.get("evidence") or {}
         self.given: Mapping[str, Any] = {name: known[name] for name in factors if name in known}
         self.start = list_findings(network, {**{n: known[n] for n in known if n in self.number}, **(evidence or {})})
-        rows = max([len(v) for v in network.variables if isinstance(v, Discrete)], default=FEWEST_STATES)
-        self.box = (WIDTH, TITLE + ROW * min(max(rows, FEWEST_STATES), MOST_STATES))
+        self.box = _choose_box(network)
         self._lock = threading.Lock()
 
     @property
@@ -197,8 +198,10 @@ class Responder:
             return answer | {"error": "these findings contradict each other", "impossible": True}
         except HybridBNError as error:
             return answer | {"error": str(error)}
-        except RecursionError:
-            return answer | {"error": "the question is nested too deeply"}
+        except Exception as error:
+            # whoever sends this on has nobody else to tell
+            what = f"{type(error).__name__}: {error!s:.200}"
+            return answer | {"error": f"a fault of hybridbn itself: {what}; please report it"}
 
     def believe(self, cases: Sequence[Case]) -> list[Plain]:
         """Return the beliefs in each case: a list with one for each node, None where the value is known.
@@ -325,6 +328,18 @@ class Responder:
 
     def _answer_neighborhood(self, question: Plain) -> Plain:
         return {"layout": self.lay_out_neighborhood(self.number[self._find(question).name])}
+
+
+def _choose_box(network: Network) -> tuple[float, float]:
+    """Return a size of the boxes in which most texts fit."""
+    states = [v for v in network.variables if isinstance(v, Discrete)]
+    rows = max([len(variable) for variable in states], default=FEWEST_STATES)
+    letters = [len(str(state)) for variable in states for state in variable.states[:MOST_STATES]]
+    names = [len(v.name) for v in network.variables if isinstance(v, Continuous)]
+    # beside a label there are a bar and a percentage, and beside the name of a number its mean
+    wanted = max([LETTER * count / 0.38 for count in letters] + [86 + 1.1 * LETTER * count for count in names])
+    width = min(max(round(wanted), NARROWEST), WIDEST)
+    return width, TITLE + ROW * min(max(rows, FEWEST_STATES), MOST_STATES)
 
 
 def _read_columns(network: Network, data: Any, unknown: Literal["error", "missing"]) -> dict[str, NDArray[Any]]:

@@ -41,6 +41,17 @@ function interpolate(quantiles) {
   return { x: [...x, last], y: [...y, 0] };
 }
 
+/** A height for the picture of a curve: that of its peak, or less where that is a needle, so that the rest can be seen. */
+export function heightOf(curve) {
+  if (!curve) return 0;
+  const { x, y } = curve;
+  const parts = y.slice(1).map((value, i) => [Math.max(value, y[i]), x[i + 1] - x[i]]);
+  parts.sort((a, b) => b[0] - a[0]);
+  let room = 0.03 * (x.at(-1) - x[0]);
+  const level = parts.find(([, width]) => (room -= width) < 0);
+  return Math.min(parts[0]?.[0] ?? 0, level && level[0] > 0 ? 1.6 * level[0] : Infinity);
+}
+
 /** The range of values that a picture of a node shows: that of the prior, wider where the belief or a finding is. */
 export function rangeOf(prior, belief, finding, domain) {
   const ends = [];

@@ -257,7 +257,7 @@ export class Panel {
     };
     const sign = (value) => (value > 0 ? "+" : "") + short(value, 4);
     return [
-      h("table", { class: "hbx-table" }, h("thead", {}, h("tr", {}, h("th", {}, "finding"), h("th", {}, "against · for"), h("th", { class: "hbx-number" }, "log-odds"))),
+      h("table", { class: "hbx-table" }, h("thead", {}, h("tr", {}, h("th", {}, "finding"), h("th", { class: "hbx-signs", title: "against it to the left, for it to the right" }, "− | +"), h("th", { class: "hbx-number" }, "log-odds"))),
         h("tbody", {}, steps.map(([name, value, kind]) =>
           h("tr", { class: kind }, h("td", {}, name), h("td", { class: "hbx-bar-cell" }, bar(value)), h("td", { class: "hbx-number" }, sign(value)))))),
       h("p", { class: "hbx-hint" }, `Weights of evidence, each given the findings above it; they add up to the log-odds of a probability of ${percent(Number(answer.probability))}.`),

@@ -1,7 +1,7 @@
 // A density in a rectangle: the belief, the prior as a ghost, what is known, and a brush that sets a value or an interval.
 
 import { s, set, write, measure } from "./dom.js";
-import { curveOf, rangeOf, roundTo } from "./density.js";
+import { curveOf, heightOf, rangeOf, roundTo } from "./density.js";
 import { ticks, valueText } from "./format.js";
 
 const CLICK = 4;
@@ -48,10 +48,11 @@ export class Plot {
     const curve = finding && "value" in finding ? null : curveOf(belief);
     const before = curveOf(prior);
     const isChanged = belief !== prior;
-    const highest = Math.max(...(curve?.y ?? [0]), isChanged || !curve ? Math.max(...(before?.y ?? [0])) : 0) || 1;
+    const highest = Math.max(heightOf(curve), isChanged || !curve ? heightOf(before) : 0) || 1;
     const path = (points, close) => {
       if (!points) return "";
-      const at = (x, y) => `${this.across(x).toFixed(1)} ${(this.floor - (y / highest) * (this.floor - top)).toFixed(1)}`;
+      const up = (y) => this.floor - Math.min(y / highest, 1) * (this.floor - top);
+      const at = (x, y) => `${this.across(x).toFixed(1)} ${up(y).toFixed(1)}`;
       const middle = points.x.map((x, i) => at(x, points.y[i])).join("L");
       return close ? `M${at(points.x[0], 0)}L${middle}L${at(points.x.at(-1), 0)}Z` : `M${middle}`;
     };
@@ -115,7 +116,8 @@ export class Plot {
       const { left, width } = this.box;
       const x = Math.min(Math.max(event.clientX * matrix.a + matrix.e, left), left + width);
       const [low, high] = this.range;
-      return roundTo(low + ((x - left) / width) * (high - low), this.range);
+      const value = roundTo(low + ((x - left) / width) * (high - low), this.range);
+      return this.node.unit === "date" ? Math.round(value) : value;
     };
     const end = () => {
       start = null;

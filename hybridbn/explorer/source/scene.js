@@ -167,7 +167,9 @@ export class Scene {
   }
 
   zoomBy(factor) {
-    const zoom = factor === null ? null : Math.min(2.5, Math.max(0.25, (this.shownScale ?? 1) * factor));
+    const { clientWidth, clientHeight } = this.element;
+    const whole = Math.min(1.25, (clientWidth - 4) / this.layout.width, (clientHeight - 4) / this.layout.height);
+    const zoom = factor === null ? whole : Math.min(2.5, Math.max(0.2, (this.shownScale ?? 1) * factor));
     this.store.update({ zoom });
   }
 

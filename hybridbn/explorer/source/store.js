@@ -71,6 +71,7 @@ export class Store {
     this.keeper = keepScenarios(content, model);
     this.scenarios = this.keeper.read().filter((item) => typeof item?.name === "string");
     this.sequence = 0;
+    this.asking = false;
     this.listeners = new Set();
     this.scheduled = false;
     if (this.findings.length) this.refresh();
@@ -179,18 +180,25 @@ export class Store {
 
   // -- questions ------------------------------------------------------------------------------------------------------
 
+  /** Ask for the beliefs; while an answer is awaited, only the latest of the questions after it is asked. */
   async refresh() {
     this.sequence += 1;
-    const number = this.sequence;
-    const findings = this.complete(this.findings);
+    if (this.probable) this.probable = new Map();
     if (!this.findings.length) {
       this.settle({ beliefs: this.content.prior, log_evidence: 0 });
       return;
     }
     this.update({ pending: true });
-    const answer = await this.send({ ask: "beliefs", cases: [findings] });
-    if (number !== this.sequence) return;
-    this.settle(answer.error ? answer : { ...answer.cases[0], notes: answer.notes });
+    if (this.asking) return;
+    this.asking = true;
+    let number = null;
+    let answer = null;
+    while (number !== this.sequence && this.findings.length) {
+      number = this.sequence;
+      answer = await this.send({ ask: "beliefs", cases: [this.complete(this.findings)] });
+    }
+    this.asking = false;
+    if (number === this.sequence) this.settle(answer.error ? answer : { ...answer.cases[0], notes: answer.notes });
   }
 
   settle(answer) {
@@ -225,8 +233,10 @@ export class Store {
 
   async findProbable() {
     const number = this.sequence;
+    this.update({ pending: true });
     const answer = await this.ask({ ask: "probable" });
     if (number !== this.sequence) return;
+    this.pending = false;
     if (answer.error) this.update({ probable: null, error: { text: answer.error } });
     else this.update({ probable: new Map(answer.values.map((value) => [value.node, value])), version: this.version + 1 });
   }
@@ -290,7 +300,9 @@ export class Store {
       { name: "Now", findings: this.findings },
       ...chosen.map(({ name, findings }) => ({ name, findings: unpack(findings, this.nodes).findings })),
     ];
+    this.update({ pending: true });
     const answer = await this.send({ ask: "beliefs", cases: cases.map((item) => this.complete(item.findings)) });
+    this.pending = false;
     if (answer.error) this.update({ error: { text: answer.error, retry: answer.lost } });
     else this.update({ compared: cases.map((item, i) => ({ ...item, answer: answer.cases[i] })) });
   }

@@ -14,7 +14,7 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-toolbar{display:flex;flex-wrap:wrap;gap:6px 10px;align-items:center;padding:9px 14px;background:var(--surface);border-bottom:1px solid var(--line)}
 .hbx-title-text{font-weight:650;font-size:15px;margin-right:4px;max-width:26ch;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .hbx-space{flex:1}
-.hbx-group{display:inline-flex;align-items:center}
+.hbx-group{display:inline-flex;align-items:stretch}
 .hbx-button{background:var(--surface);border:1px solid var(--line);border-radius:6px;padding:3px 10px;cursor:pointer;line-height:1.45;white-space:nowrap}
 .hbx-button:hover:not(:disabled){border-color:var(--bar)}
 .hbx-button:disabled{opacity:.4;cursor:default}
@@ -24,11 +24,10 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-group>.hbx-button[aria-pressed=true],.hbx-group>.hbx-button:hover{z-index:1}
 .hbx-group>:first-child{border-radius:6px 0 0 6px;margin-left:0}
 .hbx-group>:last-child{border-radius:0 6px 6px 0}
-.hbx-intervening .hbx-button[aria-pressed=true]{}
 .hbx-small{padding:0 8px;font-size:12px}
 .hbx-primary{background:var(--bar);border-color:var(--bar);color:#fff;font-weight:600}
 .hbx[data-theme=dark] .hbx-primary{color:#10151b}
-.hbx-of{padding:0 8px;border-block:1px solid var(--line);line-height:1.45;padding-block:3px;color:var(--muted);white-space:nowrap}
+.hbx-of{padding:0 8px;border-block:1px solid var(--line);display:flex;align-items:center;color:var(--muted);white-space:nowrap}
 .hbx-field{background:var(--surface);border:1px solid var(--line);border-radius:6px;padding:3px 8px;min-width:0;line-height:1.45}
 .hbx-field[aria-invalid]{border-color:var(--found)}
 .hbx-search{width:150px}
@@ -138,6 +137,7 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-table tr.hbx-muted td{color:var(--muted)}
 .hbx-bar-cell{width:66px}
 .hbx-mini{width:60px;height:12px;display:block}
+.hbx .hbx-signs{text-align:center;padding-right:12px;white-space:nowrap}
 .hbx-for{fill:var(--bar)}.hbx-against{fill:var(--found)}
 .hbx-big-plot{width:100%;height:auto;display:block;margin-top:8px;user-select:none}
 .hbx-big-plot text{fill:var(--ink)}
