@@ -223,8 +223,6 @@ class Network(DirectedGraph):
             raise NetworkError(describe_unknown_node(name, self))
         return self.nodes[name]  # type: ignore[no-any-return]
 
-    # -- checking -------------------------------------------------------------------------------------------------
-
     def check(self) -> None:
         """Raise `NetworkError` where the graph is no Bayesian network, naming every fault at once.
 
@@ -556,6 +554,12 @@ class Network(DirectedGraph):
 
         return plot_network(self, evidence, ax, **options)
 
+    def explore(self, evidence: Mapping[str, Any] | None = None, data: Any = None) -> Any:
+        """Return a widget for notebooks in which beliefs follow findings; see `hybridbn.explorer.widget.make_widget`."""
+        from hybridbn.explorer.widget import make_widget
+
+        return make_widget(self, evidence, data)
+
     # -- files and other libraries --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -581,8 +585,6 @@ class Network(DirectedGraph):
         from hybridbn.formats.networks.pgmpy import to_pgmpy
 
         return to_pgmpy(self, bins=bins)
-
-    # -- texts ----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<{as_line(self)}>"

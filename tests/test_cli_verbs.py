@@ -21,7 +21,7 @@ from hybridbn.commands.model_options import parse_evidence
 from hybridbn.commands.verb import find_verb, list_verbs
 
 ROOT = Path(__file__).resolve().parents[1]
-VERBS = ("check", "fit", "show", "query", "predict", "impute", "convert", "completion")
+VERBS = ("check", "fit", "show", "explore", "query", "predict", "impute", "convert", "completion")
 
 C = hb.Discrete("c", states=("no", "yes"))
 K = hb.Discrete("k", states=(1, 2, 3))

@@ -24,7 +24,7 @@ LAYERS = (
     {"estimation"},
     {"structures"},
     {"learning"},
-    {"estimators", "formats", "pictures", "backends", "commands", "cli", "datasets", "__main__"},
+    {"estimators", "explorer", "formats", "pictures", "backends", "commands", "cli", "datasets", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 CONVENIENT = {

@@ -49,6 +49,7 @@ examples:
   hybridbn check patients.csv                                       what is in a table, and what is wrong with it
   hybridbn fit patients.csv model.hbn --structure tan --target disease
   hybridbn show model.hbn                                           the nodes, their parents and their beliefs
+  hybridbn explore model.hbn                                        the same in the browser: set findings, see beliefs
   hybridbn query model.hbn disease age=62 cholesterol=200:260
   hybridbn predict model.hbn new.csv predicted.csv --target disease
   hybridbn impute patients.csv completed.csv                        fill the holes
@@ -116,7 +117,7 @@ def list_verbs() -> list[str]:
     ['check', 'fit', 'show']
     """
     import_modules(_PACKAGE)
-    usual = ["check", "fit", "show", "query", "predict", "impute", "convert"]
+    usual = ["check", "fit", "show", "explore", "query", "predict", "impute", "convert"]
     return [name for name in usual if name in _VERBS] + sorted({*_VERBS} - {*usual})
 
 

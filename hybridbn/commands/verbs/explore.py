@@ -1,0 +1,105 @@
+"""``hybridbn explore``: a page on which findings are set and beliefs follow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from hybridbn.commands.shared_options import add_quiet, add_text_arguments, add_unknown_argument, parse_count
+from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.verb import Verb
+
+__all__ = ["Explore"]
+
+
+class Explore(Verb):
+    """Opens the explorer in a browser, or writes it to a file."""
+
+    name = "explore"
+    arguments = "MODEL [NAME=VALUE ...]"
+    summary = "open a model in the browser: set findings, and see beliefs follow"
+    examples = """
+hybridbn explore model.hbn
+hybridbn explore model.hbn disease=yes age=60:70
+hybridbn explore model.hbn --data patients.csv
+hybridbn explore alarm.bif.gz --html alarm.html
+hybridbn explore model.hbn --no-browser --port 8000
+"""
+    description = """
+Shows the model as a graph with the beliefs in its nodes. Click a state to set it, and again to retract
+it; with shift it is excluded. Click or drag over a curve to set a number or an interval. The page says
+why a belief is what it is, what to ask next and what is most probable, sets nodes as interventions,
+and compares scenarios. A server on this computer (127.0.0.1, with a secret in its address) answers,
+until it is ended with Ctrl-C.
+
+With --html one file is written instead, which needs no server: of a model of tables it answers
+everything; of any other one it holds answers that were computed before, and says which.
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("model", metavar="MODEL", help="a file of a network")
+        parser.add_argument("evidence", metavar="NAME=VALUE", nargs="*", help="what is known at first")
+        parser.add_argument("--data", metavar="DATA", help="a table, to step through its rows")
+        parser.add_argument("--html", metavar="OUT", help="write a page that needs no server")
+        parser.add_argument(
+            "--port", type=parse_count, default=0, metavar="N", help="of the server (default: one that is free)"
+        )
+        parser.add_argument("--no-browser", action="store_true", help="only print the address")
+        table = parser.add_argument_group("how the table is read")
+        add_text_arguments(table)
+        add_unknown_argument(table, "refuse states that the model doesn't know (default), or let them tell nothing")
+        add_quiet(parser)
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Explore."""
+        import os
+
+        from hybridbn.commands.locations import UsageFault
+        from hybridbn.commands.model_options import parse_evidence, read_model
+        from hybridbn.commands.table_input import forward_warnings
+        from hybridbn.explorer.page import make_page
+        from hybridbn.explorer.responder import Responder
+        from hybridbn.formats.files import write_atomically
+
+        if options.port > 65535:
+            raise UsageFault(f"--port {options.port}: ports are numbers up to 65535")
+        with forward_warnings(terminal):
+            network = read_model(options.model)
+            evidence = parse_evidence(network, options.evidence)
+            data = None if options.data is None else _read_data(options, network)
+            title = os.path.basename(options.model).split(".")[0] or "Bayesian network"
+            responder = Responder(network, data, title, options.unknown, evidence)
+            if options.html is not None:
+                page = make_page(responder)
+                write_atomically(options.html, page.encode())
+                terminal.note(f"wrote {options.html} ({len(page.encode()) / 1e6:.1f} MB)")
+                return
+        _serve(responder, options, terminal)
+
+
+def _read_data(options: argparse.Namespace, network: Any) -> Any:
+    """Return the table to step through."""
+    from hybridbn.formats.tables import read_table
+
+    told = {"delimiter": options.delimiter, "missing": options.missing and ["", *options.missing]}
+    told |= {"decimal": options.decimal if options.decimal != "." else None}
+    told |= {"encoding": options.encoding if options.encoding != "utf-8" else None}
+    reading = {name: value for name, value in told.items() if value}
+    return read_table(options.data, variables=network.variables, unknown=options.unknown, **reading)
+
+
+def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> None:
+    """Serve the explorer until the user ends it."""
+    import contextlib
+    import webbrowser
+
+    from hybridbn.explorer.server import ExplorerServer
+
+    with ExplorerServer(responder, options.port) as server, contextlib.suppress(KeyboardInterrupt):
+        terminal.show(server.address)
+        terminal.note("open this address in a browser; Ctrl-C ends the server")
+        if not options.no_browser and sys.stdout is not None and sys.stdout.isatty():
+            webbrowser.open(server.address)
+        server.serve_forever()

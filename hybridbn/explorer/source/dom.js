@@ -1,0 +1,66 @@
+// Elements are made here only, and every text becomes a text node: names and states are never read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+
+export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+export function set(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) element.removeAttribute(name);
+    else {
+      const text = value === true ? "" : String(value);
+      if (element.getAttribute(name) !== text) element.setAttribute(name, text);
+    }
+  }
+}
+
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+let canvas = null;
+const widths = new Map();
+
+/** The width of a text in pixels. */
+export function measure(text, font) {
+  const key = `${font}|${text}`;
+  let width = widths.get(key);
+  if (width === undefined) {
+    canvas ??= document.createElement("canvas").getContext("2d");
+    canvas.font = `${font} system-ui, sans-serif`;
+    width = canvas.measureText(text).width;
+    if (widths.size > 20000) widths.clear();
+    widths.set(key, width);
+  }
+  return width;
+}
+
+/** The text, cut off with an ellipsis where it is wider than `room` pixels. */
+export function fit(text, room, font) {
+  if (measure(text, font) <= room) return text;
+  let low = 0;
+  let high = text.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (measure(`${text.slice(0, middle)}…`, font) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return `${text.slice(0, low).trimEnd()}…`;
+}
+
+let lastNumber = 0;
+
+/** An id that no other element has. */
+export const makeId = (name) => `hbx-${name}-${(lastNumber += 1)}-${Math.random().toString(36).slice(2, 8)}`;
