@@ -122,7 +122,12 @@ def format_value(value: float, unit: Unit | None = None, spread: float = 0.0) ->
     if unit.kind == "duration":
         size, name = next((each for each in _DURATIONS if abs(value) >= each[0]), _DURATIONS[-1 if value else 0])
         return f"{format_number(value / size)} {name}"
-    return unit.text(float(unit.round(value)))[:19]
+    text = unit.text(float(unit.round(value)))
+    if unit.kind != "datetime" or unit.pattern is not None:
+        return text
+    # no more of the time of day than matters
+    end = 10 if spread >= 2 or text[10:19] == "T00:00:00" else 16 if spread >= 1 / 24 else 19
+    return text[:end].replace("T", " ")
 
 
 def shorten_text(text: str, most: int) -> str:

@@ -255,6 +255,8 @@ class _Painter:
 def _dress(chart: Chart, ax: Any, painter: _Painter, handles: dict[str, Any]) -> None:
     """Add title, labels, ticks and legend."""
     width, height = _measure(ax)
+    # long names of ticks take from the width
+    inner = width * (0.78 if chart.y.named is not None else 1.0)
     dim, line = painter.color("dim"), painter.color("line")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -266,14 +268,14 @@ def _dress(chart: Chart, ax: Any, painter: _Painter, handles: dict[str, Any]) ->
     _set_ticks(ax.yaxis, chart.y, height, int(0.38 * width / SMALL / LETTER))
     if chart.y.named is not None:
         ax.tick_params(axis="y", length=0)
-    for axis, spec, room in ((ax.xaxis, chart.x, width), (ax.yaxis, chart.y, height)):
+    for axis, spec, room in ((ax.xaxis, chart.x, inner), (ax.yaxis, chart.y, height)):
         text = shorten_text(spec.label, max(12, int(room / SMALL / LETTER))) if spec.shown else ""
         axis.set_label_text(_write(text), fontsize=SMALL, color=dim)
     above = 0.0
     if handles:
-        letters = max(14, int(width / SMALL / LETTER) - 5)
+        letters = max(14, int(inner / SMALL / LETTER) - 5)
         labels = [_write(shorten_text(label, letters)) for label in handles]
-        columns = max(1, min(len(labels), int(width / ((max(map(len, labels)) + 5) * SMALL * LETTER))))
+        columns = max(1, min(len(labels), int(inner / ((max(map(len, labels)) + 6) * SMALL * LETTER))))
         above = 3 + 1.35 * SMALL * -(-len(labels) // columns)
         ax.legend(
             list(handles.values()),
@@ -291,7 +293,7 @@ def _dress(chart: Chart, ax: Any, painter: _Painter, handles: dict[str, Any]) ->
             labelspacing=0.2,
         )
     if chart.title:
-        title = _write(shorten_text(chart.title, max(14, int(1.15 * width / TITLE / LETTER))))
+        title = _write(shorten_text(chart.title, max(14, int(1.1 * inner / TITLE / LETTER))))
         ax.set_title(title, fontsize=TITLE, color=painter.color("ink"), loc="left", pad=5 + above)
 
 
