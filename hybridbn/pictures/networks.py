@@ -403,6 +403,7 @@ def plot_strengths(
     >>> plot_strengths(arcs, arcs, {("a", "b"): 0.9, ("a", "c"): 0.625}, Figure().add_subplot()).get_label()
     'Strengths of 2 arcs between 3 nodes: a to b 0.900, a to c 0.625.'
     """
+    check_kind(graph, nx.DiGraph, "a directed graph is drawn")
     if not len(graph):
         raise TableError("the graph has no nodes to draw")
     if len(graph) > _MOST_NODES:
