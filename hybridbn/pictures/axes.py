@@ -67,7 +67,8 @@ def draw_chart(chart: Chart, ax: Any = None) -> Any:
         ax.set_axis_off()
         ax.set(xlim=(left, right), ylim=(high, low))
         across, up = _measure(ax)
-        painter.scale = min(across / (right - left), up / (high - low)) / 72
+        # letters grow a little on larger axes, no more than boxes do
+        painter.scale = min(across / (right - left) / 72, up / (high - low) / 72, 1.25)
     else:
         if ax.has_data() and chart.x.names is None and chart.y.names is None:
             (a, b), (c, d) = sorted(ax.get_xlim()), sorted(ax.get_ylim())

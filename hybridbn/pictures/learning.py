@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtrik
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import TableError
@@ -248,8 +249,6 @@ def plot_probability_integral_transform(
     >>> plot_probability_integral_transform(posterior, [-2, -1, 1, 2], 2, Figure().add_subplot()).get_label()
     'Histogram of the probability integral transform of x in 4 rows, 2 bins: shares 50.0%, 50.0%; flat would be 50.0%.'
     """
-    from scipy.stats import binom
-
     if not isinstance(posterior, ContinuousPosterior) or posterior.single:
         raise TableError(
             "the probability integral transform is that of densities in a table of cases; of a discrete variable,"
@@ -265,7 +264,7 @@ def plot_probability_integral_transform(
     count = len(below)
     heights = np.histogram(below, bins, (0.0, 1.0))[0] * (bins / count)
     edges = np.arange(bins + 1) / bins
-    low, high = (float(binom.ppf(level, count, 1 / bins)) * bins / count for level in (0.05, 0.95))
+    low, high = (float(np.ceil(bdtrik(level, count, 1 / bins))) * bins / count for level in (0.05, 0.95))
     tips = [f"{format_share(height / bins)} of the rows" for height in heights.tolist()]
     marks: list[Mark] = [
         Rectangles(edges[:-1] + 0.004, edges[1:] - 0.004, 0.0, heights, 0, 0.8, tips=tips),

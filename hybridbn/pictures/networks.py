@@ -175,7 +175,9 @@ def chart_network(
                 priors = posteriors(network, None, wanted, options) if wanted else {}
             except HybridBNError:
                 priors = {}  # what is possible given evidence may be too much without
-    marks: list[Mark] = [Arrow(route, 1.1 if detail.title > 0.2 else 0.7) for route in layout.routes.values()]
+    # the many arcs of a map would hide its names
+    width, strength = (1.1, 0.6) if len(layout.routes) <= 100 else (0.7, 0.4)
+    marks: list[Mark] = [Arrow(route, width, strength) for route in layout.routes.values()]
     if detail is _DOTS:
         marks += _draw_dots(layout, network, known, _fit_font(layout, room))
     else:
