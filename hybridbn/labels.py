@@ -122,7 +122,12 @@ def format_value(value: float, unit: Unit | None = None, spread: float = 0.0) ->
     if unit.kind == "duration":
         size, name = next((each for each in _DURATIONS if abs(value) >= each[0]), _DURATIONS[-1 if value else 0])
         return f"{format_number(value / size)} {name}"
-    return unit.text(float(unit.round(value)))[:19]
+    text = unit.text(float(unit.round(value)))
+    if unit.kind != "datetime" or unit.pattern is not None:
+        return text
+    # no more of the time of day than matters
+    end = 10 if spread >= 2 or text[10:19] == "T00:00:00" else 16 if spread >= 1 / 24 else 19
+    return text[:end].replace("T", " ")
 
 
 def shorten_text(text: str, most: int) -> str:
@@ -151,6 +156,8 @@ def choose_ticks(low: float, high: float, most: int = 6, unit: Unit | None = Non
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         return [(low, format_value(low, unit))] if math.isfinite(low) else []
+    if high - low < 1e-12 * max(abs(low), abs(high)):
+        return [(low, repr(float(low)))]  # the numbers between have no digits of their own
     most = max(most, 2)
     if unit is not None and unit.kind == "duration":
         size, name = next((each for each in _DURATIONS if max(abs(low), abs(high)) >= 2 * each[0]), _DURATIONS[-1])
@@ -160,17 +167,18 @@ def choose_ticks(low: float, high: float, most: int = 6, unit: Unit | None = Non
 
 
 def _choose_numbers(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Return multiples of 1, 2 or 5 times a power of ten."""
+    """Return multiples of 1, 2 or 5 times a power of ten, two at least."""
     exponent = math.floor(math.log10((high - low) / most))
+    finer: list[float] = []
     for factor in (1, 2, 5, 10, 20, 50):
         step = float(f"{factor}e{exponent}")
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first < most:
-            numbers = [float(f"{multiple * factor}e{exponent}") for multiple in range(first, last + 1)]
+        numbers = [float(f"{multiple * factor}e{exponent}") for multiple in range(first, last + 1)]
+        if len(numbers) < 2 and finer:
+            numbers, step = [finer[0], finer[-1]], step / 10
+        if len(numbers) <= most:
             break
-    # the numbers differ by less than a number has digits
-    if len(set(numbers)) < 2:
-        return list(zip((low, high), format_range(low, high), strict=True))
+        finer = numbers
     return list(zip(numbers, format_numbers(numbers, step), strict=True))
 
 
@@ -181,8 +189,9 @@ def _choose_times(low: float, high: float, most: int, unit: Unit) -> list[tuple[
     low, high = (low, high) if calendar else (max(low, 0.0), min(high, 1.0))
     if calendar and not -719_000 < low <= high < 2_900_000:
         return []
-    if calendar and width > 14:
-        return _choose_months(low, high, most)
+    if calendar and width > 14 and len(months := _choose_months(low, high, most)) > 1:
+        return months
+    finer: list[float] = []
     for step, form in (
         *((1 / 86400 * k, "%H:%M:%S") for k in (1, 2, 5, 15, 30)),
         *((1 / 1440 * k, "%H:%M") for k in (1, 2, 5, 15, 30)),
@@ -190,9 +199,12 @@ def _choose_times(low: float, high: float, most: int, unit: Unit) -> list[tuple[
         *((float(k), "%Y-%m-%d") for k in (1, 2, 7, 14, 28)),
     ):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first < most and step >= width / 30:
-            moments = [(multiple * step, _to_moment(multiple * step)) for multiple in range(first, last + 1)]
-            return [(day, moment.strftime(form)) for day, moment in moments]
+        chosen = [multiple * step for multiple in (range(first, last + 1) if last - first < 400 else ())]
+        if len(chosen) < 2 and len(finer) > 1:
+            chosen = [finer[0], finer[-1]]
+        if 2 <= len(chosen) <= most:
+            return [(day, _to_moment(day).strftime(form)) for day in chosen]
+        finer = chosen
     return []
 
 
@@ -203,6 +215,7 @@ def _to_moment(day: float) -> datetime.datetime:
 def _choose_months(low: float, high: float, most: int) -> list[tuple[float, str]]:
     start, end = _to_moment(low), _to_moment(high)
     first, last = start.year * 12 + start.month - 1, end.year * 12 + end.month
+    finer: list[tuple[float, str]] = []
     for months in (1, 2, 3, 6, *(12 * k for k in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))):
         chosen = []
         for month in range(-(-first // months) * months, last, months):
@@ -211,6 +224,9 @@ def _choose_months(low: float, high: float, most: int) -> list[tuple[float, str]
                 day = float(datetime.date(year, rest + 1, 1).toordinal() - 719_163)
                 if low <= day <= high:
                     chosen.append((day, f"{year:04d}" if months >= 12 else f"{year:04d}-{rest + 1:02d}"))
+        if len(chosen) < 2 and finer:
+            return [finer[0], finer[-1]]
         if len(chosen) <= most:
             return chosen
+        finer = chosen
     return []

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 import hybridbn as hb
 from hybridbn.pictures.layout import lay_out
+from hybridbn.pictures.svg import draw_svg
+from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.structures import naive_bayes
+from hybridbn.units import Unit
 
 HOSTILE = '<script>alert("x")</script>&'
 
@@ -70,6 +73,16 @@ def test_a_tree_has_no_crossings_and_a_wide_layer_fills_rows() -> None:
             assert upper * lower > 0
     star = lay_out(nx.star_graph(40, create_using=nx.DiGraph))
     assert 0.5 < star.width / star.height < 4
+
+
+def test_parts_without_arcs_between_them_lie_side_by_side() -> None:
+    diamond = nx.DiGraph([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+    pairs = nx.DiGraph([((name, i), (name, i + 1)) for name in range(30) for i in (0, 2)])
+    layout, alone = lay_out(nx.union(pairs, diamond)), lay_out(diamond)
+    assert 0.5 < layout.width / layout.height < 4
+    (x0, y0), (x, y) = layout.centers["a"], alone.centers["a"]
+    for node, (a, b) in alone.centers.items():
+        assert layout.centers[node] == pytest.approx((a + x0 - x, b + y0 - y))
 
 
 def chain(length: int) -> hb.Network:
@@ -130,6 +143,33 @@ def test_everything_that_notebooks_show_is_escaped_and_well_formed() -> None:
     ]
     for each in shown:
         parse(each._repr_html_())
+
+
+def test_charts_are_svg_with_words_for_those_who_do_not_see_them() -> None:
+    charts = [
+        chart_histogram(HOSTILE, [0.5, 1.5, 2.5, 3.5], [5, 0, 3], [30, 1, 2], (0, 2), (1, 0)),
+        chart_histogram("few", [0.0, 0.5, 1.0], [5, 3], [2, 1], (0, 0), (0, 0)),
+        chart_histogram("day", [19000.0, 19100.0, 19200.0], [5, 3], [20, 10], (0, 0), (0, 0), Unit("date")),
+        chart_shares(HOSTILE, [HOSTILE, "b"], [3, 1], [1, 0]),
+        chart_rounds(HOSTILE, [0.5, 0.25], None),
+        chart_rounds("x", [1e12, 2e12], [1e10, 2e10], 1.5e12),
+        chart_patterns([HOSTILE, "b"], {(True, False): 3, (False, False): 2}, 5, 4),
+        chart_patterns([], {}, 5, 4),
+    ]
+    for chart in charts:
+        svg = parse(draw_svg(chart))
+        assert svg.attrib["role"] == "img"
+        assert svg.attrib["aria-label"] == chart.description != ""
+        width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
+        for text in svg.iter("text"):
+            assert 0 <= float(text.attrib["x"]) <= width
+            assert -5 <= float(text.attrib["y"]) <= height
+    shares = parse(draw_svg(charts[3]))
+    bars = [float(rect.attrib["width"]) for rect in shares.iter("rect") if len(rect)]
+    assert bars == pytest.approx([bars[0], bars[0] / 3, bars[0] / 0.75], rel=1e-3)
+    assert "75.0%" in "".join(shares.itertext())
+    ticks = "".join(parse(draw_svg(charts[2])).itertext())
+    assert "2022-03" in ticks
 
 
 def test_networks_without_potentials_or_with_cycles_are_shown_without_beliefs() -> None:

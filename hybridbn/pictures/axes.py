@@ -67,7 +67,8 @@ def draw_chart(chart: Chart, ax: Any = None) -> Any:
         ax.set_axis_off()
         ax.set(xlim=(left, right), ylim=(high, low))
         across, up = _measure(ax)
-        painter.scale = min(across / (right - left), up / (high - low)) / 72
+        # letters grow a little on larger axes, no more than boxes do
+        painter.scale = min(across / (right - left) / 72, up / (high - low) / 72, 1.25)
     else:
         if ax.has_data() and chart.x.names is None and chart.y.names is None:
             (a, b), (c, d) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
@@ -255,6 +256,8 @@ class _Painter:
 def _dress(chart: Chart, ax: Any, painter: _Painter, handles: dict[str, Any]) -> None:
     """Add title, labels, ticks and legend."""
     width, height = _measure(ax)
+    # long names of ticks take from the width
+    inner = width * (0.78 if chart.y.named is not None else 1.0)
     dim, line = painter.color("dim"), painter.color("line")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -266,14 +269,14 @@ def _dress(chart: Chart, ax: Any, painter: _Painter, handles: dict[str, Any]) ->
     _set_ticks(ax.yaxis, chart.y, height, int(0.38 * width / SMALL / LETTER))
     if chart.y.named is not None:
         ax.tick_params(axis="y", length=0)
-    for axis, spec, room in ((ax.xaxis, chart.x, width), (ax.yaxis, chart.y, height)):
+    for axis, spec, room in ((ax.xaxis, chart.x, inner), (ax.yaxis, chart.y, height)):
         text = shorten_text(spec.label, max(12, int(room / SMALL / LETTER))) if spec.shown else ""
         axis.set_label_text(_write(text), fontsize=SMALL, color=dim)
     above = 0.0
     if handles:
-        letters = max(14, int(width / SMALL / LETTER) - 5)
+        letters = max(14, int(inner / SMALL / LETTER) - 5)
         labels = [_write(shorten_text(label, letters)) for label in handles]
-        columns = max(1, min(len(labels), int(width / ((max(map(len, labels)) + 5) * SMALL * LETTER))))
+        columns = max(1, min(len(labels), int(inner / ((max(map(len, labels)) + 6) * SMALL * LETTER))))
         above = 3 + 1.35 * SMALL * -(-len(labels) // columns)
         ax.legend(
             list(handles.values()),
@@ -291,7 +294,7 @@ def _dress(chart: Chart, ax: Any, painter: _Painter, handles: dict[str, Any]) ->
             labelspacing=0.2,
         )
     if chart.title:
-        title = _write(shorten_text(chart.title, max(14, int(1.15 * width / TITLE / LETTER))))
+        title = _write(shorten_text(chart.title, max(14, int(1.1 * inner / TITLE / LETTER))))
         ax.set_title(title, fontsize=TITLE, color=painter.color("ink"), loc="left", pad=5 + above)
 
 

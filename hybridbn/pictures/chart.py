@@ -18,6 +18,7 @@ from hybridbn.labels import choose_ticks, shorten_text
 from hybridbn.units import Unit
 
 __all__ = [
+    "DIGIT",
     "INK",
     "LETTER",
     "SERIES",
@@ -37,7 +38,7 @@ __all__ = [
     "Rule",
     "Text",
     "TextSize",
-    "refuse_empty",
+    "check_kind",
 ]
 
 SERIES = ("#2f7fc8", "#d9622b", "#9c6054", "#9c00fc", "#9c90a8")
@@ -55,8 +56,8 @@ TextSize: TypeAlias = float
 
 SMALL, TITLE = 8.0, 9.5
 """The sizes of labels and of titles, in points; readable in a column of 80 mm."""
-LETTER = 0.56
-"""The mean width of a letter, as a share of the size of text."""
+LETTER, DIGIT = 0.56, 0.64
+"""The mean width of a letter and that of a digit, as shares of the size of text."""
 
 
 @dataclass(frozen=True)
@@ -219,9 +220,10 @@ class Axis:
         named = self.named
         if named is None:
             return choose_ticks(low, high, most, self.unit)
-        inside = [(at, shorten_text(text, letters)) for at, text in named if low <= at <= high]
-        every = 1 if self.ticks is not None else max(1, -(-len(inside) // max(most, 1)))
-        return inside[::every]
+        inside = [(at, text) for at, text in named if low <= at <= high]
+        if self.ticks is not None:
+            return inside
+        return [(at, shorten_text(text, letters)) for at, text in inside[:: max(1, -(-len(inside) // max(most, 1)))]]
 
 
 @dataclass(frozen=True)
@@ -312,7 +314,15 @@ def _list(values: Numbers) -> list[float]:
     return list(np.asarray(values, dtype=np.float64).ravel().tolist())
 
 
-def refuse_empty(count: int, what: str, remedy: str) -> None:
-    """Raise an error where there is nothing to draw."""
-    if not count:
-        raise TableError(f"there is nothing to draw: {what}; {remedy}")
+def check_kind(value: Any, kind: type | tuple[type, ...], wanted: str) -> None:
+    """Raise an error where something else is given than what a plot shows.
+
+    Examples
+    --------
+    >>> check_kind(5, str, "a name is drawn")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: a name is drawn, not 5
+    """
+    if not isinstance(value, kind):
+        raise TableError(f"{wanted}, not {value!r:.80}")

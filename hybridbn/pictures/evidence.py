@@ -11,7 +11,7 @@ from hybridbn.inference.explain import Explanation
 from hybridbn.inference.interventions import Effect
 from hybridbn.inference.sensitivity import Sensitivity
 from hybridbn.labels import format_number, format_probability, format_value
-from hybridbn.pictures.chart import Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text
+from hybridbn.pictures.chart import Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
 from hybridbn.variables import Continuous
 
 __all__ = ["chart_explanation", "plot_effect", "plot_explanation", "plot_sensitivity", "write_weight"]
@@ -46,6 +46,7 @@ def plot_explanation(explanation: Explanation, ax: Any = None) -> Any:
 
 def chart_explanation(explanation: Explanation) -> Chart:
     """Return the picture of weights of evidence, see `plot_explanation`."""
+    check_kind(explanation, Explanation, "an explanation is drawn, as net.explain returns it")
     names = ["without evidence", *map(str, explanation.weights), "in all"]
     weights = [explanation.prior, *explanation.weights.values(), explanation.log_odds]
     starts, ends = [0.0], [explanation.prior]
@@ -93,6 +94,7 @@ def plot_effect(effect: Effect, ax: Any = None) -> Any:
 
     Where there are several networks, the band holds 90 % of them. Returns the axes.
     """
+    check_kind(effect, Effect, "an effect is drawn, as hb.effect returns it")
     numbers = isinstance(effect.of, Continuous)
     at = np.array(effect.values, dtype=float) if numbers else np.arange(len(effect.values))
     marks: list[Mark] = []
@@ -140,6 +142,7 @@ def plot_sensitivity(
     most : int
         The number of parameters, those that matter most on top.
     """
+    check_kind(sensitivity, Sensitivity, "a sensitivity is drawn, as net.sensitivity returns it")
     swings = sensitivity.find_swings(state, change, most)
     if not swings:
         raise TableError(

@@ -132,6 +132,8 @@ def _lay_out_component(
         sizes = [np.array([box[0] if not isinstance(v, _Bend) else 0.0 for v in layer]) for layer in layers]
         positions = _align(layers, sizes, gap[0], chains.values())
         layouts.append(_route(graph, layers, positions, chains, box, gap))
+        if layouts[-1].width <= aspect * layouts[-1].height:
+            break  # narrower layers would only make it higher
     return min(layouts, key=lambda layout: max(layout.width / aspect, layout.height))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtrik
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import TableError
@@ -13,7 +14,7 @@ from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.labels import format_number, format_probability, format_share
 from hybridbn.learning.augmentation import Augmented, History
 from hybridbn.learning.ensemble import Ensemble
-from hybridbn.pictures.chart import Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule
+from hybridbn.pictures.chart import Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, check_kind
 from hybridbn.pictures.posteriors import PROBABILITY
 from hybridbn.tables import Table
 from hybridbn.variables import Values
@@ -42,6 +43,7 @@ def plot_augmentation(history: History | Augmented, ax: Any = None) -> Any:
     -40 to -37.'
     """
     history = history.history if isinstance(history, Augmented) else history
+    check_kind(history, History, "the history of hb.augment is drawn")
     if not len(history):
         raise TableError("there is nothing to draw: the history has no steps")
     iterations, best = np.arange(len(history)), history.best
@@ -84,8 +86,7 @@ def plot_boosting(ensemble: Ensemble, data: Any = None, test: Any = None, ax: An
     >>> plot_boosting(ensemble, data, ax=Figure().add_subplot()).get_label()
     'Errors of 3 networks for c by their number: training 16.7% of the first one, 16.7% of all, at least 16.7%.'
     """
-    if not isinstance(ensemble, Ensemble):
-        raise TableError(f"an ensemble is drawn, as hb.boost returns it, not {ensemble!r:.80}")
+    check_kind(ensemble, Ensemble, "an ensemble is drawn, as hb.boost returns it")
     curves = [
         (label, _count_errors(ensemble, table))
         for label, table in (("training", data), ("test", test))
@@ -165,7 +166,7 @@ def plot_calibration(
     """
     if not isinstance(posterior, DiscretePosterior) or posterior.single:
         raise TableError("calibration is that of the posteriors of a discrete variable in a table of cases")
-    bins = check_count(bins, "the number of bins")
+    bins = check_count(bins, "the number of bins", 1)
     variable = posterior.variable
     codes = _read_truth(variable.codes(truth), len(posterior), variable.name)
     code = (1 if len(variable) == 2 else None) if state is None else variable.code(state)
@@ -248,14 +249,12 @@ def plot_probability_integral_transform(
     >>> plot_probability_integral_transform(posterior, [-2, -1, 1, 2], 2, Figure().add_subplot()).get_label()
     'Histogram of the probability integral transform of x in 4 rows, 2 bins: shares 50.0%, 50.0%; flat would be 50.0%.'
     """
-    from scipy.stats import binom
-
     if not isinstance(posterior, ContinuousPosterior) or posterior.single:
         raise TableError(
             "the probability integral transform is that of densities in a table of cases; of a discrete variable,"
             " plot_calibration tells what it would"
         )
-    bins = check_count(bins, "the number of bins")
+    bins = check_count(bins, "the number of bins", 1)
     variable = posterior.variable
     values = _read_truth(variable.values(truth), len(posterior), variable.name)
     below = posterior.pit(values)
@@ -265,7 +264,7 @@ def plot_probability_integral_transform(
     count = len(below)
     heights = np.histogram(below, bins, (0.0, 1.0))[0] * (bins / count)
     edges = np.arange(bins + 1) / bins
-    low, high = (float(binom.ppf(level, count, 1 / bins)) * bins / count for level in (0.05, 0.95))
+    low, high = (float(np.ceil(bdtrik(level, count, 1 / bins))) * bins / count for level in (0.05, 0.95))
     tips = [f"{format_share(height / bins)} of the rows" for height in heights.tolist()]
     marks: list[Mark] = [
         Rectangles(edges[:-1] + 0.004, edges[1:] - 0.004, 0.0, heights, 0, 0.8, tips=tips),

@@ -21,7 +21,20 @@ from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_unknown_node
 from hybridbn.network_summary import as_line
 from hybridbn.options import Options
-from hybridbn.pictures.chart import LETTER, Area, Arrow, Axis, Chart, Frame, Line, Mark, Points, Rectangles, Text
+from hybridbn.pictures.chart import (
+    LETTER,
+    Area,
+    Arrow,
+    Axis,
+    Chart,
+    Frame,
+    Line,
+    Mark,
+    Points,
+    Rectangles,
+    Text,
+    check_kind,
+)
 from hybridbn.pictures.layout import Layout, lay_out
 from hybridbn.pictures.posteriors import describe_posterior, group_states, trace_density
 from hybridbn.potentials.point_mass import PointMass
@@ -107,8 +120,17 @@ def plot_network(
     >>> ax.get_label()
     'Network: 2 nodes (2 discrete), 1 arc. Observed: wet = no. Posterior of rain: no 1, yes 0.'
     """
-    room = None if ax is None else (ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi)
-    return chart_network(network, evidence, room, size, around, steps).draw(ax)
+    return chart_network(network, evidence, _measure_room(ax), size, around, steps).draw(ax)
+
+
+def _measure_room(ax: Any) -> tuple[float, float] | None:
+    """Return the size of axes in inches."""
+    return None if ax is None else (ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi)
+
+
+def _fit_font(layout: Layout, room: tuple[float, float] | None) -> float:
+    """Return the size that names in a map of dots need, to be readable where it is made smaller."""
+    return _DOTS.fonts[0] / (1.0 if room is None else min(1.0, room[0] / layout.width, room[1] / layout.height))
 
 
 def chart_network(
@@ -123,6 +145,7 @@ def chart_network(
     beliefs_shown: bool = True,
 ) -> Chart:
     """Return the picture of a network, see `plot_network`; `room` is the size that it may take, in inches."""
+    check_kind(network, Network, "a network is drawn")
     if evidence is not None and not isinstance(evidence, Mapping):
         raise TableError(f"a picture shows one case: its evidence is a mapping, not {evidence!r:.80}")
     if not len(network):
@@ -152,10 +175,11 @@ def chart_network(
                 priors = posteriors(network, None, wanted, options) if wanted else {}
             except HybridBNError:
                 priors = {}  # what is possible given evidence may be too much without
-    marks: list[Mark] = [Arrow(route, 1.1 if detail.title > 0.2 else 0.7) for route in layout.routes.values()]
+    # the many arcs of a map would hide its names
+    width, strength = (1.1, 0.6) if len(layout.routes) <= 100 else (0.7, 0.4)
+    marks: list[Mark] = [Arrow(route, width, strength) for route in layout.routes.values()]
     if detail is _DOTS:
-        scale = 1.0 if room is None else min(1.0, room[0] / layout.width, room[1] / layout.height)
-        marks += _draw_dots(layout, network, known, _DOTS.fonts[0] / scale)
+        marks += _draw_dots(layout, network, known, _fit_font(layout, room))
     else:
         for name, center in layout.centers.items():
             prior = priors.get(name)
@@ -232,7 +256,7 @@ def _write_value(network: Network, name: str, value: Any) -> str:
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _draw_dots(layout: Layout, network: Network, known: Mapping[str, Any], size: float) -> list[Mark]:
+def _draw_dots(layout: Layout, network: nx.DiGraph[Any], known: Mapping[str, Any], size: float) -> list[Mark]:
     """Draw a dot for each node, and the names, in letters of a size, of those with the most arcs."""
     marks: list[Mark] = []
     for color, chosen in ((0, [n for n in layout.centers if n not in known]), (1, [n for n in known if n in network])):
@@ -336,6 +360,7 @@ def _draw_density(
     floor = top + height - 1.3 * font * 1.25 / 72
     marks: list[Mark] = []
     for number, (x, density) in reversed(list(enumerate(curves))):
+        x, density = x[:: max(1, len(x) // 120)], density[:: max(1, len(x) // 120)]
         # each to its own height: a narrow posterior would press its prior flat
         across = left + (x - low) / (high - low) * width
         up = floor - density / (float(density.max()) or 1.0) * (floor - top - 0.02)
@@ -380,21 +405,24 @@ def plot_strengths(
     >>> plot_strengths(arcs, arcs, {("a", "b"): 0.9, ("a", "c"): 0.625}, Figure().add_subplot()).get_label()
     'Strengths of 2 arcs between 3 nodes: a to b 0.900, a to c 0.625.'
     """
+    check_kind(graph, nx.DiGraph, "a directed graph is drawn")
     if not len(graph):
         raise TableError("the graph has no nodes to draw")
     if len(graph) > _MOST_NODES:
         raise TableError(f"a picture of {len(graph)} nodes can't be read; draw at most {_MOST_NODES}")
-    detail = _fit_names(list(graph))
-    layout = lay_out(graph, detail.box, (0.25, 0.5))
+    room = _measure_room(ax)
+    detail, layout = _choose_detail(graph, room, complete=False)
     order = sorted(layout.routes, key=lambda arc: -strengths[arc])
     marks: list[Mark] = []
     for a, b in reversed(order):
         strength = float(strengths[a, b])
         head = not essential.has_edge(b, a)
         marks.append(Arrow(layout.routes[a, b], 0.5 + 2.0 * strength, 0.2 + 0.8 * strength, head))
-    for name, center in layout.centers.items():
+    if detail is _DOTS:
+        marks += _draw_dots(layout, graph, {}, _fit_font(layout, room))
+    for name, center in layout.centers.items() if detail is not _DOTS else ():
         marks += _draw_node(name, center, detail, None, None, None)
-    if len(order) <= 30:
+    if detail is not _DOTS and len(order) <= 30:
         for arc in order:
             (x0, y0), (x1, y1) = layout.routes[arc][:2]
             text = format_probability(float(strengths[arc]))

@@ -15,7 +15,7 @@ from hybridbn.labels import choose_ticks, format_probability, format_value, shor
 from hybridbn.learning.collapse import weights_of_evidence
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.network import Network
-from hybridbn.pictures.chart import LETTER, Axis, Chart, Line, Mark, Points, Rule, Text
+from hybridbn.pictures.chart import LETTER, Axis, Chart, Line, Mark, Points, Rule, Text, check_kind
 from hybridbn.pictures.evidence import write_weight
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
@@ -28,6 +28,8 @@ _MOST_ATTRIBUTES, _MOST_STATES, _MOST_LETTERS = 40, 12, 14
 """More scales don't fit on a screen; of attributes with more states, only the ends and the observed state are named;
 longer names are cut, so that they don't overlap."""
 _FONT = 7.0
+_LEAST_HEIGHT = 0.42
+"""The height of a scale with names above and below it, in inches; there is room above for less."""
 _PROBABILITIES = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 
 
@@ -93,24 +95,26 @@ def plot_nomogram(
     low, high = min(ends) - margin, max(ends) + margin
     inches = 5.6 if ax is None else 0.7 * ax.bbox.width / ax.figure.dpi
     letter = LETTER * _FONT / 72 / inches * (high - low)
+    tight = ax is not None and 0.8 * ax.bbox.height / ax.figure.dpi < _LEAST_HEIGHT * rows
     marks: list[Mark] = [Rule(x=0.0, color="line"), Points([np.clip(base, low, high)], [rows - 1], "ink")]
     marks.append(
         Text(float(np.clip(base, low, high)), rows - 1, write_weight(base), size=_FONT, level="bottom", shift=(0, 4))
     )
     for position, name in enumerate(shown):
-        marks += _draw_scale(scales[name], rows - 2 - position, values.get(name), (low, high), letter)
+        marks += _draw_scale(scales[name], rows - 2 - position, values.get(name), (low, high), letter, tight=tight)
     marks += _draw_sum(total if values else None, low, high, letter)
     label = f"{variable.name} = {variable.states[code]}"
     more = f" ({left_out} narrower left out)" if left_out else ""
     ranges = ((name, write_weight(scales[name].low), write_weight(scales[name].high)) for name in shown[:12])
     told = [f"{name} from {least} to {most}" for name, least, most in ranges]
     case = f"; for this case {write_weight(total)}, probability {_to_probability(total)}" if values else ""
-    names = ["all together", *reversed(shown), "without evidence"]
+    letters = 28 if ax is None else max(12, int(4.5 * ax.bbox.width / ax.figure.dpi))
+    names = ["all together", *(shorten_text(name, letters) for name in reversed(shown)), "without evidence"]
     return Chart(
         marks,
         "",
         f"Nomogram of {label}: without evidence {write_weight(base)}; {'; '.join(told)}{case}.",
-        Axis(f"weight of evidence for {label}, in log-odds{more}", low, high),
+        Axis(f"log-odds of {label}{more}", low, high),
         Axis(low=-0.9, high=rows - 0.4, ticks=list(reversed(list(enumerate(names))))),
         (6.2, 0.5 * rows + 0.3),
     ).draw(ax)
@@ -130,8 +134,7 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
     if isinstance(model, NaiveBayesTables):
         prior, weights = weights_of_evidence(model, state)
         return model.target, prior, {name: _scale_states(model.variables[name], w) for name, w in weights.items()}
-    if not isinstance(model, Network):
-        raise TableError(f"a nomogram is drawn of an ensemble or of a network, not of {model!r:.80}")
+    check_kind(model, Network, "a nomogram is drawn of an ensemble or of a network")
     name = _find_target(model) if target is None else target
     variable = model.variable(name)
     if not isinstance(variable, Discrete) or len(variable) != 2:
@@ -173,8 +176,10 @@ def _make_error(name: str, reason: str) -> NetworkError:
 
 def _find_target(network: Network) -> str:
     """Return the class of a naive Bayes network, or of a logistic regression."""
+    others = len(network) - 1
     for name in network:
-        others = len(network) - 1
+        if not isinstance(network.variable(name), Discrete):
+            continue
         logistic = isinstance(network.nodes[name].get("potential"), Softmax) and network.in_degree(name) == others
         if others and (network.out_degree(name) == others or logistic):
             return str(name)
@@ -251,7 +256,9 @@ def _read_evidence(scales: Mapping[str, _Scale], evidence: Any, target: str) -> 
 # -- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def _draw_scale(scale: _Scale, height: float, value: Any, ends: tuple[float, float], letter: float) -> list[Mark]:
+def _draw_scale(
+    scale: _Scale, height: float, value: Any, ends: tuple[float, float], letter: float, *, tight: bool
+) -> list[Mark]:
     """Draw an attribute's values at their weights, with names above, or below where there is no room above."""
     low, high = ends
     marks: list[Mark] = [Line([scale.low, scale.high], [height, height], width=1.2)]
@@ -267,7 +274,7 @@ def _draw_scale(scale: _Scale, height: float, value: Any, ends: tuple[float, flo
         marks.append(Points([observed[0]], [height], 1, 6.0))
     order = sorted(named)
     inner = order[1:-1] if len(order) <= _MOST_STATES else []
-    occupied: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    occupied: dict[bool, list[tuple[float, float]]] = {True: []} if tight else {True: [], False: []}
     # the most important names come first, as names without room are left out
     for each in dict.fromkeys([*([observed] if observed else []), *order[:1], *order[-1:], *inner]):
         at, weight, text = each

@@ -27,6 +27,7 @@ from hybridbn.pictures.chart import (
     Rectangles,
     Rule,
     Text,
+    check_kind,
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -98,8 +99,7 @@ def chart_posterior(posterior: Posterior, prior: Posterior | None = None) -> Cha
 
 
 def _check_prior(posterior: Posterior, prior: Posterior | None) -> None:
-    if not isinstance(posterior, Posterior):
-        raise TableError(f"a posterior is drawn, as net.posterior returns it, not {posterior!r:.80}")
+    check_kind(posterior, Posterior, "a posterior is drawn, as net.posterior returns it")
     if prior is None:
         return
     if not isinstance(prior, Posterior) or not prior.single or not posterior.single:
@@ -280,6 +280,7 @@ def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
     >>> sorted(text.get_text() for text in ax.texts)
     ['0', '0.250', '0.250', '0.500']
     """
+    check_kind(joint, JointPosterior, "a joint posterior is drawn, as net.posterior([a, b]) returns it")
     if not joint.single:
         raise TableError("this is a batch of posteriors; choose a row to plot: joint[0].plot()")
     if len(joint.variables) != 2:
@@ -385,6 +386,7 @@ def plot_conditional(
     >>> plot_conditional(net, "x", "c", ax=Figure().add_subplot()).get_label()
     'Density of x given c, as ridges: c = a: mean 0; c = b: mean 3.'
     """
+    check_kind(network, Network, "the distribution of a network's variable is drawn")
     target, other = network.variable(name), network.variable(given)
     if name == given:
         raise TableError(f"{name!r} can't be given itself; name another variable")
@@ -476,7 +478,7 @@ def _chart_ridges(batch: ContinuousPosterior, names: Sequence[str], other: Varia
         marks.append(Points([means[number]], [base], 1, label="mean"))
     told = "; ".join(f"{other.name} = {text}: mean {format_value(float(mean), variable.unit)}"
                      for text, mean in zip(names, means, strict=True))  # fmt: skip
-    ticks = [(float(len(names) - 1 - number), shorten_text(text, 40)) for number, text in enumerate(names)]
+    ticks = [(float(len(names) - 1 - number), shorten_text(text, 24)) for number, text in enumerate(names)]
     return Chart(
         marks,
         title,

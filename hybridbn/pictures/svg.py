@@ -13,6 +13,7 @@ import numpy as np
 
 from hybridbn.labels import shorten_text
 from hybridbn.pictures.chart import (
+    DIGIT,
     INK,
     LETTER,
     SERIES,
@@ -57,8 +58,11 @@ def draw_svg(chart: Chart, width: float | None = None, height: float | None = No
     width = _INCH * chart.size[0] if width is None else width
     height = _INCH * chart.size[1] if height is None else height
     text = SMALL * _POINT
-    ticks_y = chart.y.choose_ticks(low, high, max(2, int(height / 1.5 / text)), int(0.36 * width / text / LETTER))
-    start = max((len(label) for _, label in ticks_y), default=0) * text * LETTER + 6 if chart.y.shown else 3.0
+    named = chart.y.named is not None
+    most = int(height / 1.15 / text) if named else min(6, int(height / 2.4 / text))
+    ticks_y = chart.y.choose_ticks(low, high, max(2, most), int(0.36 * width / text / LETTER))
+    letters = max((len(label) for _, label in ticks_y), default=0)
+    start = letters * text * (LETTER if named else DIGIT) + 6 if chart.y.shown else 3.0
     start += text + 2 if chart.y.label and chart.y.shown else 0.0
     end, top = width - 6, 5.0
     parts: list[str] = []
@@ -67,6 +71,11 @@ def draw_svg(chart: Chart, width: float | None = None, height: float | None = No
         for label, mark in row:
             parts += [_swatch(mark, x, top - 8), _put_text(x + 13, top, label, "start", text, "dim")]
             x += 22 + len(label) * text * LETTER
+    if not chart.x.reverse:
+        for mark in chart.marks:  # texts to the right of bars need room
+            if isinstance(mark, Text) and mark.side == "left" and mark.x > left:
+                wide = (mark.shift[0] + mark.size * DIGIT * len(mark.text)) * _POINT
+                end = min(end, start + (width - wide - start) * (right - left) / (mark.x - left))
     below = (text + 5 if chart.x.shown else 2) + (text + 2 if chart.x.label and chart.x.shown else 0)
     place_x = _along(left, right, end if chart.x.reverse else start, start if chart.x.reverse else end)
     floor = height - below

@@ -89,16 +89,22 @@ def chart_patterns(
         The number of patterns to show.
     """
     if not names:
-        words = f"No cell of the {rows:,} rows and {columns} columns is missing."
+        words = f"No cell is missing in a table of {columns} by {rows:,}."
         return Chart([Text(1.5, 0.3, "no cell is missing")], "", words, Axis(low=0, high=3), Axis(low=0, high=0.6),
                      (3.0, 0.6), diagram=True)  # fmt: skip
     ordered = sorted(patterns.items(), key=lambda item: (-item[1], item[0]))
     totals = [sum(count for pattern, count in ordered if pattern[index]) for index in range(len(names))]
-    labels = [f"{count:,} ({format_share(count / rows)})" for _, count in ordered]
-    letter = 1.25 * LETTER * SMALL / 72
+    narrow = room is not None and min(room) < 3.5
+    labels = [
+        f"{count:,} ({format_share(count / rows)}){'' if any(pattern) or narrow else ', complete'}"
+        for pattern, count in ordered
+    ]
+    # screens have larger letters than print
+    letter = (1.25 if room is None else 1.0) * LETTER * SMALL / 72
+    most_letters = 9 if narrow else 15
     right = letter * max(map(len, labels[:most]), default=0) + 0.1
-    top = min(15, max(map(len, names))) * letter * 0.9 + 0.12
-    slanted = min(15, len(names[-1])) * letter * 0.45
+    top = min(most_letters, max(map(len, names))) * letter * 0.9 + 0.12
+    slanted = min(most_letters, len(names[-1])) * letter * 0.45
     chosen = list(range(len(names)))
     if room is not None:
         across = max(2, int((room[0] - max(right, slanted)) / _CELL))
@@ -108,7 +114,7 @@ def chart_patterns(
     marks: list[Mark] = []
     for index, column in enumerate(chosen):
         name = names[column]
-        marks.append(Text((index + 0.6) * _CELL, top - 0.06, shorten_text(name, 15), "dim", side="left",
+        marks.append(Text((index + 0.6) * _CELL, top - 0.06, shorten_text(name, most_letters), "dim", side="left",
                           level="bottom", angle=60.0, tip=name))  # fmt: skip
     holes = np.array([[pattern[column] for column in chosen] for pattern, _ in shown], dtype=bool)
     for color, which, label in ((1, holes, "missing"), ("pale", ~holes, "")):
@@ -183,20 +189,26 @@ def plot_imputed(data: Any, completed: Any, name: str, ax: Any = None) -> Any:
         raise TableError(f"no cell of {name!r} is missing in the table, so none was imputed; give the table with holes")
     drawn = []
     for frame in frames:
-        other = frame if isinstance(frame, Table) else Table({name: frame[name]})
+        try:
+            other = frame if isinstance(frame, Table) else Table({name: frame[name]})
+        except (KeyError, TypeError, IndexError):
+            raise TableError(f"the completed table has no column {name!r}") from None
         if len(other) != len(table):
             raise TableError(f"the completed table has {len(other)} rows, the one with holes {len(table)}")
-        drawn.append(other.coded(variable, unknown="error")[holes])
+        values = other.coded(variable)[holes]
+        if (np.isnan(values) if values.dtype.kind == "f" else values < 0).any():
+            raise TableError(f"{name!r} has missing cells in the completed table, too; give what hb.impute returned")
+        drawn.append(values)
     imputed, observed = np.concatenate(drawn), table.coded(variable)[~holes]
     if isinstance(variable, Continuous):
-        imputed = imputed[~np.isnan(imputed)]
         edges, ends = _choose_edges(observed if len(observed) else imputed)
         counts, others = (np.histogram(part, edges)[0].tolist() for part in (observed, imputed))
         beyond, outside = ((int((p < ends[0]).sum()), int((p > ends[1]).sum())) for p in (observed, imputed))
         return chart_histogram(name, edges.tolist(), counts, others, beyond, outside, variable.unit).draw(ax)
     size = len(variable)
-    counts, others = (np.bincount(part[part >= 0], minlength=size).tolist() for part in (observed, imputed))
-    return chart_shares(name, [str(state) for state in variable.states], counts, others).draw(ax)
+    counts, others = (np.bincount(part, minlength=size).tolist() for part in (observed, imputed))
+    most = _MOST_STATES if ax is None else max(3, min(_MOST_STATES, int(0.8 * ax.bbox.height / ax.figure.dpi / 0.3)))
+    return chart_shares(name, [str(state) for state in variable.states], counts, others, most).draw(ax)
 
 
 def _choose_edges(values: Values) -> tuple[Values, tuple[float, float]]:
@@ -302,10 +314,12 @@ def _choose_histogram_ticks(
     return [*ticks, *piles]
 
 
-def chart_shares(name: str, labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float]) -> Chart:
+def chart_shares(
+    name: str, labels: Sequence[str], observed: Sequence[float], imputed: Sequence[float], most: int = _MOST_STATES
+) -> Chart:
     """Return the shares of states as pairs of bars, observed above imputed, of many states the most frequent ones."""
     order = sorted(range(len(labels)), key=lambda code: -observed[code])
-    kept = sorted(order[:_MOST_STATES]) if len(order) > _MOST_STATES else list(range(len(labels)))
+    kept = sorted(order[:most]) if len(order) > most else list(range(len(labels)))
     rest = [code for code in order if code not in set(kept)]
     names = [labels[code] for code in kept] + ([f"{len(rest)} others"] if rest else [])
     shares = []
