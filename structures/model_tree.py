@@ -77,8 +77,8 @@ def model_tree(
 
     As a network it has a hidden node for the leaf, which is a function of the attributes tested:
 
-    .. math:: f(y, x) = \prod_i f(x_i \mid x_{p(i)}) \sum_l P(l \mid x) f(y \mid l, x), \quad y \mid l, x \sim N(a_l +
-    b_l x, s^2_l)
+    .. math:: f(y, x) = \prod_i f(x_i \mid x_{p(i)}) \sum_l P(l \mid x) f(y \mid l, x),
+              \quad y \mid l, x \sim N(a_l + b_l x, s^2_l)
 
     A complete row is in one leaf, so its prediction is that leaf's regression. A row whose tested cells are missing is
     averaged over the leaves, given what is known of it. With several `trees` the leaves of all of them are the states

@@ -77,6 +77,7 @@ def test_top_level_holds_nothing_else() -> None:
         "examples",
         "LICENSE",
         "CHANGELOG.md",
+        "CITATION.cff",
     }
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:

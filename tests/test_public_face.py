@@ -240,9 +240,14 @@ def _codes(text: str, pattern: str) -> list[int]:
 # -- code that is shown -------------------------------------------------------------------------------------------
 
 
-def readme_blocks() -> list[str]:
-    """Return the blocks of Python in the README."""
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+def guide_blocks() -> list[str]:
+    """Return the blocks of Python in the README and on the pages of the guide."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    for page in sorted((ROOT / "examples" / "guide").rglob("*.rst")):
+        if not {"generated", "gallery"} & {*page.parts}:  # what building the site leaves there
+            found = re.findall(r"^\.\. code-block:: python\n\n((?: {3}.*\n|\n)+)", page.read_text(), re.M)
+            blocks += map(textwrap.dedent, found)
+    return blocks
 
 
 def examples_of(text: str) -> str:
@@ -264,8 +269,8 @@ def paths_used(code: str) -> set[str]:
 
 
 def shown_code() -> Iterator[tuple[str, str]]:
-    """Return code that users see, with where it stands: README, docstrings of what is public, examples."""
-    for block in readme_blocks():
+    """Return code that users see, with where it stands: README and guide, docstrings of what is public, examples."""
+    for block in guide_blocks():
         yield "README.md", block
     for path, value in public_objects(names_now()).items():
         members = members_of(value) if inspect.isclass(value) else ()
@@ -273,6 +278,8 @@ def shown_code() -> Iterator[tuple[str, str]]:
             if not isinstance(one, str) and (text := inspect.getdoc(one)):
                 yield f"docstrings of {path.partition(':')[2]}", examples_of(text)
     for file in sorted((ROOT / "examples").rglob("*.py")):
+        if "gallery" in file.parts:
+            continue
         yield "examples", file.read_text()
 
 
@@ -442,7 +449,8 @@ def test_options_of_the_command_stay(promised: Face) -> None:
 def test_exit_codes_stay_and_are_told_alike(promised: Face) -> None:
     codes = promised["command"]["exit codes"]
     assert options_now()["exit codes"] == codes
-    assert _codes((ROOT / "README.md").read_text(), r"^\| (\d+) \|") == codes
+    page = ROOT / "examples" / "guide" / "howto" / "impute.rst"
+    assert _codes(page.read_text(), r"^(\d+) {2,}\w") == codes
 
 
 def test_names_in_shown_code_exist() -> None:

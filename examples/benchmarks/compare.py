@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve()
-NAMES = sorted({path.stem for path in HERE.parent.glob("*.py")} - {"compare", "memory", "rows"})
+NAMES = sorted({path.stem for path in HERE.parent.glob("*.py")} - {"compare", "memory", "ratios", "rows", "wide"})
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS")
 LIMIT = 1.25
 
