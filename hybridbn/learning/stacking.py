@@ -20,7 +20,7 @@ LEAST_VOTE = 0.02
 """A network of less weight is left out."""
 LEAST_PROBABILITY = 1e-9
 """Smaller ones count as this while the weights are learned, so that no single row decides."""
-VOTE_ROWS = 1.0
+VOTE_ROWS = 5.0
 """As how many rows the squared differences of the votes from equal ones count."""
 BIAS_ROWS = 3.0
 """As how many rows the squared logarithms of the factors of classes count."""
