@@ -48,6 +48,7 @@ from hybridbn.learning.ensemble import Ensemble as Ensemble
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options
 from hybridbn.potentials import MTE as MTE
+from hybridbn.potentials import Atoms as Atoms
 from hybridbn.potentials import Boxes as Boxes
 from hybridbn.potentials import Cases as Cases
 from hybridbn.potentials import Density as Density
