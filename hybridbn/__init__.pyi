@@ -55,6 +55,7 @@ from hybridbn.learning.stacking import stack as stack
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options
 from hybridbn.potentials import MTE as MTE
+from hybridbn.potentials import Atoms as Atoms
 from hybridbn.potentials import Boxes as Boxes
 from hybridbn.potentials import Cases as Cases
 from hybridbn.potentials import Density as Density

@@ -28,6 +28,7 @@ from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.quadrature.modes import describe_blank_functions
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -198,15 +199,16 @@ class DensityCollector:
 class _NodeCollector(DensityCollector):
     """Keeps the density of a variable with nodes."""
 
-    def __init__(self, variable: Continuous, number: int, rows: int, most_bytes: float) -> None:
+    def __init__(self, potential: Potential, number: int, rows: int, most_bytes: float) -> None:
         super().__init__(rows, most_bytes)
-        self._variable, self._number = variable, number
+        assert isinstance(potential.child, Continuous)
+        self._variable, self._point_cells, self._number = potential.child, potential.point_cells, number
 
     def add(self, part: Solution) -> None:
         grid = node_axis_of(part.axes, self._variable.name)
-        self.add_density(
-            part.rows, PiecewisePosterior.of(self._variable, grid.low, grid.high, part.tables[self._number])
-        )
+        table = part.tables[self._number]
+        density = PiecewisePosterior.of(self._variable, grid.low, grid.high, table, self._point_cells)
+        self.add_density(part.rows, density)
 
 
 class _ComponentCollector:
@@ -248,7 +250,7 @@ def collect_marginals(
             collectors.append(collector)
             components.setdefault(id(component), {})[name] = (number, collector)
         elif name in problem.nodes:
-            collectors.append(_NodeCollector(_continuous(problem, name), number, rows, most))
+            collectors.append(_NodeCollector(problem.potentials[name], number, rows, most))
         else:
             collectors.append(TableCollector(number, rows))
     return [*collectors, *(_ComponentCollector(problem, targets) for targets in components.values())]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
@@ -133,7 +134,8 @@ def _sharpen(
         return logs
 
     polished = polish_modes(heights, start, np.array(width), np.array(fixed))
-    return {**start_values, **dict(zip(names, polished, strict=True))}
+    settled = [network.potential(name).point_cells.snap(place) for name, place in zip(names, polished, strict=True)]
+    return {**start_values, **dict(zip(names, settled, strict=True))}
 
 
 def _maximize_all(
@@ -281,13 +283,17 @@ def _search_around(
     """Find the best places of a chunk of rows that need nodes."""
     for chosen, placed in place_nodes(problem, evidence, options.tolerance, options.max_bytes / 64):
         rows, part = chunk[chosen], evidence.take(chosen, len(chosen))
+        # a point is where its mass is, not inside of the cell that stands for it
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
+        for name in movable:
+            axes[name] = replace(axes[name], points=problem.potentials[name].point_cells.snap(axes[name].points))
         best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
         spread = {name: _widest_cell(placed.axes[name]) for name in movable}
         for number in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
             moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
             for name in movable:
+                moved[name] = problem.potentials[name].point_cells.snap(moved[name])
                 low, high = problem.potentials[name].child.domain  # type: ignore[union-attr]
                 moved[name] = np.clip(moved[name], low, high)
                 finding = part.finding(name)

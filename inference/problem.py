@@ -357,6 +357,7 @@ class _AxisChoice:
         finding = self.findings.get(name)
         return (
             self.used[name].exact_mass
+            and not len(self.used[name].point_cells.points)
             and self.closed.isdisjoint(self.used[name].scope)
             and (finding is None or not finding.weighted)
             and all(child.cellwise(name) for child in self.below[name])

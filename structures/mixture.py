@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.potentials.atoms import Atoms
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
+from hybridbn.structures.mixture_covariance import Covariance, count_covariances, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
     MixtureFit,
     MixtureStatistics,
@@ -25,7 +30,7 @@ from hybridbn.structures.mixture_em import (
     score_held_out,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = ["Criterion", "FittedMixture", "cluster_rows", "expand_by_component", "mixture"]
 
@@ -37,6 +42,12 @@ MOST_ROWS = 1500
 """The number of components is chosen, and the starts of EM are compared, on at most so many rows."""
 PATIENCE = 2
 """The search stops when this many numbers of components in a row are no better than the best."""
+CATCH_UP = 2.0
+"""A covariance is given up when it would take more gains like its last one to be the best."""
+MOST_NUMBERS = 40
+"""Most numbers that have a common covariance."""
+FORMS: dict[Covariance, int] = {"diagonal": 0, "tied": 2, "full": 2, "tree": 3, "factors": 5}
+"""The covariances, and how many numbers there are at least if they differ from those before them."""
 
 
 @builder(takes_target=False, hidden=(Discrete,))
@@ -47,6 +58,7 @@ def mixture(
     weights: Any = None,
     *,
     name: str = "cluster",
+    covariance: Covariance | None = None,
     criterion: Criterion = "held_out",
     most: int = 20,
     starts: int = STARTS,
@@ -56,6 +68,8 @@ def mixture(
     r"""Cluster the rows of a mixed, incomplete table: a network with a hidden node above all columns.
 
     .. math:: f(x_1, \dots, x_m) = \sum_k P(k) \prod_i f(x_i \mid k)
+
+    with arcs among the numbers, given the component, where their covariance is not diagonal.
 
     Parameters
     ----------
@@ -68,8 +82,13 @@ def mixture(
         discretizes a number column first.
     name : str
         The name of the hidden node; its states are 1, 2, ..., the largest component first.
+    covariance : {"diagonal", "full", "tied", "factors", "tree"}, optional
+        That of the numbers given the component: "tied" is the same in all components, "factors" has a few common
+        factors (Kaiser's rule) beside unique variances, "tree" lets each number depend on one other. By default it is
+        chosen by `criterion` with the number of components, of tables of up to 40 normal columns.
     criterion : {"held_out", "bic"}
-        The number of components is chosen by the log-likelihood of held-out rows (cross-validation), or by BIC.
+        Number of components and covariance are chosen by the log-likelihood of held-out rows (cross-validation), or by
+        BIC.
     most : int
         Greatest number of components that is tried.
     starts : int
@@ -89,7 +108,10 @@ def mixture(
     -----
     Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
     one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. The
-    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then.
+    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then. A
+    covariance that is not diagonal becomes arcs: each number is a linear regression on those before it (in a tree, on
+    one of them) in each component. Numbers with heavy points (`hybridbn.fitting.find_heavy_points`) are independent of
+    the other columns, given the component.
 
     Examples
     --------
@@ -105,7 +127,10 @@ def mixture(
     training_data = read_data_without_target(data, _replace_auto(potentials), weights, "mixtures")
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    clustering = cluster_rows(training_data, components, criterion, most, starts, make_generator(random_state), folds)
+    if covariance is not None and covariance not in FORMS:
+        raise NetworkError(f"covariance must be one of {shorten(FORMS)}, or None to have it chosen, not {covariance!r}")
+    rng = make_generator(random_state)
+    clustering = cluster_rows(training_data, components, criterion, most, starts, rng, folds, covariance)
     return clustering.build_network(name)
 
 
@@ -133,27 +158,87 @@ class FittedMixture:
         """Return the mixture as a network with a hidden node of this name."""
         hidden = Discrete(name, tuple(range(1, self.fit.components + 1)))
         potentials: list[Potential] = [Multinomial(hidden, table=np.exp(self.fit.log_shares))]
-        number = 0
-        expanded = None
-        for column, columns in zip(self.data.attributes, self.statistics.slices, strict=True):
-            variable = self.data.variable(column)
+        normal, expanded = self._build_normal(hidden), None
+        tables = dict(zip(_list_parts(self.data), self.statistics.slices, strict=True))
+        for column in self.data.attributes:
+            variable, fitter = self.data.variable(column), self.data.fitter(column, ())
+            part = tables.get((column, True))
+            table = np.empty(0) if part is None else np.exp(self.fit.natural[part]).T
             if isinstance(variable, Discrete):
-                potentials.append(Multinomial(variable, (hidden,), table=np.exp(self.fit.natural[columns]).T))
-                continue
-            if self.data.fitter(column, ()).name == "gaussian":
-                _, slope, curvature = self.fit.natural[columns]
-                variance = -0.5 / curvature
-                mean = slope * variance
-                center, scale = self.statistics.centers[number], self.statistics.scales[number]
+                potentials.append(Multinomial(variable, (hidden,), table=table))
+            elif column not in normal:
+                expanded = expanded or expand_by_component(self.data, self.shares, hidden)
+                potentials.append(fitter.fit(expanded.table, variable, (hidden,)))
+            elif isinstance(fitter, AtomsFitter):
+                density, points, unit = normal[column], fitter.points, fitter.unit
                 potentials.append(
-                    LinearGaussian(variable, (hidden,), intercept=center + scale * mean, variance=scale**2 * variance)
+                    Atoms(variable, (hidden,), points=points, probabilities=table, density=density, unit=unit)
                 )
             else:
-                expanded = expanded or expand_by_component(self.data, self.shares, hidden)
-                fitter = self.data.fitter(column, ())
-                potentials.append(fitter.fit(expanded.table, variable, (hidden,)))
-            number += 1
+                potentials.append(normal[column])
         return Network(potentials)
+
+    def _build_normal(self, hidden: Discrete) -> dict[str, LinearGaussian]:
+        """Return the normal densities of the columns that have one, in the columns' units."""
+        parts = list(zip(_list_parts(self.data), self.statistics.slices, strict=True))
+        numbers = [(column, part) for (column, is_state), part in parts if not is_state]
+        joined = _list_joint(self.data) if self.fit.normal is not None else []
+        result = {}
+        for number, (column, part) in enumerate(numbers):
+            if not _is_normal(self.data, column):
+                continue
+            given: tuple[int, ...] = ()
+            if number in joined:
+                assert self.fit.normal is not None
+                means, covariances = self.fit.normal.means[:, 0], self.fit.normal.covariances[:, 0]
+                parents = select_parents(covariances, np.exp(self.fit.log_shares), self.statistics.covariance)
+                place = joined.index(number)
+                mean, slopes, variance = regress_along(means, covariances, place, parents[place])
+                given = tuple(joined[parent] for parent in parents[place])
+            else:
+                _, slope, curvature = self.fit.natural[part]
+                variance = -0.5 / curvature
+                mean, slopes = slope * variance, np.empty((len(slope), 0))
+            others = list(given)
+            scale = self.statistics.scales[number]
+            coefficients = slopes * scale / self.statistics.scales[others]
+            center = self.statistics.centers[number] - coefficients @ self.statistics.centers[others]
+            result[column] = LinearGaussian(
+                self.data.variable(column),  # type: ignore[arg-type]
+                (hidden, *(self.data.variable(numbers[other][0]) for other in given)),
+                intercept=center + scale * mean,
+                coefficients=coefficients if given else None,
+                variance=scale**2 * variance,
+            )
+        return result
+
+
+def _is_normal(data: TrainingData, column: str) -> bool:
+    fitter = data.fitter(column, ())
+    return (fitter.density if isinstance(fitter, AtomsFitter) else fitter.name) == "gaussian"
+
+
+def _list_parts(data: TrainingData) -> list[tuple[str, bool]]:
+    """Return the columns as EM sees them, and whether as states: numbers with points are both states and numbers."""
+    parts = []
+    for column in data.attributes:
+        number = not isinstance(data.variable(column), Discrete)
+        if not number or isinstance(data.fitter(column, ()), AtomsFitter):
+            parts.append((column, True))
+        if number:
+            parts.append((column, False))
+    return parts
+
+
+def _list_joint(data: TrainingData) -> list[int]:
+    """Return which of the numbers may have a common covariance: normal ones without points, unless they are many."""
+    numbers = [column for column, is_state in _list_parts(data) if not is_state]
+    joint = [
+        place
+        for place, column in enumerate(numbers)
+        if _is_normal(data, column) and not isinstance(data.fitter(column, ()), AtomsFitter)
+    ]
+    return joint if 2 <= len(joint) <= MOST_NUMBERS else []
 
 
 def cluster_rows(
@@ -164,8 +249,9 @@ def cluster_rows(
     starts: int,
     rng: np.random.Generator,
     folds: int = FOLDS,
+    covariance: Covariance | None = "diagonal",
 ) -> FittedMixture:
-    """Fit a mixture with a given number of components, or with the best one if that is None."""
+    """Fit a mixture with a given number of components and covariance, or with the best ones where they are None."""
     for what, value in (("components", components), ("most", most), ("starts", starts)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise NetworkError(f"{what} must be a positive whole number, not {value!r}")
@@ -173,13 +259,36 @@ def cluster_rows(
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     if criterion not in ("held_out", "bic"):
         raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
-    names = data.attributes
-    statistics = compute_statistics(
-        [data.codes(name) for name in names],
-        [len(v) if isinstance(v := data.variable(name), Discrete) else None for name in names],
-        data.table.weights,
-    )
-    numbers = [name for name in names if not isinstance(data.variable(name), Discrete)]
+    statistics = _collect_statistics(data)
+    sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
+    joint = np.array(_list_joint(data), dtype=np.intp)
+    forms = [covariance] if covariance is not None else _list_forms(len(joint))
+    if not len(joint):
+        forms = ["diagonal"]
+    if components is None or len(forms) > 1:
+        part = statistics if sample is None else statistics.take(sample)
+        counts = range(1, min(most, len(part)) + 1) if components is None else [int(components)]
+        components, chosen = _choose_form(part, joint, forms, criterion, counts, starts, rng, int(folds))
+    else:
+        chosen = forms[0]
+    joined = statistics.join_numbers(joint, chosen)
+    fit = fit_mixture(statistics, int(components), starts, rng, sample, joined)
+    return FittedMixture(data, joined, fit.reorder(np.argsort(-fit.log_shares, kind="stable")))
+
+
+def _collect_statistics(data: TrainingData) -> MixtureStatistics:
+    """Return the statistics of all columns; a number with points is a state, and a number where it is at none."""
+    cells, states = [], []
+    for column, is_state in _list_parts(data):
+        variable, fitter, values = data.variable(column), data.fitter(column, ()), data.codes(column)
+        if isinstance(fitter, AtomsFitter) and not isinstance(variable, Discrete):
+            codes = fitter.locate(values)
+            values = codes if is_state else np.where(codes == len(fitter.points), values, np.nan)
+        cells.append(values)
+        size = len(variable) if isinstance(variable, Discrete) else 0
+        states.append((size or len(fitter.points) + 1) if is_state else None)  # type: ignore[attr-defined]
+    statistics = compute_statistics(cells, states, data.table.weights)
+    numbers = [column for column, is_state in _list_parts(data) if not is_state]
     with np.errstate(over="ignore"):
         wide = [name for name, square in zip(numbers, statistics.scales**2, strict=True) if not square < np.inf]
     if wide:
@@ -187,14 +296,12 @@ def cluster_rows(
             f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave"
             " it out"
         )
-    sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
-    if components is None:
-        part = statistics if sample is None else statistics.take(sample)
-        components = _choose_components(part, criterion, most, starts, rng, int(folds))
-    fit = fit_mixture(statistics, int(components), starts, rng, sample)
-    order = np.argsort(-fit.log_shares, kind="stable")
-    fit = MixtureFit(fit.log_shares[order], fit.natural[:, order], fit.history, fit.log_likelihood)
-    return FittedMixture(data, statistics, fit)
+    return statistics
+
+
+def _list_forms(numbers: int) -> list[Covariance]:
+    """Return the covariances that differ from each other for so many numbers."""
+    return [form for form, least in FORMS.items() if numbers >= least]
 
 
 def expand_by_component(data: TrainingData, shares: Values, variable: Discrete) -> TrainingData:
@@ -206,39 +313,92 @@ def expand_by_component(data: TrainingData, shares: Values, variable: Discrete) 
     return TrainingData(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
 
 
-def _choose_components(
-    statistics: MixtureStatistics, criterion: Criterion, most: int, starts: int, rng: np.random.Generator, folds: int
-) -> int:
-    """Return the best number of components by a criterion."""
+def _choose_form(
+    statistics: MixtureStatistics,
+    joint: NDArray[np.intp],
+    forms: Sequence[Covariance],
+    criterion: Criterion,
+    counts: Sequence[int],
+    starts: int,
+    rng: np.random.Generator,
+    folds: int,
+) -> tuple[int, Covariance]:
+    """Return the best number of components and the best covariance by a criterion."""
     rows = len(statistics)
     parts = rng.permutation(rows) % min(folds, max(rows, 1))
-    best, failures = 1, 0
-    least = math.inf
-    for components in range(1, min(most, rows) + 1):
-        if criterion == "bic":
-            fit = fit_mixture(statistics, components, starts, rng)
-            loss = -2 * fit.log_likelihood + _count_parameters(statistics, components) * math.log(
-                max(statistics.weights.sum(), 2)
-            )
-        elif rows < 2 * FOLDS:
+    searches = [
+        _FormSearch(form, statistics.join_numbers(joint, form), counts[0] if len(counts) == 1 else 1) for form in forms
+    ]
+    active = searches
+    for components in counts:
+        if criterion == "held_out" and rows < 2 * FOLDS:
             break
+        if criterion == "bic":
+            # the penalty is the same for all rows, so that these are losses of rows as well
+            for search in active:
+                fit = fit_mixture(statistics, components, starts, rng, None, search.statistics)
+                penalty = 0.5 * _count_parameters(search.statistics, components)
+                penalty *= math.log(max(statistics.weights.sum(), 2))
+                search.add(components, -fit.log_likelihood + penalty)
         else:
-            loss = -float(statistics.weights @ score_held_out(statistics, components, parts, starts, rng))
-        if loss < least - 1e-9 * abs(loss):
-            best, least, failures = components, loss, 0
+            wanted = [search.statistics for search in active]
+            scores = score_held_out(statistics, components, parts, starts, rng, wanted)
+            for search, logs in zip(active, scores, strict=True):
+                search.add(components, -float(statistics.weights @ logs), logs)
+        least = min(search.least for search in searches)
+        active = [search for search in active if search.may_win(least)]
+        if not active:
+            break
+    best, simple = min(searches, key=lambda search: search.least), searches[0]
+    if simple.form == "diagonal" and best.logs is not None and simple.logs is not None:
+        # no arcs where they are worth no more than what the rows vary
+        gains = statistics.weights * (best.logs - simple.logs)
+        best = simple if float(gains.sum()) <= math.sqrt(rows) * float(gains.std()) else best
+    return best.components, best.form
+
+
+@dataclass
+class _FormSearch:
+    """The search for the number of components with a covariance.
+
+    Attributes
+    ----------
+    least : the smallest loss, with this number of components
+    logs : the held-out log-density of each row with as many
+    """
+
+    form: Covariance
+    statistics: MixtureStatistics
+    components: int
+    least: float = math.inf
+    logs: Values | None = None
+    last_gain: float = math.inf
+    failures: int = 0
+
+    def add(self, components: int, loss: float, logs: Values | None = None) -> None:
+        """Record the loss with one more component."""
+        if loss < self.least - 1e-9 * abs(loss):
+            self.last_gain = self.least - loss
+            self.components, self.least, self.logs, self.failures = components, loss, logs, 0
         else:
-            failures += 1
-            if failures == PATIENCE:
-                break
-    return best
+            self.failures += 1
+
+    def may_win(self, best: float) -> bool:
+        """Tell whether more components may give the least loss of all: gains get smaller with each."""
+        return self.failures < PATIENCE and self.least - best <= CATCH_UP * self.last_gain
 
 
 def _count_parameters(statistics: MixtureStatistics, components: int) -> int:
     """Return the number of free parameters."""
+    block = statistics.block
     per_component = 2 * len(statistics.numbers) + sum(
         columns.stop - columns.start - 1 for columns in statistics.categories
     )
-    return int(components * per_component + components - 1)
+    joint = 0
+    if block is not None:
+        size = block.values.shape[1]
+        joint = components * size + count_covariances(statistics.covariance, components, size, block.factors)
+    return int(components * per_component + components - 1 + joint)
 
 
 def _replace_auto(potentials: Any) -> Any:

@@ -8,7 +8,7 @@ responsibilities R. This marginalizes missing cells exactly.
 
 The starts of EM and the folds of a cross-validation are fits to the same rows with other weights, so they take their
 steps together, as more columns of T. Arrays over components and fits have rows as their last axis. Indicators of
-categories with many states are sparse matrices.
+categories with many states are sparse matrices. Numbers whose covariance is not diagonal make a block of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, NumberBlock
 from hybridbn.variables import Values
 
 if TYPE_CHECKING:
@@ -65,10 +66,13 @@ class MixtureStatistics:
     wide : sparse array (rows, statistics), of categories with many states; they come after the others
     weights : ndarray (rows,)
     slices : tuple of slices, the positions of the statistics of each column
-    numbers : ndarray (numbers,), the position of the first of each number column's three statistics
+    numbers : ndarray (numbers,), the position of the first of the three statistics of each number column that is none
+        of the block's
     categories : tuple of slices, the positions of each category's states
     centers, scales : ndarray (numbers,); numbers are standardized by them
     shares : ndarray (statistics,), of the states in all rows
+    block : NumberBlock or None, numbers with a common covariance
+    covariance : of the block
     """
 
     narrow: Values
@@ -80,6 +84,8 @@ class MixtureStatistics:
     centers: Values
     scales: Values
     shares: Values
+    block: NumberBlock | None = None
+    covariance: Covariance = "diagonal"
 
     @cached_property
     def states(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
@@ -101,7 +107,18 @@ class MixtureStatistics:
 
     def take(self, rows: Any) -> MixtureStatistics:
         """Return the statistics of some rows."""
-        return replace(self, narrow=self.narrow[rows], wide=self.wide[rows], weights=self.weights[rows])
+        block = None if self.block is None else self.block.take(rows)
+        return replace(self, narrow=self.narrow[rows], wide=self.wide[rows], weights=self.weights[rows], block=block)
+
+    def join_numbers(self, chosen: NDArray[np.intp], covariance: Covariance) -> MixtureStatistics:
+        """Return the statistics with a common covariance of some of the numbers."""
+        if covariance == "diagonal":
+            return self
+        positions = self.numbers[chosen]
+        block = NumberBlock(self.narrow[:, positions + 1], self.narrow[:, positions] > 0)
+        if covariance == "factors":
+            block = replace(block, factors=_count_factors(block, self.weights))
+        return replace(self, numbers=np.delete(self.numbers, chosen), block=block, covariance=covariance)
 
     def products(self, natural: Values) -> Values:
         """Return each row's products with vectors (statistics, vectors): (vectors, rows)."""
@@ -130,17 +147,25 @@ class MixtureFit:
     history : tuple of float
         The log-likelihood plus the log prior after each step, which never falls.
     log_likelihood : float
+    normal : NormalParameters or None
+        Of the block, as those of one fit.
     """
 
     log_shares: Values
     natural: Values
     history: tuple[float, ...]
     log_likelihood: float
+    normal: NormalParameters | None = None
 
     @property
     def components(self) -> int:
         """The number of components."""
         return len(self.log_shares)
+
+    def reorder(self, order: NDArray[np.intp]) -> MixtureFit:
+        """Return the fit with its components in another order."""
+        normal = None if self.normal is None else NormalParameters(*(array[order] for array in self.normal))
+        return replace(self, log_shares=self.log_shares[order], natural=self.natural[:, order], normal=normal)
 
 
 def compute_statistics(
@@ -222,10 +247,12 @@ def fit_mixture(
     starts: int,
     rng: np.random.Generator,
     sample: NDArray[np.intp] | None = None,
+    joined: MixtureStatistics | None = None,
 ) -> MixtureFit:
     """Fit a mixture by EM from several starts, the best of which is continued to the end.
 
-    The starts are compared on a sample of the rows, if one is given.
+    The starts are compared on a sample of the rows, if one is given, and with diagonal covariances; `joined` are the
+    same rows with the covariance that is wanted, if it is another one.
 
     Examples
     --------
@@ -234,30 +261,38 @@ def fit_mixture(
     >>> np.exp(np.sort(fit_mixture(data, 2, 3, rng).log_shares)).round(2)
     array([0.25, 0.75])
     """
+    wanted = data if joined is None else joined
     if sample is None:
-        return _fit_weightings(data, data.weights[None], components, starts, rng)[0]
-    part = data.take(sample)
-    first = _fit_weightings(part, part.weights[None], components, starts, rng, ROUGHLY_CONVERGED)[0]
-    parameters = _MixtureParameters(first.log_shares[:, None], first.natural[:, :, None])
-    return _iterate(data, data.weights[None], parameters, MOST_STEPS, CONVERGED)[0]
+        return _fit_weightings(data, data.weights[None], components, starts, rng, CONVERGED, [wanted])[0][0]
+    part, part_wanted = data.take(sample), wanted.take(sample)
+    fits = _fit_weightings(part, part.weights[None], components, starts, rng, ROUGHLY_CONVERGED, [part_wanted])
+    return _iterate(wanted, data.weights[None], _MixtureParameters.join(fits[0]), MOST_STEPS, CONVERGED)[0]
 
 
 def score_held_out(
-    data: MixtureStatistics, components: int, parts: NDArray[np.intp], starts: int, rng: np.random.Generator
+    data: MixtureStatistics,
+    components: int,
+    parts: NDArray[np.intp],
+    starts: int,
+    rng: np.random.Generator,
+    forms: Sequence[MixtureStatistics],
 ) -> Values:
-    """Return the log-density of each row under the mixture fitted to the other folds (rows,)."""
+    """Return the log-density of each row under the mixture fitted to the other folds (forms, rows), for these rows with
+    covariances of some forms.
+    """
     training = parts != np.arange(parts.max() + 1)[:, None]
-    fits = _fit_weightings(data, training * data.weights, components, starts, rng, ROUGHLY_CONVERGED)
-    result = np.zeros(len(data))
-    for part, fit in enumerate(fits):
-        test = np.flatnonzero(parts == part)
-        result[test] = compute_responsibilities(data.take(test), fit)[1]
+    fits = _fit_weightings(data, training * data.weights, components, starts, rng, ROUGHLY_CONVERGED, forms)
+    result = np.zeros((len(forms), len(data)))
+    for number, (form, own) in enumerate(zip(forms, fits, strict=True)):
+        for part, fit in enumerate(own):
+            test = np.flatnonzero(parts == part)
+            result[number, test] = compute_responsibilities(form.take(test), fit)[1]
     return result
 
 
 def compute_responsibilities(data: MixtureStatistics, fit: MixtureFit) -> tuple[Values, Values]:
     """Return the posterior probabilities of the components (rows, components) and the log-density of each row."""
-    probabilities, logs = _expect(data, _MixtureParameters(fit.log_shares[:, None], fit.natural[:, :, None]))
+    probabilities, logs = _expect(data, _MixtureParameters.join([fit]))
     return np.ascontiguousarray(probabilities[:, 0].T), logs[0]
 
 
@@ -267,12 +302,19 @@ def _fit_weightings(
     components: int,
     starts: int,
     rng: np.random.Generator,
-    converged: float = CONVERGED,
-) -> list[MixtureFit]:
-    """Fit a mixture for each vector of weights of the rows (fits, rows)."""
+    converged: float,
+    forms: Sequence[MixtureStatistics],
+) -> list[list[MixtureFit]]:
+    """Fit a mixture for each vector of weights of the rows (fits, rows), and for each form of the covariance; the
+    starts are compared with diagonal ones.
+    """
     count, rows = weights.shape
     if components == 1:
-        return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
+        ones = np.ones((1, count, rows))
+        return [
+            _iterate(form, weights, _maximize(form, weights, ones), MOST_STEPS if form.block else 1, converged)
+            for form in forms
+        ]
     chances = rng.random((count * starts, components))
     step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
     first_fits: list[MixtureFit] = []
@@ -282,24 +324,53 @@ def _fit_weightings(
         parameters = _maximize(data, own, _assign_starts(data, own, chances[part]))
         first_fits += _iterate(data, own, parameters, FIRST_STEPS, converged)
     best = [max(first_fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(first_fits), starts)]
-    final_fits: list[MixtureFit] = []
+    final_fits: list[list[MixtureFit]] = [[] for _ in forms]
     for first in range(0, count, step):
-        chosen = best[first : first + step]
-        joined = _MixtureParameters(
-            np.stack([fit.log_shares for fit in chosen], axis=1), np.stack([fit.natural for fit in chosen], axis=2)
-        )
-        final_fits += _iterate(data, weights[first : first + step], joined, MOST_STEPS, converged)
-    return [replace(last, history=fit.history + last.history[1:]) for fit, last in zip(best, final_fits, strict=True)]
+        own = weights[first : first + step]
+        start = _MixtureParameters.join(best[first : first + step])
+        for form, fits in zip(forms, final_fits, strict=True):
+            parameters = start if form.block is None else _maximize(form, own, _expect(data, start)[0])
+            fits += _iterate(form, own, parameters, MOST_STEPS, converged)
+    return [
+        [
+            last if form.block else replace(last, history=fit.history + last.history[1:])
+            for fit, last in zip(best, fits, strict=True)
+        ]
+        for form, fits in zip(forms, final_fits, strict=True)
+    ]
+
+
+def _count_factors(block: NumberBlock, weights: Values) -> int:
+    """Return how many eigenvalues of the correlation matrix are larger than one (Kaiser's rule), up to half of them."""
+    one = block.maximize(weights[None, None], None, "full").covariances[0, 0]
+    deviations = np.sqrt(one.diagonal())
+    values = np.linalg.eigvalsh(one / deviations[:, None] / deviations)
+    return int(np.clip((values > 1).sum(), 1, max(len(values) // 2, 1)))
 
 
 class _MixtureParameters(NamedTuple):
-    """Parameters of several fits: log_shares (components, fits), natural (statistics, components, fits)."""
+    """Parameters of several fits: log_shares (components, fits), natural (statistics, components, fits), and those of
+    the block, if there is one.
+    """
 
     log_shares: Values
     natural: Values
+    normal: NormalParameters | None
 
-    def take(self, fits: NDArray[np.bool_]) -> _MixtureParameters:
-        return _MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits])
+    @classmethod
+    def join(cls, fits: Sequence[MixtureFit]) -> _MixtureParameters:
+        """Return the parameters of some fits."""
+        blocks = [fit.normal for fit in fits if fit.normal is not None]
+        return cls(
+            np.stack([fit.log_shares for fit in fits], axis=1),
+            np.stack([fit.natural for fit in fits], axis=2),
+            NormalParameters.join(blocks) if blocks else None,
+        )
+
+    def take(self, fits: Any) -> _MixtureParameters:
+        """Return the parameters of some of the fits."""
+        normal = None if self.normal is None else self.normal.take(fits)
+        return _MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits], normal)
 
 
 def _iterate(
@@ -318,19 +389,23 @@ def _iterate(
         for position, fit in enumerate(active.tolist()):
             history[fit].append(float(objective[position]))
             if done[position]:
-                log_shares, natural = (
-                    parameters.log_shares[:, position].copy(),
-                    parameters.natural[:, :, position].copy(),
+                own = parameters.take([position])
+                fits[fit] = MixtureFit(
+                    own.log_shares[:, 0],
+                    own.natural[:, :, 0],
+                    tuple(history[fit]),
+                    float(likelihood[position]),
+                    own.normal,
                 )
-                fits[fit] = MixtureFit(log_shares, natural, tuple(history[fit]), float(likelihood[position]))
         if done.all():
             break
         if done.any():
+            parameters = parameters.take(~done)
             active, before, weights = active[~done], objective[~done], weights[~done]
             responsibilities = responsibilities[:, ~done]
         else:
             before = objective
-        parameters = _maximize(data, weights, responsibilities)
+        parameters = _maximize(data, weights, responsibilities, parameters.normal)
     return [fits[fit] for fit in range(len(history))]
 
 
@@ -381,6 +456,8 @@ def _expect(data: MixtureStatistics, parameters: _MixtureParameters) -> tuple[Va
     components, fits = parameters.log_shares.shape
     joint = data.products(parameters.natural.reshape(len(parameters.natural), -1)).reshape(components, fits, -1)
     joint += parameters.log_shares[:, :, None]
+    if data.block is not None and parameters.normal is not None:
+        joint += data.block.log_densities(parameters.normal)
     top = joint.max(axis=0)
     joint -= top
     np.exp(joint, out=joint)
@@ -389,8 +466,12 @@ def _expect(data: MixtureStatistics, parameters: _MixtureParameters) -> tuple[Va
     return joint, top + np.log(total)
 
 
-def _maximize(data: MixtureStatistics, weights: Values, responsibilities: Values) -> _MixtureParameters:
-    """Return the parameters of highest posterior density given the responsibilities (the M-step)."""
+def _maximize(
+    data: MixtureStatistics, weights: Values, responsibilities: Values, before: NormalParameters | None = None
+) -> _MixtureParameters:
+    """Return the parameters of highest posterior density given the responsibilities (the M-step), and given the block's
+    parameters before, if its cells are missing.
+    """
     weighted = responsibilities * weights
     components, fits, rows = responsibilities.shape
     totals = data.sums(weighted.reshape(-1, rows)).reshape(-1, components, fits)
@@ -410,7 +491,8 @@ def _maximize(data: MixtureStatistics, weights: Values, responsibilities: Values
     if len(positions):
         table = totals[positions] + PRIOR_ROWS * data.shares[positions, None, None]
         natural[positions] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
-    return _MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural)
+    normal = None if data.block is None else data.block.maximize(weighted, before, data.covariance)
+    return _MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural, normal)
 
 
 def _log_prior(data: MixtureStatistics, parameters: _MixtureParameters) -> Values:
@@ -419,6 +501,8 @@ def _log_prior(data: MixtureStatistics, parameters: _MixtureParameters) -> Value
     if len(data.numbers):
         halves = -parameters.natural[data.numbers + 2]
         result += PRIOR_ROWS * (0.5 * np.log(2 * halves) - PRIOR_VARIANCE * halves).sum(axis=(0, 1))
+    if data.block is not None and parameters.normal is not None:
+        result += data.block.log_prior(parameters.normal, data.covariance)
     positions = data.states[0]
     result += PRIOR_ROWS * np.tensordot(data.shares[positions], parameters.natural[positions], axes=1).sum(axis=0)
     return result

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge
@@ -175,6 +176,8 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
+    # normal densities of the attributes are regressions, which have no points
+    read = replace(read, roles={name: _leave_points(role) for name, role in read.roles.items()})
     used = ~np.isnan(read.codes(target)) & (read.table.weights > 0)
     read = read if used.all() else read.take(np.flatnonzero(used))
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
@@ -337,6 +340,11 @@ def _fill_column(network: Network, data: TrainingData, name: str, names: list[st
             posterior.probabilities if isinstance(posterior, DiscretePosterior) else posterior.mean()[:, None]
         )
     return np.asarray(filled)
+
+
+def _leave_points(role: Role) -> Role:
+    plain = isinstance(role.fitter, AtomsFitter) and role.fitter.density in ("auto", "gaussian")
+    return role._replace(fitter=role.fitter.density) if plain else role  # type: ignore[union-attr]
 
 
 def _choose_role(data: TrainingData, name: str) -> Role:

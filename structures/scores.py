@@ -12,7 +12,9 @@ import numpy as np
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
+from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.counting import Moments
+from hybridbn.fitting.semiparametric import SemiparametricFitter
 from hybridbn.structures.family_scores import FamilyScores, evaluate_rows
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, shorten
@@ -258,10 +260,20 @@ class _HeldOutScores(_SingleScores):
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))
+        fitter, variables = self.data.fitter(child, given), tuple(map(self.data.variable, given))
+        if not isinstance(fitter, SemiparametricFitter):
+            return self._score_fitter(fitter, child, given)
+        # the family is a part of the structure, so it is chosen by the same rows
+        return max(
+            self._score_fitter(one, child, given) for one in fitter.list_fitters(self.data.variable(child), variables)
+        )
+
+    def _score_fitter(self, fitter: Fitter, child: str, given: tuple[str, ...]) -> float:
+        variables = tuple(map(self.data.variable, given))
         likelihood = weight = 0.0
         for training, part in self._folds:
             try:
-                potential = training.fit(child, given)
+                potential = fitter.fit(training.table, self.data.variable(child), variables)
             except HybridBNError:
                 return -math.inf
             values, weights = evaluate_rows(potential, self.data, part)

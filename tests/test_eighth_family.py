@@ -11,7 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.cli import run
 from hybridbn.fitting import Fitter, Statistics, observed
-from hybridbn.fitting.fitter_choice import find_fitter_name, fitter_of, list_fitter_names
+from hybridbn.fitting.fitter_choice import fitter_of, list_fitter_names, spec_of
 from hybridbn.potentials.base import Potential, spread
 from hybridbn.structures import hill_climb, naive_bayes, nb_tree, tan
 from hybridbn.variables import Continuous, Discrete
@@ -183,7 +183,7 @@ def test_files_and_the_command_know_it(tmp_path, capsys):
 
 def test_names_come_from_one_registry():
     assert {"auto", "mte", "kernel", "gaussian", "multinomial", "softmax", NAME} <= set(list_fitter_names())
-    assert find_fitter_name(Laplace.family) == NAME
+    assert spec_of(Laplace(Continuous("x"), (), [0.0], [1.0])) == NAME
     with pytest.raises(hb.NetworkError, match="did you mean 'test laplace fit'"):
         naive_bayes(data(), "c", "test laplace fitt")
     c = Discrete("c", ("a", "b"))

@@ -78,7 +78,7 @@ def test_neither_sparse_indicators_nor_the_number_of_fits_at_a_time_matter(monke
         fit = fit_mixture(data, 3, 4, rng)
         return (
             compute_responsibilities(data, fit)[0],
-            score_held_out(data, 3, np.arange(60) % 4, 3, rng),
+            score_held_out(data, 3, np.arange(60) % 4, 3, rng, [data]),
             np.array(fit.history),
         )
 
@@ -156,7 +156,7 @@ def test_held_out_rows_are_not_seen():
     rng = np.random.default_rng(7)
     data = compute_statistics([rng.normal(size=40)], [None], np.ones(40))
     parts = np.arange(40) % 4
-    found = score_held_out(data, 1, parts, 1, rng)
+    found = score_held_out(data, 1, parts, 1, rng, [data])[0]
     alone = fit_mixture(data.take(parts != 2), 1, 1, rng)
     np.testing.assert_allclose(found[parts == 2], compute_responsibilities(data.take(parts == 2), alone)[1])
 

@@ -17,7 +17,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.estimation.completion import Cells, Completion, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.fitting.base import prepare_families
-from hybridbn.fitting.fitter_choice import Potentials, Role, find_fitter_name, fitter_of, roles
+from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles, spec_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_stale_names
@@ -52,7 +52,7 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
     table = read_as_declared(_leave_unusable(data, graph), graph, weights)
     _refuse_unknown(graph, table)
-    found = _keep_families(graph, roles(table, None, potentials))
+    found = roles(table, None, _keep_families(graph, table, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
     families = []
     for name in nodes:
@@ -166,21 +166,23 @@ def _refuse_unknown(graph: Network, table: Table) -> None:
         raise NetworkError(f"the structure mentions {shorten(strange)}, but the data has no such column; {hint}")
 
 
-def _keep_families(graph: Network, found: Mapping[str, Role]) -> dict[str, Role]:
+def _keep_families(graph: Network, table: Table, potentials: Potentials) -> Potentials:
     """Let nodes keep their families where nothing else was asked for."""
-    kept = dict(found)
-    for name, attributes in graph.nodes.items():
-        potential = attributes.get("potential")
-        if not isinstance(potential, Potential) or kept[name].fitter != "auto":
+    families = {name: node["potential"] for name, node in graph.nodes.items() if node.get("potential") is not None}
+    if not families or not (isinstance(potentials, Mapping) or potentials == "auto"):
+        return potentials
+    asked = dict(potentials) if isinstance(potentials, Mapping) else {}
+    for name, potential in families.items():
+        if not isinstance(potential, Potential) or asked.get(name, "auto") != "auto":
             continue
-        fitter = find_fitter_name(potential.family)
-        if fitter is None:
+        spec = spec_of(potential)
+        if spec is None:
             raise NetworkError(
                 f"{name!r} has a {type(potential).__name__}, which can't be learned from data; say what to put in its "
                 f"place: potentials={{{name!r}: 'mte'}}, for example"
             )
-        kept[name] = Role(kept[name].variable, fitter)
-    return kept
+        asked[name] = spec
+    return asked
 
 
 def _list_parents(graph: Network, name: str) -> list[str]:

@@ -29,7 +29,7 @@ from hybridbn.estimation.completion import (
 )
 from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.fitting.base import Fitter, Statistics
-from hybridbn.fitting.fitter_choice import Potentials, find_fitter_name, fitter_of
+from hybridbn.fitting.fitter_choice import Potentials, fitter_of, spec_of
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.multinomial import Dirichlet, MEstimate, MultinomialFitter
 from hybridbn.inference.answers import impossible_evidence
@@ -444,8 +444,8 @@ def _list_families(start: Network, structure: Network, potentials: Potentials) -
         spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
         if isinstance(spec, str) and spec == "auto":
             own = structure.nodes[name].get("potential") if name in structure else None
-            family = (own if isinstance(own, Potential) else potential).family
-            spec = find_fitter_name(family) or family
+            kept = own if isinstance(own, Potential) else potential
+            spec = spec_of(kept) or kept.family
         families[name] = _FamilyFitter(
             potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
         )

@@ -29,7 +29,7 @@ class Stream:
     ----------
     target : str
     roles : mapping from column to Role
-        Fixed by the first rows: states and cut points of later ones are read against these variables.
+        Fixed by the first rows: states, cut points and heavy points of later ones are read against these variables.
     fitters : mapping from column to Fitter
     statistics : mapping from column to Statistics
         Of the target, then of each column given the target.

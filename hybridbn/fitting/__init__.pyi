@@ -2,6 +2,8 @@
 # for.
 
 from hybridbn.estimation.fit import fit as fit
+from hybridbn.fitting.atoms import AtomsFitter as AtomsFitter
+from hybridbn.fitting.atoms import find_heavy_points as find_heavy_points
 from hybridbn.fitting.base import Fitter as Fitter
 from hybridbn.fitting.base import Observed as Observed
 from hybridbn.fitting.base import Statistics as Statistics
@@ -22,4 +24,5 @@ from hybridbn.fitting.multinomial import Dirichlet as Dirichlet
 from hybridbn.fitting.multinomial import MaximumLikelihood as MaximumLikelihood
 from hybridbn.fitting.multinomial import MEstimate as MEstimate
 from hybridbn.fitting.multinomial import MultinomialFitter as MultinomialFitter
+from hybridbn.fitting.semiparametric import SemiparametricFitter as SemiparametricFitter
 from hybridbn.fitting.softmax import SoftmaxFitter as SoftmaxFitter

@@ -124,6 +124,11 @@ class Fitter(ABC):
         """
         return True
 
+    @classmethod
+    def like(cls, potential: Potential) -> str | Fitter:
+        """Return what to ask for where a potential of its family is to be learned again; by default its name."""
+        return cls.name
+
     @abstractmethod
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
         """Read what there is to know about the rows of a table.

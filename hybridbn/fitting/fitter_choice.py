@@ -6,14 +6,17 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.registry import find_registered, import_modules
-from hybridbn.variables import Continuous, Discrete, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
+    from hybridbn.potentials.base import Potential
     from hybridbn.tables import Table
 
 __all__ = ["Potentials", "Role", "fitter_of", "roles"]
@@ -69,16 +72,19 @@ def fitter_of(spec: Spec, child: Variable, parents: tuple[Variable, ...] = ()) -
     raise NetworkError(_describe_unfit(name, child, parents))
 
 
-def find_fitter_name(family: str) -> str | None:
-    """Return the name of the fitter that learns a family of potentials, None where there is none.
+def spec_of(potential: Potential) -> Spec | None:
+    """Return what to ask for where such a potential is to be learned again, None where no fitter learns its family.
 
     Examples
     --------
-    >>> find_fitter_name("kernel"), find_fitter_name("cases")
-    ('kernel', None)
+    >>> from hybridbn.potentials import LinearGaussian, PointMass
+    >>> x = Continuous("x")
+    >>> spec_of(LinearGaussian(x, intercept=0, variance=1)), spec_of(PointMass(x, value=0))
+    ('gaussian', None)
     """
-    _find_fitter(family)
-    return next((name for name, fitter in Fitter.fitters.items() if fitter.family == family), None)
+    _find_fitter(potential.family)
+    fitters = (fitter for fitter in Fitter.fitters.values() if fitter.family == potential.family)
+    return next((fitter.like(potential) for fitter in fitters), None)
 
 
 def list_fitter_names() -> list[str]:
@@ -86,8 +92,8 @@ def list_fitter_names() -> list[str]:
 
     Examples
     --------
-    >>> list_fitter_names()[:3]
-    ['auto', 'gaussian', 'kernel']
+    >>> list_fitter_names()[:4]
+    ['auto', 'atoms', 'gaussian', 'kernel']
     """
     import_modules("hybridbn.fitting")
     return ["auto", *sorted(Fitter.fitters)]
@@ -150,7 +156,9 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     potentials : choice, or mapping from columns to choices
         As in `fitter_of`; columns that a mapping leaves out get "auto". "multinomial" on a number column is the request
         to discretize it: by `mdl` where there is a discrete target, else by `equal_frequency`, unless the
-        `MultinomialFitter` names another discretizer.
+        `MultinomialFitter` names another discretizer. A family of numbers that is asked for by its name gets the
+        heavy points of the column (`find_heavy_points`) by an `AtomsFitter`, unless it is the target; a fitter object
+        is taken as it is.
 
     Returns
     -------
@@ -182,6 +190,9 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
             values, codes, weights = table.points(variable, None if name == target else guide)
             discretizer = chosen or (equal_frequency if codes is None else mdl)
             variable = Discrete(name, cuts=tuple(discretizer(values, codes, weights)))
+        if isinstance(variable, Continuous) and isinstance(spec, str) and name != target:
+            values, _, weights = table.points(variable, None)
+            wanted[name] = _add_points(values, weights, spec)
         if name == target and isinstance(variable, Discrete):
             guide = variable
         variables[name] = variable
@@ -197,6 +208,14 @@ def _resolve_specs(table: Table, potentials: Any) -> dict[str, Spec]:
             raise TableError(f"potentials: there is no column {name!r}; the columns are {shorten(table.names)}")
         check_spec(spec, name)
     return {name: potentials.get(name, "auto") for name in table.names}
+
+
+def _add_points(values: Values, weights: Values | None, spec: str) -> Spec:
+    """Return a family with the heavy points of a column, if it has some."""
+    from hybridbn.fitting.atoms import AtomsFitter, find_heavy_points
+
+    points = find_heavy_points(values, weights)
+    return AtomsFitter(points, spec, float(np.nanmax(values) - np.nanmin(values))) if points else spec
 
 
 def _refuse_identifier(table: Table, name: str) -> None:

@@ -79,9 +79,10 @@ class KernelFitter(Fitter):
 
     Parameters
     ----------
-    bandwidths : "extended", "paper" or float
+    bandwidths : "extended", "paper", "normal" or float
         Where the c are searched: "paper" is its grid 0.4, 0.5, ..., 0.8; "extended" moves on from there by octaves
-        while the best is at the grid's edge (see Notes). A number is taken for all c, without search.
+        while the best is at the grid's edge (see Notes). Without search, "normal" has the bandwidths that are best for
+        normal densities, and a number is taken for all c.
     per_state : bool
         Divide a state's c by the root of the number of points *in that state*, as the text below equation 8 has it.
         The paper's results, as far as they can be reproduced, come from the root of the number of all points.
@@ -132,7 +133,7 @@ class KernelFitter(Fitter):
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial",)
     instance_based: ClassVar[bool] = True
 
-    bandwidths: Literal["extended", "paper"] | float = "extended"
+    bandwidths: Literal["extended", "paper", "normal"] | float = "extended"
     per_state: bool = False
     unseen: float = 0.5
     max_bytes: int = 2**31
@@ -140,8 +141,8 @@ class KernelFitter(Fitter):
     def __post_init__(self) -> None:
         given = self.bandwidths
         number = not isinstance(given, str | bool) and isinstance(given, int | float | np.number)
-        if not (0 < float(given) < math.inf if number else given in ("extended", "paper")):
-            raise NetworkError(f"bandwidths must be 'extended', 'paper' or a positive number, not {given!r}")
+        if not (0 < float(given) < math.inf if number else given in ("extended", "paper", "normal")):
+            raise NetworkError(f"bandwidths must be 'extended', 'paper', 'normal' or a positive number, not {given!r}")
         if not 0 <= self.unseen < math.inf:
             raise NetworkError(f"unseen must be a number of rows, finite and not negative, not {self.unseen!r}")
 
@@ -214,6 +215,12 @@ class KernelFitter(Fitter):
         )
 
     def _search(self, points: Values, weights: Values, size: float) -> Values:
+        if self.bandwidths == "normal":
+            numbers = points.shape[1]
+            middle = weights @ points / weights.sum()
+            deviations = np.sqrt(weights @ (points - middle) ** 2 / weights.sum())
+            widths = deviations * (4 / ((numbers + 2) * effective_size(weights))) ** (1 / (numbers + 4))
+            return np.asarray(np.maximum(widths, np.finfo(float).eps) * math.sqrt(size))
         if isinstance(self.bandwidths, str):
             return np.array(search_constants(points, weights, size, extend=self.bandwidths == "extended"))
         return np.full(points.shape[1], float(self.bandwidths))

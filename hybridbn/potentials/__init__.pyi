@@ -1,6 +1,7 @@
 # The public names and where they live: read by editors and type checkers, and by `__init__.py` when a name is asked
 # for.
 
+from hybridbn.potentials.atoms import Atoms as Atoms
 from hybridbn.potentials.base import Potential as Potential
 from hybridbn.potentials.boxes import Boxes as Boxes
 from hybridbn.potentials.cases import Case as Case

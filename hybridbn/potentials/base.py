@@ -34,6 +34,7 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, sh
 __all__ = [
     "Axes",
     "Interval",
+    "PointCells",
     "Potential",
     "Regression",
     "all_states",
@@ -49,6 +50,51 @@ __all__ = [
 Axes: TypeAlias = Mapping[str, NDArray[Any]]
 Interval: TypeAlias = tuple[float | Values, float | Values]
 """A range (low, high); the ends are numbers, or arrays with one number a row."""
+
+
+class PointCells(NamedTuple):
+    """Values of a continuous child that have mass, and the cells that stand for them where it is hidden.
+
+    Attributes
+    ----------
+    points, low, high : ndarray (points,), ascending
+        Each point lies at an end of its cell, which is too short for anything to change in it.
+    """
+
+    points: Values
+    low: Values
+    high: Values
+
+    def locate(self, values: Values) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return the nearest point of each value, whether it is the point, and whether it lies inside of its cell.
+
+        Numbers that differ from a point by what rounding may have changed are the point.
+        """
+        above = np.minimum(np.searchsorted(self.points, values), len(self.points) - 1)
+        below = np.maximum(above - 1, 0)
+        nearest = np.where(values - self.points[below] < self.points[above] - values, below, above)
+        point = self.points[nearest]
+        exact = np.abs(values - point) <= _SAME * np.abs(point)
+        return nearest, exact, ~exact & (values > self.low[nearest]) & (values < self.high[nearest])
+
+    def snap(self, values: Values) -> Values:
+        """Return values with those inside of a cell moved to its point."""
+        if not len(self.points):
+            return values
+        nearest, exact, inside = self.locate(values)
+        return np.where(exact | inside, self.points[nearest], values)
+
+    def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
+        """Return ranges that hold the whole cells of the points at their ends."""
+        if not len(self.points):
+            return low, high
+        first, at_low, in_low = self.locate(low)
+        last, at_high, in_high = self.locate(high)
+        return np.where(at_low | in_low, self.low[first], low), np.where(at_high | in_high, self.high[last], high)
+
+
+_SAME = 8 * float(np.finfo(float).eps)
+_NO_POINTS = PointCells(*[np.empty(0)] * 3)
 
 
 class Regression(NamedTuple):
@@ -199,6 +245,11 @@ class Potential(ABC):
         from hybridbn.potentials.numeric import find_scale
 
         return find_scale(self, name)
+
+    @property
+    def point_cells(self) -> PointCells:
+        """The values of a continuous child that have mass; by default there are none."""
+        return _NO_POINTS
 
     @property
     def opaque(self) -> bool:

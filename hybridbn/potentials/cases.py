@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, spread
+from hybridbn.potentials.base import Axes, Interval, PointCells, Potential, check_parents, spread
 from hybridbn.registry import find_registered
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -175,6 +175,14 @@ class Cases(Potential):
         return min(
             (case.potential.scale(name) for case in self.cases if name in case.potential.scope), default=math.inf
         )
+
+    @property
+    def point_cells(self) -> PointCells:
+        """Those of all cases."""
+        cells = [case.potential.point_cells for case in self.cases]
+        together = [np.concatenate(parts) for parts in zip(*cells, strict=True)]
+        _, first = np.unique(together[0], return_index=True)
+        return PointCells(*(part[first] for part in together))
 
     @property
     def opaque(self) -> bool:

@@ -17,7 +17,7 @@ from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:
@@ -44,7 +44,11 @@ class PiecewisePosterior(ContinuousPosterior):
         Ascending, those of width zero last (a row of nothing else is an observed value).
     masses : ndarray (cells * ORDER, rows)
         Probability at every node; sums to one.
+    point_cells : PointCells, optional
+        Cells that stand for points. There the density is their mass, and values are the points.
     """
+
+    _point_cells: PointCells | None = None
 
     def __init__(
         self,
@@ -55,14 +59,19 @@ class PiecewisePosterior(ContinuousPosterior):
         single: bool,
         error: Values,
         log_evidence: Any,
+        point_cells: PointCells | None = None,
     ):
         super().__init__(variable, single, error, log_evidence)
         self._low, self._high, self._masses = low, high, masses
+        self._point_cells = point_cells if point_cells is not None and len(point_cells.points) else None
 
     @classmethod
-    def of(cls, variable: Continuous, low: Values, high: Values, masses: Values) -> PiecewisePosterior:
+    def of(
+        cls, variable: Continuous, low: Values, high: Values, masses: Values, point_cells: PointCells
+    ) -> PiecewisePosterior:
         """Return the density on a grid for rows that are to be joined; cells without mass are left out."""
-        return PiecewisePosterior(variable, *drop_empty_cells(low, high, masses), False, np.zeros(low.shape[1]), None)
+        cells = drop_empty_cells(low, high, masses)
+        return PiecewisePosterior(variable, *cells, False, np.zeros(low.shape[1]), None, point_cells)
 
     @classmethod
     def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
@@ -74,7 +83,8 @@ class PiecewisePosterior(ContinuousPosterior):
             low[:count, places], low[count:, places] = part._low, part._high[-1]
             high[:count, places], high[count:, places] = part._high, part._high[-1]
             masses[: count * ORDER, places] = part._masses
-        return cls(parts[0][1].variable, low, high, masses, False, np.zeros(rows), None)
+        first = parts[0][1]
+        return cls(first.variable, low, high, masses, False, np.zeros(rows), None, first._point_cells)
 
     @property
     def numbers(self) -> int:
@@ -150,7 +160,26 @@ class PiecewisePosterior(ContinuousPosterior):
         columns = np.arange(x.shape[1])
         half = (self._high - self._low)[cell, columns] / 2
         density = _sum_series(self._local_coefficients(cell), position) / np.where(half > 0, half, 1.0)
-        return np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
+        density = np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
+        if self._point_cells is None:
+            return density
+        nearest, exact, within = self._point_cells.locate(x)
+        return np.where(exact | within, self._measure_points()[nearest, columns], density)
+
+    def _measure_points(self) -> Values:
+        """Return the mass of each point (points, rows)."""
+        assert self._point_cells is not None
+        per_cell = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
+        _, starts, ends = self._point_cells
+        cells = [(self._low >= low) & (self._high <= high) for low, high in zip(starts, ends, strict=True)]
+        return np.stack([np.where(inside, per_cell, 0.0).sum(axis=0) for inside in cells])
+
+    def _entropy(self, x: Values) -> Values:
+        entropy = super()._entropy(x)
+        if self._point_cells is None:
+            return entropy
+        masses = self._measure_points()
+        return np.asarray(entropy - (masses * np.log(np.where(masses > 0, masses, 1.0))).sum(axis=0))
 
     def _masses_below(self) -> Values:
         """Probability below each cell, and in all (cells + 1, rows)."""
@@ -158,6 +187,9 @@ class PiecewisePosterior(ContinuousPosterior):
         return np.concatenate([np.zeros((1, per_cell.shape[1])), np.cumsum(per_cell, axis=0)])
 
     def _cdf(self, x: Values) -> Values:
+        if self._point_cells is not None:
+            nearest, exact, within = self._point_cells.locate(x)
+            x = np.where(exact | within, self._point_cells.high[nearest], x)
         cell, position, _ = self._locate(x)
         columns = np.arange(x.shape[1])
         before = self._masses_below()
@@ -189,7 +221,8 @@ class PiecewisePosterior(ContinuousPosterior):
             if not moved > 1e-16:
                 break
         half = (self._high - self._low)[cell, columns] / 2
-        return np.asarray(self._low[cell, columns] + half * (1 + position))
+        values = np.asarray(self._low[cell, columns] + half * (1 + position))
+        return values if self._point_cells is None else self._point_cells.snap(values)
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem
-from hybridbn.potentials.base import Interval, Potential
+from hybridbn.potentials.base import Interval, PointCells, Potential
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -50,7 +50,7 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
         if not isinstance(potential.child, Continuous) or name in problem.hard:
             continue
         low, high = _expand_interval(potential.support(name, 1e-17, ranges_of_others(potential, name, ranges)), rows)
-        ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high)
+        ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high, potential.point_cells)
     for name in reversed(ordered):
         potential = problem.potentials[name]
         known = _find_confined_rows(problem, name, evidence)
@@ -91,12 +91,16 @@ def clip_to_support(
     if own is not None:
         strict = _expand_interval(own.support(variable.name, 0.0), len(low))
         low, high = np.clip(low, *strict), np.clip(high, *strict)
-    low, high = _clip_to_evidence(evidence.findings.get(variable.name), low, high)
+    cells = None if own is None else own.point_cells
+    low, high = _clip_to_evidence(evidence.findings.get(variable.name), low, high, cells)
     return np.clip(low, *ends), np.clip(high, *ends)
 
 
-def _clip_to_evidence(finding: Finding | None, low: Values, high: Values) -> tuple[Values, Values]:
-    """Clip a range to interval evidence, and shrink it to a value where there is one.
+def _clip_to_evidence(
+    finding: Finding | None, low: Values, high: Values, point_cells: PointCells | None
+) -> tuple[Values, Values]:
+    """Clip a range to interval evidence, which has its ends' points with it, and shrink it to a value where there is
+    one.
 
     Evidence may lie where the range does not reach, out in the tails: then it starts at the end of the evidence that
     is nearer, and is as long as it was.
@@ -105,7 +109,7 @@ def _clip_to_evidence(finding: Finding | None, low: Values, high: Values) -> tup
         return low, high
     reach = finding.reach()
     if reach is not None:
-        least, most = reach
+        least, most = reach if point_cells is None else point_cells.widen(*reach)
         with np.errstate(invalid="ignore"):  # of what is not chosen
             length = high - low
             above, below = least >= high, most <= low

@@ -1,0 +1,315 @@
+"""A mixture of points and a density: a number that is exactly zero, or one of a few other values, in many rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hybridbn.errors import NetworkError
+from hybridbn.potentials.base import Axes, Interval, PointCells, Potential, check_array, check_parents, freeze, spread
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.registry import find_registered
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+__all__ = ["OTHER", "Atoms", "component_of"]
+
+OTHER = "other"
+"""The state of the component that is the density."""
+CELL = 2.0**-36
+"""The length of the cell that stands for a point where a variable is hidden, relative to the point and its unit: long
+enough for nodes that are different doubles, too short for anything to change in it.
+"""
+
+
+def component_of(child: Continuous, points: Sequence[float]) -> Discrete:
+    """Return the discrete variable that tells at which point a number is, or that it comes from the density.
+
+    Examples
+    --------
+    >>> component_of(Continuous("rain"), [0.0]).states
+    (0.0, 'other')
+    """
+    return Discrete(child.name, (*map(float, points), OTHER))
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Atoms(Potential):
+    r"""Points that have mass, and a density of any family for all other values.
+
+    .. math:: f(x \mid u) = P(a_j \mid u) \text{ at the points } x = a_j, \quad
+        P(\text{other} \mid u)\, g(x \mid u) \text{ elsewhere}
+
+    Which of the points it is, or none, is a discrete variable with the same parents. The density is that with respect
+    to Lebesgue measure and one unit of mass at each point: a value observed at a point has a probability, another one a
+    density, and the logarithm of the evidence adds up both. Where the variable is hidden, quadrature sees a point as a
+    cell that is too short for anything to change in it.
+
+    Parameters
+    ----------
+    child : Continuous
+    parents : sequence of Variable
+    points : sequence of float, ascending
+    probabilities : Potential or array_like
+        Of the points, and of anything else last. An array has the discrete parents' dimensions first, in their order,
+        and there are no continuous ones; a potential is that of `component_of(child, points)` given the parents.
+    density : Potential
+        Of the child given the parents.
+    unit : float, optional
+        A length that is typical of the child; by default the largest of the points, or one.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> dry, rain = hb.Discrete("dry", ("no", "yes")), hb.Continuous("rain")
+    >>> normal = hb.LinearGaussian(rain, (dry,), intercept=[5, 1], variance=[4, 1])
+    >>> potential = Atoms(rain, (dry,), points=[0], probabilities=[[0.2, 0.8], [0.9, 0.1]], density=normal)
+    >>> potential(dry=["no", "yes", "yes"], rain=[0.0, 0.0, 1.0]).round(3)
+    array([0.2 , 0.9 , 0.04])
+    >>> net = hb.Network([hb.Multinomial(dry, table=[0.5, 0.5]), potential])
+    >>> round(net.posterior("rain").mean(), 3), net.posterior("rain", {"dry": "yes"}).quantile([0.1, 0.99]).round(3)
+    (2.05, array([0.   , 2.282]))
+    """
+
+    family = "atoms"
+
+    child: Continuous
+    parents: tuple[Variable, ...]
+    points: Values
+    component: Potential
+    density: Potential
+    unit: float
+
+    def __init__(
+        self,
+        child: Continuous,
+        parents: Sequence[Variable] = (),
+        *,
+        points: ArrayLike,
+        probabilities: Potential | ArrayLike,
+        density: Potential,
+        unit: float | None = None,
+    ) -> None:
+        if not isinstance(child, Continuous):
+            raise NetworkError(f"{child.name!r} is discrete, and has no density beside its states; give a Multinomial")
+        checked = check_parents(child, parents)
+        values = check_array(f"{child.name!r}: the points", points)
+        if values.ndim != 1 or not len(values) or (np.diff(values) <= 0).any():
+            raise NetworkError(f"{child.name!r}: give one point or several in ascending order, not {points!r:.80}")
+        for value in values.tolist():
+            child.value(value)
+        variable = component_of(child, values.tolist())
+        component: Potential
+        if isinstance(probabilities, Potential):
+            component = probabilities
+        else:
+            component = Multinomial(variable, checked, table=probabilities)  # type: ignore[arg-type]
+        for what, inner, own in (("probabilities", component, variable), ("density", density, child)):
+            if not isinstance(inner, Potential) or inner.child != own or tuple(inner.parents) != checked:
+                given = [parent.name for parent in checked]
+                raise NetworkError(
+                    f"{child.name!r}: the {what} must be a potential of {own!r} given {given}, not {inner!r:.80}"
+                )
+        length = float(np.abs(values).max()) or 1.0 if unit is None else unit
+        if isinstance(length, bool) or not isinstance(length, int | float | np.number) or not 0 < length < math.inf:
+            raise NetworkError(f"{child.name!r}: the unit must be a positive number, not {unit!r}")
+        for name, value in (
+            ("child", child),
+            ("parents", checked),
+            ("points", values),
+            ("component", component),
+            ("density", density),
+            ("unit", float(length)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def point_cells(self) -> PointCells:
+        """The points and their cells: each begins at its point, or ends there, if the domain does."""
+        length = CELL * np.maximum(np.abs(self.points), self.unit)
+        at_end = self.points + length > self.child.domain[1]
+        low, high = np.where(at_end, [self.points - length, self.points], [self.points, self.points + length])
+        return PointCells(self.points, freeze(low), freeze(high))
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def log_on(self, axes: Axes) -> Values:
+        """Evaluate the logarithm of the mass at the points, and of the density elsewhere."""
+        name, cells = self.child.name, self.point_cells
+        nearest, exact, inside = cells.locate(axes[name])
+        codes = np.where(exact | inside, nearest, len(self.points))
+        lengths = np.where(inside, np.log(cells.high - cells.low)[nearest], 0.0)
+        component = np.asarray(self.component.log_on({**axes, name: codes}))
+        at_point, lengths = (spread({**axes, name: array}, self.scope)[-1] for array in (exact | inside, lengths))
+        return np.where(at_point, component - lengths, component + self.density.log_on(axes))
+
+    @property
+    def exact_mass(self) -> bool:
+        """Whether the density has exact masses."""
+        return self.density.exact_mass
+
+    def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
+        """Integrate over cells, which are closed below, the last one above too."""
+        values, scale = self.density.mass(axes, edges)
+        probabilities = np.exp(self.component.log_on({**axes, self.child.name: np.arange(len(self.points) + 1)}))
+        per_row = values.ndim > len(self.scope), probabilities.ndim > len(self.scope)
+        along = len(self.scope) - 1
+        if per_row[0] and not per_row[1]:
+            probabilities = probabilities[..., None]
+        result = values * np.exp(scale)
+        if per_row[1] and not per_row[0]:
+            result = result[..., None]
+        result = result * probabilities.take([len(self.points)], axis=along)
+        for number, point in enumerate(self.points.tolist()):
+            below = (edges[1:] > point) | (np.arange(1, len(edges)) == len(edges) - 1).reshape(
+                -1, *[1] * (edges.ndim - 1)
+            ) & (edges[1:] == point)
+            inside = (edges[:-1] <= point) & below
+            if result.ndim > len(self.scope) and inside.ndim == 1:
+                inside = inside[:, None]
+            result = result + probabilities.take([number], axis=along) * inside
+        return result, 0.0
+
+    # -- what quadrature needs to know ----------------------------------------------------------------------------
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        """Return the breaks of both parts, and the ends of the points' cells."""
+        own = name == self.child.name
+        found = [np.asarray(self.density.breaks(name, within))]
+        found.append(np.concatenate(self.point_cells[1:]) if own else np.asarray(self.component.breaks(name)))
+        rows = max((array.shape[1] for array in found if array.ndim == 2), default=0)
+        if not rows:
+            return np.unique(np.concatenate(found))
+        wide = [a if a.ndim == 2 else np.broadcast_to(a[:, None], (len(a), rows)) for a in found]
+        return np.sort(np.concatenate(wide), axis=0)
+
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+        """Return the support of the density, and the points."""
+        low, high = self.density.support(name, tail, within)
+        if name != self.child.name:
+            return low, high
+        return np.minimum(low, self.point_cells.low[0]), np.maximum(high, self.point_cells.high[-1])
+
+    def scale(self, name: str) -> float:
+        """Return the smaller scale of the two parts; the points are breaks."""
+        if name == self.child.name:
+            return self.density.scale(name)
+        return min(self.density.scale(name), self.component.scale(name))
+
+    @property
+    def opaque(self) -> bool:
+        """Whether a part is."""
+        return self.density.opaque or (self.component.opaque and self.component.probabilities() is None)
+
+    @property
+    def normalized(self) -> bool:
+        """Whether both parts are."""
+        return self.density.normalized and self.component.normalized
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether a part has zeros."""
+        return self.density.has_zeros or self.component.has_zeros
+
+    def cellwise(self, name: str) -> bool:
+        """Tell whether both parts depend on this parent through its cell."""
+        return self.density.cellwise(name) and self.component.cellwise(name)
+
+    # -- simulation and learning ----------------------------------------------------------------------------------
+
+    def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
+        """Invert the cdf of each row: that of the density between the points, which are where it jumps."""
+        if not self.density.exact_mass:
+            return self.point_cells.snap(super().ppf(uniforms, given))
+        rows, count = len(uniforms), len(self.points)
+        axes = {parent.name: np.asarray(given[parent.name])[None, :] for parent in self.parents}
+        codes = np.broadcast_to(np.arange(count + 1)[:, None], (count + 1, rows))
+        logs = self.component.log_on({**axes, self.child.name: codes})
+        masses = np.exp(logs).reshape(count + 1, rows)
+        edges = np.unique([self.child.domain[0], *self.points.tolist(), self.child.domain[1]])
+        values, scale = self.density.mass(axes, edges)
+        cells = np.broadcast_to((values * np.exp(scale)).reshape(len(edges) - 1, -1), (len(edges) - 1, rows))
+        below = np.concatenate([np.zeros((1, rows)), np.cumsum(cells, axis=0)])[np.searchsorted(edges, self.points)]
+        # how much lies below each point, and up to it
+        upto = masses[count] * below + np.cumsum(masses[:count], axis=0)
+        jumps = upto - masses[:count]
+        result, rest = np.empty(rows), np.asarray(uniforms, dtype=np.float64).copy()
+        at_point = np.zeros(rows, dtype=bool)
+        for point, start, stop, mass in zip(self.points.tolist(), jumps, upto, masses, strict=False):
+            here = (uniforms > start) & (uniforms <= stop)
+            result[here], at_point = point, at_point | here
+            rest -= np.where(uniforms > stop, mass, 0.0)
+        others = np.flatnonzero(~at_point)
+        if len(others):
+            levels = rest[others] / np.maximum(masses[count, others], np.finfo(float).tiny)
+            mine = {name: np.asarray(column)[others] for name, column in given.items()}
+            result[others] = self.density.ppf(np.clip(levels, 0.0, 1.0), mine)
+        return result
+
+    def free_parameters(self) -> int:
+        """Return the sum of both parts."""
+        return self.component.free_parameters() + self.density.free_parameters()
+
+    def optimism(self) -> float:
+        """Return the sum of both parts."""
+        return self.component.optimism() + self.density.optimism()
+
+    def smooth(self, share: float) -> Self:
+        """Return the potential with both parts positive everywhere."""
+        return self._with(self.component.smooth(share), self.density.smooth(share))
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return the same potential with variables renamed, also in its parts."""
+        clone = super().renamed(names)
+        object.__setattr__(clone, "component", self.component.renamed(names))
+        object.__setattr__(clone, "density", self.density.renamed(names))
+        return clone
+
+    def _with(self, component: Potential, density: Potential) -> Self:
+        return type(self)(
+            self.child, self.parents, points=self.points, probabilities=component, density=density, unit=self.unit
+        )
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the points and the families and parameters of both parts."""
+        return {
+            "points": np.array(self.points),
+            "unit": self.unit,
+            **{
+                name: {"family": part.family, "parameters": part.to_dict()}
+                for name, part in (("component", self.component), ("density", self.density))
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
+        """Make the potential again from what `to_dict` returned."""
+        if not isinstance(child, Continuous):
+            raise NetworkError(f"{child.name!r} is discrete; Atoms are continuous")
+        points = np.asarray(state["points"], dtype=np.float64)
+        parts = {}
+        for name, own in (("component", component_of(child, points.tolist())), ("density", child)):
+            packed = state[name]
+            family = find_registered(packed["family"], Potential.families, "hybridbn.potentials")
+            if family is None:
+                raise NetworkError(f"there is no family of potentials {packed['family']!r}")
+            parts[name] = family.from_dict(own, parents, packed["parameters"])
+        return cls(
+            child,
+            parents,
+            points=points,
+            probabilities=parts["component"],
+            density=parts["density"],
+            unit=float(state["unit"]),
+        )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{point:g}" for point in self.points[:3].tolist())
+        return f"{super().__repr__()[:-1]}: {shown}{', ...' * (len(self.points) > 3)} and {self.density!r}>"

@@ -1,0 +1,199 @@
+"""Mixtures of points and densities: the promises of all potentials, and answers that sums over the parts give."""
+
+import contract
+import numpy as np
+import pytest
+from contract import CHECKS, Example
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hybridbn as hb
+from hybridbn.potentials.atoms import component_of
+
+C = hb.Discrete("c", ("a", "b"))
+X, Y, Z = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("z")
+SHARE = hb.Continuous("share", domain=(0, 1))
+RNG = np.random.default_rng(3)
+
+
+def normal(child, parents=()):
+    return hb.LinearGaussian(
+        child,
+        parents,
+        intercept=[5.0, 1.0] if C in parents else 2.0,
+        coefficients=[[0.5], [-1.0]] if len(parents) == 2 else None,
+        variance=[4.0, 1.0] if C in parents else 1.5,
+    )
+
+
+EXAMPLES = [
+    Example("root", hb.Atoms(X, points=[0.0], probabilities=[0.3, 0.7], density=normal(X))),
+    Example(
+        "given a state",
+        hb.Atoms(X, (C,), points=[0.0, 3.0], probabilities=[[0.2, 0.3, 0.5], [0.7, 0.1, 0.2]], density=normal(X, (C,))),
+        {"c": [0, 1]},
+    ),
+    Example(
+        "given a number",
+        hb.Atoms(
+            X,
+            (C, Y),
+            points=[1.0],
+            probabilities=hb.Softmax(
+                component_of(X, [1.0]), (C, Y), intercept=[[0, 1], [0, -1]], coefficients=[[[0], [1]], [[0], [-2]]]
+            ),
+            density=normal(X, (C, Y)),
+        ),
+        {"c": [0, 1, 1], "y": [0.0, 1.0, -2.0]},
+    ),
+    Example(
+        "at both ends of a domain",
+        hb.Atoms(
+            SHARE,
+            points=[0.0, 1.0],
+            probabilities=[0.25, 0.125, 0.625],
+            density=hb.Kernel(SHARE, points=RNG.random((30, 1)), bandwidths=[0.05]),
+        ),
+    ),
+]
+KEPT = [check for check in CHECKS if check.__name__ not in ("check_ppf", "check_samples")]
+
+
+@pytest.mark.parametrize("check", KEPT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_promises_of_potentials(example, check):
+    check(example)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_draws_agree_with_the_distribution(example):
+    levels = np.linspace(0.0005, 0.9995, 2000)
+    for row in range(example.rows):
+        parents = {name: np.repeat(value, len(levels)) for name, value in example.row(row).items()}
+        drawn = example.potential.ppf(levels, parents)
+        assert (np.diff(drawn) >= 0).all()
+        masses = contract.density(example, row, example.potential.points)
+        for point, mass in zip(example.potential.points, masses, strict=True):
+            assert abs((drawn == point).mean() - mass) < 1.5e-3
+        others = ~np.isin(drawn, example.potential.points)
+        np.testing.assert_allclose(contract.cdf(example, row, drawn[others]), levels[others], atol=1e-9)
+
+
+def enumerate_posterior(likelihood, shares, table, means, variances, points, noise, observed):
+    """Return the evidence, P(c) and E(x) of c -> x -> y by a sum over the parts of x."""
+    mass, expected = np.zeros(2), 0.0
+    for c in range(2):
+        for point, probability in zip(points, table[c], strict=False):
+            weight = shares[c] * probability * likelihood(observed, point, noise)
+            mass[c] += weight
+            expected += weight * point
+        total = variances[c] + noise
+        weight = shares[c] * table[c][-1] * likelihood(observed, means[c], total)
+        mass[c] += weight
+        expected += weight * (means[c] + variances[c] / total * (observed - means[c]))
+    return mass.sum(), mass / mass.sum(), expected / mass.sum()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    observed=st.floats(-5, 30),
+    shift=st.floats(-1e3, 1e3),
+    scale=st.floats(1e-3, 1e3),
+    points=st.lists(st.integers(-3, 6), min_size=1, max_size=3, unique=True),
+)
+def test_posteriors_are_sums_over_the_parts(observed, shift, scale, points):
+    points = np.sort(points) * scale + shift
+    table = np.random.default_rng(len(points)).dirichlet(np.ones(len(points) + 1), 2)
+    shares, means, variances, noise = (
+        [0.4, 0.6],
+        np.array([5, 1]) * scale + shift,
+        np.array([4, 1]) * scale**2,
+        scale**2,
+    )
+    value = observed * scale + shift
+
+    def likelihood(y, mean, variance):
+        return np.exp(-0.5 * (y - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+
+    net = hb.Network(
+        [
+            hb.Multinomial(C, table=shares),
+            hb.Atoms(
+                X,
+                (C,),
+                points=points,
+                probabilities=table,
+                density=hb.LinearGaussian(X, (C,), intercept=means, variance=variances),
+                unit=scale,
+            ),
+            hb.LinearGaussian(Y, (X,), intercept=0, coefficients=[1], variance=noise),
+        ]
+    )
+    evidence, classes, mean = enumerate_posterior(likelihood, shares, table, means, variances, points, noise, value)
+    assert net.log_evidence({"y": value}) == pytest.approx(np.log(evidence), abs=1e-8)
+    np.testing.assert_allclose(net.posterior("c", {"y": value}).probabilities, classes, atol=1e-8)
+    posterior = net.posterior("x", {"y": value})
+    assert posterior.mean() == pytest.approx(mean, abs=1e-8 * (scale + abs(shift)))
+    masses = np.array(
+        [
+            sum(shares[c] * table[c][j] for c in range(2)) * likelihood(value, point, noise)
+            for j, point in enumerate(points)
+        ]
+    )
+    np.testing.assert_allclose(posterior.pdf(points), masses / evidence, atol=1e-8)
+    below = np.nextafter(points, -np.inf)
+    below -= 1e-10 * np.maximum(scale, np.abs(points))
+    np.testing.assert_allclose(posterior.cdf(points) - posterior.cdf(below), masses / evidence, atol=1e-6)
+    # one more row beside it, with x known: rows of a table are what single cases are
+    logs = net.log_density(hb.Table({"c": [None, "a"], "x": [None, float(points[0])], "y": [value, value]}))
+    known = np.log(shares[0] * table[0][0] * likelihood(value, points[0], noise))
+    np.testing.assert_allclose(logs, [np.log(evidence), known], rtol=1e-7, atol=1e-7)
+
+
+def test_points_come_out_as_they_are():
+    potential = EXAMPLES[1].potential
+    net = hb.Network(
+        [
+            hb.Multinomial(C, table=[0.4, 0.6]),
+            potential,
+            hb.LinearGaussian(Y, (X,), intercept=1, coefficients=[2], variance=0.5),
+        ]
+    )
+    drawn = np.asarray(net.sample(400, random_state=0, evidence={"y": 7.0})["x"])
+    expected = net.posterior("x", {"y": 7.0}).pdf([3.0])[0]
+    assert abs((drawn == 3.0).mean() - expected) < 4 * np.sqrt(expected * (1 - expected) / 400)
+    assert net.most_probable({"y": 7.0}) == {"c": "a", "x": 3.0}
+    assert net.posterior("x", {"y": 7.0}).quantile(0.5) == 3.0
+    assert net.posterior("x", {"y": 7.0}).mode() == 3.0
+    # a density beats a mass where it is higher, as the measure has it
+    assert net.most_probable({"y": 3.3})["x"] == pytest.approx(17 / 15, abs=1e-6)
+
+
+def test_intervals_hold_the_points_at_both_ends():
+    net = hb.Network([EXAMPLES[0].potential])
+    below = net.log_evidence({"x": hb.Interval(-np.inf, 0.0)})
+    above = net.log_evidence({"x": hb.Interval(0.0, np.inf)})
+    assert np.exp(below) + np.exp(above) == pytest.approx(1.3, abs=1e-9)
+
+
+def test_a_file_keeps_both_parts(tmp_path):
+    net = hb.Network([hb.Multinomial(C, table=[0.5, 0.5]), EXAMPLES[1].potential])
+    net.save(tmp_path / "net.hbn")
+    rows = hb.Table({"c": ["a", "b", None], "x": [0.0, 2.5, 3.0]})
+    np.testing.assert_array_equal(hb.load(tmp_path / "net.hbn").log_density(rows), net.log_density(rows))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"points": [1.0, 0.0]}, "ascending order"),
+        ({"points": []}, "one point or several"),
+        ({"unit": 0.0}, "positive number"),
+        ({"probabilities": [0.5, 0.5, 0.0]}, "shape"),
+        ({"density": normal(Y)}, "the density must be a potential of"),
+    ],
+)
+def test_bad_parts_are_refused(options, message):
+    good = {"points": [0.0], "probabilities": [0.5, 0.5], "density": normal(X)}
+    with pytest.raises(hb.NetworkError, match=message):
+        hb.Atoms(X, **{**good, **options})
