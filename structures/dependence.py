@@ -47,6 +47,8 @@ _ROWS = 65536
 """Densities are evaluated at this many rows at a time, which bounds the memory."""
 _SPARSE, _LEAST_SPARSE = 4, 2**18
 """Of tables with so many times more cells than rows, and so many at least, only the cells that occur are counted."""
+_CONSTANT = 1e-24
+"""A column with less variance, in units of its own, in some of the rows is constant there."""
 _DECIMALS = 12
 """Values are rounded to this many decimals, so that rounding errors don't decide between ties."""
 
@@ -157,6 +159,8 @@ class Dependence:
                 self.data.fit(name, given)
         information = self._count_pairs()
         self._prepare(given)
+        if not given and not self.data.table.is_scanned:
+            information |= self._measure_linear_pairs()
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
             if pair not in information:
                 gains = [self._measure_gain(child, given, parent) for child, parent in self._choose_directions(pair)]
@@ -229,6 +233,53 @@ class Dependence:
         bins = int(np.clip(counts[~np.isnan(values)].sum() ** 0.25, 2, 10))
         cuts = equal_frequency(values, None, weights, bins=bins)
         return counter_of(data.table, (Discrete(target, cuts=cuts), *map(data.variable, self._discrete)))
+
+    # -- linear pairs ---------------------------------------------------------------------------------------------
+
+    def _measure_linear_pairs(self) -> dict[Pair, float]:
+        """Return what `_measure_gain` does for all pairs of numbers with normal densities, from their moments."""
+        data, fitters = self.data, {}
+        for name in sorted(set(data.attributes) - set(self._discrete)):
+            fitter = self.data.fitter(name, ())
+            if moments_suffice(fitter) and not fitter.ridge:
+                fitters[name] = fitter
+        names = list(fitters)
+        if len(names) < 2:
+            return {}
+        weights = data.table.weights
+        with np.errstate(over="ignore", invalid="ignore"):
+            centers, scales = np.array([_describe_numbers(data.codes(name), weights) for name in names]).T
+        if not (np.isfinite(scales) & (scales > 0)).all():
+            return {}
+        # of standardized columns: weights, sums and sums of squares of each where the other is observed, and products
+        mass, sums, squares, products = np.zeros((4, len(names), len(names)))
+        for start in range(0, len(weights), _ROWS):
+            part = slice(start, start + _ROWS)
+            block = np.stack([data.codes(name)[part] for name in names], axis=1)
+            observed = ~np.isnan(block)
+            block = np.where(observed, (block - centers) / scales, 0.0)
+            counted = observed * weights[part, None]
+            mass += observed.T @ counted
+            sums += block.T @ counted
+            squares += (block**2).T @ counted
+            products += block.T @ (block * weights[part, None])
+        information: dict[Pair, float] = {}
+        for i, j in itertools.combinations(range(len(names)), 2):
+            n = mass[i, j]
+            if not n > 0:
+                information[names[i], names[j]] = 0.0
+                continue
+            means = sums[i, j] / n, sums[j, i] / n
+            own, other = squares[i, j] / n - means[0] ** 2, squares[j, i] / n - means[1] ** 2
+            if not min(own, other) > _CONSTANT:
+                information[names[i], names[j]] = 0.0
+                continue
+            left = max(own - (products[i, j] / n - means[0] * means[1]) ** 2 / other, 0.0)
+            floor = fitters[names[i]].least_variance(own, scales[i])
+            before, after = max(own, floor), max(left, floor)
+            gain = 0.5 * (math.log(before / after) + own / before - left / after)
+            information[names[i], names[j]] = float(n * gain / self._total)
+        return information
 
     # -- pairs with a continuous column ---------------------------------------------------------------------------
 
@@ -322,6 +373,14 @@ class Dependence:
         if all(self._find_holes(name) is None for name in names):
             return None
         return np.flatnonzero(self._find_observed(names, len(self.data.in_memory.table)))
+
+
+def _describe_numbers(cells: Values, weights: Values) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the observed cells."""
+    observed = ~np.isnan(cells)
+    shares = weights[observed] / weights[observed].sum()
+    mean = float(shares @ cells[observed])
+    return mean, float(np.sqrt(shares @ (cells[observed] - mean) ** 2))
 
 
 def varies(data: TrainingData, name: str) -> bool:

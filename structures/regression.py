@@ -17,7 +17,8 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
-from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge
+from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
+from hybridbn.fitting.trees.regression_splits import LEAST_VARIANCE
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -92,10 +93,15 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 def build_regression_network(regressors: Regressors) -> Network:
     """Build the network of the regression on all rows."""
     residuals = regressors.whole.residuals
-    noise = fit_residual_mixture(
-        residuals, np.full(len(residuals), np.mean(residuals**2)), np.arange(len(residuals)), regressors.weights
-    )
-    return build_linear_network(regressors, regressors.root[None], np.array([np.mean(residuals**2)]), noise)
+    variance = np.array([_measure_variance(residuals)])
+    rows = np.arange(len(residuals))
+    noise = fit_residual_mixture(residuals, np.repeat(variance, len(rows)), rows, regressors.weights)
+    return build_linear_network(regressors, regressors.root[None], variance, noise)
+
+
+def _measure_variance(residuals: Values) -> float:
+    """Return the mean square of residuals in units of the target's, which may be fitted exactly."""
+    return max(float(np.mean(residuals**2)), LEAST_VARIANCE)
 
 
 LEAST_SPREAD = 1e-4
@@ -223,7 +229,7 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
 
     def judge(ridge: Ridge) -> tuple[Values, Values]:
         """Return how much to trust each row, and the scores of rows left out."""
-        variances = np.full(len(rows), np.mean(ridge.residuals**2))
+        variances = np.full(len(rows), _measure_variance(ridge.residuals))
         noise = fit_residual_mixture(ridge.residuals, variances, rows, weights)
         trust = noise.weigh_rows(ridge.residuals, variances)
         return trust, score_residuals(noise, ridge.residuals, variances, rows, len(rows))
@@ -231,10 +237,10 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
     best = fit_sparse_ridge(columns, target, weights, groups)
     trust, scores = judge(best)
     for _ in range(MOST_ROBUST_STEPS):
-        if not (trust < 1).any():
+        if not (trust < 1).any() or not columns.shape[1]:
             break
         trusted = weights * trust
-        robust = fit_sparse_ridge(columns, target, trusted, groups)
+        robust = refit_ridge(best, columns, target, trusted)
         robust = robust._replace(intercept=robust.intercept - trusted @ columns @ robust.slopes / trusted.sum())
         trust, own = judge(robust)
         if not is_clearly_less(own, scores, weights):
@@ -405,7 +411,7 @@ def build_linear_network(
     names = set(data.roles) | ({leaf.child.name} if leaf is not None else set())
     useful = np.abs(slopes).max(axis=0, initial=0.0) > 0
     total = regressors.unit**2 * variances[:, None] * noise.factors
-    center, spread = _describe_target(regressors)
+    center, deviation = _describe_target(regressors)
     rest = float(np.clip(1 / len(regressors.target), LEAST_SHARE, MOST_SHARE))
     shares = np.append((1 - rest) * noise.shares, rest)
     parents: list[Continuous] = []
@@ -438,7 +444,7 @@ def build_linear_network(
     hidden.append(kind)
     shape.append(len(kind))
     # the last kind is the density of the target whatever else is known
-    variance = np.append(total - effect_variances[:, None], np.full((len(total), 1), spread**2), axis=1)
+    spreads = np.append(total - effect_variances[:, None], np.full((len(total), 1), deviation**2), axis=1)
     intercepts = np.append(
         np.repeat(intercept[:, None], len(noise.shares), axis=1), np.full_like(total[:, :1], center), 1
     )
@@ -450,7 +456,7 @@ def build_linear_network(
             (*hidden, *parents),
             intercept=intercepts.reshape(shape),
             coefficients=coefficients.reshape(*shape, -1) if parents else None,
-            variance=variance.reshape(shape),
+            variance=spreads.reshape(shape),
         )
     )
     return Network(potentials)

@@ -95,7 +95,8 @@ def test_who_is_clearly_behind_is_not_tried_further():
         return naive_bayes(hb.Table(data).select([target]), target, potentials)
 
     net = automatic(curve(), "y", "gaussian", candidates=[alone, counted])
-    assert calls == {"naive_bayes": 2, "alone": 1}
+    # five folds calibrate the intervals of the one that is left
+    assert calls == {"naive_bayes": 6, "alone": 1}
     assert net.graph["losses"]["alone, gaussian"] > 2 * net.graph["losses"]["counted, gaussian"]
     assert net.graph["chosen"] == "counted, gaussian"
 

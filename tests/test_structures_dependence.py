@@ -214,3 +214,20 @@ def test_branches_are_a_maximum_spanning_forest(size, seed, threshold):
     best = [sum(joined[edge] for edge in edges) for edges in sets if nx.is_forest(nx.Graph(edges))]
     assert not best or weight == pytest.approx(max(best))
     assert find_maximum_spanning_tree(names[::-1], pairs, importance, names[0], threshold) == parents
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_linear_pairs_from_moments_are_those_of_fitted_densities(missing, weighted):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4))
+    x[:, 1] += x[:, 0]
+    x[:, 2] = 1e6 + 100 * x[:, 3] + x[:, 2]
+    x[rng.random(x.shape) < missing] = np.nan
+    table = hb.Table({f"x{i}": column for i, column in enumerate(x.T)})
+    weights = rng.integers(0, 3, 120).astype(float) if weighted else None
+    dependence = Dependence(read_data_without_target(table, "gaussian", weights))
+    measured = dependence.measure_pairs()
+    for pair, value in measured.items():
+        assert value == pytest.approx(dependence._measure_gain(pair[0], (), pair[1]), abs=1e-9)
+    assert len(measured) == 6

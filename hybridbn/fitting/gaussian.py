@@ -201,6 +201,10 @@ class GaussianFitter(Fitter):
             variance=np.maximum(variance * scales[0] ** 2, least).reshape(shape),
         )
 
+    def least_variance(self, variance: float, unit: float) -> float:
+        """Return the least variance that is fitted to a column of this variance, both measured in some unit."""
+        return _FLOOR * variance if self.floor is None else (self.floor / unit) ** 2
+
     def _least_variance(self, name: str, mean: float, deviation: float) -> float:
         if self.floor is not None:
             return self.floor**2

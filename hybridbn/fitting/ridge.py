@@ -25,6 +25,7 @@ __all__ = [
     "Spectrum",
     "fit_sparse_ridge",
     "moments_of",
+    "refit_ridge",
     "regress_directions",
     "regress_towards",
 ]
@@ -238,6 +239,22 @@ def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: N
             break
         best = sparser
     return best
+
+
+def refit_ridge(ridge: Ridge, columns: Values, target: Values, weights: Values) -> Ridge:
+    """Return the regression of rows with other weights, whose penalties are those of another one but for a factor.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(60, 2))
+    >>> y = 3 * x[:, 0] + 0.1 * rng.normal(size=60)
+    >>> y[0] = 100.0
+    >>> ridge = fit_sparse_ridge(x, y, np.ones(60), np.arange(2))
+    >>> refit_ridge(ridge, x, y, np.where(y == 100, 1e-6, 1.0)).slopes.round(1)
+    array([3., 0.])
+    """
+    return _fit_leaving_one_out(columns, target, weights, ridge.penalties / np.exp(np.log(ridge.penalties).mean()))
 
 
 def _is_clearly_better(differences: Values, shares: Values) -> bool:

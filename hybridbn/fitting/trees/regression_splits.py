@@ -16,6 +16,8 @@ from hybridbn.variables import Codes, Values
 
 __all__ = ["Growth", "NodeRegression", "RegressionRows", "grow_regressions", "predict_by_depth"]
 
+LEAST_VARIANCE = 1e-18
+"""Of the residuals, relative to the target's."""
 _ROWS = 4096
 """Rows whose products are held at a time."""
 _NUMBERS = 1 << 20
@@ -180,7 +182,10 @@ class PenalizedSquares:
             moments += moments_of(self._take_full(sample.rows[part]), sample.weights[part])
         coefficients, residual, _ = regress_towards(moments, start, self.rows.ridge, 0.0)
         mass = float(sample.weights.sum())
-        return NodeRegression(coefficients, float(residual) / max(mass - 1, 1e-9), mass, float(residual), moments)
+        # a sample may be fitted exactly, but no density is a point
+        least = LEAST_VARIANCE * float(np.var(self.rows.target))
+        variance = max(float(residual) / max(mass - 1, 1e-9), least)
+        return NodeRegression(coefficients, variance, mass, float(residual), moments)
 
     def _take_full(self, chosen: Codes | slice) -> Values:
         """Return ones, the regressors and the target of some rows."""
