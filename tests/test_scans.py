@@ -331,3 +331,39 @@ def test_other_builders_learn_from_a_sample_that_they_tell(builder: str, tmp_pat
     assert "y" in build(hb.scan(pattern), "y")
     with pytest.warns(UserWarning, match=r"are learned from a sample of 150 of 400 rows"):
         build(hb.scan(pattern, sample=150), "y")
+
+
+def test_imputed_scans_are_completed_while_they_are_read(tmp_path: Path) -> None:
+    data = make_data(400, 16)
+    pattern = write(tmp_path, data)
+    scan = hb.scan(pattern, discrete=["k"])
+    completed = hb.impute(scan, random_state=0)
+    assert not any(completed.missing.values())
+    completed.write(tmp_path / "out.parquet")
+    table = pa.concat_tables(pa.Table.from_batches([batch]) for batch in completed.batches())
+    written = parquet.read_table(tmp_path / "out.parquet")
+    assert written.equals(table.cast(written.schema))
+    assert [str(one.type) for one in written.schema] == [str(one.type) for one in scan.passes.source.schema]
+    for name, values in data.items():
+        observed = [place for place, value in enumerate(values) if value is not None]
+        assert written[name].take(pa.array(observed)).to_pylist() == [values[place] for place in observed]
+    with pytest.raises(hb.TableError, match="not for a scan"):
+        hb.impute(scan, indicators=True)
+    with pytest.raises(hb.FormatError, match="exists already"):
+        completed.write(tmp_path / "out.parquet")
+
+
+def test_estimators_fit_scans(tmp_path: Path) -> None:
+    data = names_of(make_data(400, 17, holes=0.0), "y", "a", "x", "z")
+    scan = hb.scan(write(tmp_path, data))
+    frame = hb.Table(data).to_pandas()
+    model = hb.HybridClassifier(tan, potentials="gaussian").fit(scan, "y")
+    known = hb.HybridClassifier(tan, potentials="gaussian").fit(frame.drop(columns="y"), frame["y"])
+    np.testing.assert_allclose(model.predict_proba(scan), known.predict_proba(frame.drop(columns="y")), atol=1e-9)
+    assert list(model.predict(frame.drop(columns="y"))) == list(known.predict(frame.drop(columns="y")))
+    assert list(model.feature_names_in_) == ["a", "x", "z"]
+    numbers = hb.HybridRegressor(potentials="gaussian").fit(scan, "z")
+    same_numbers = hb.HybridRegressor(potentials="gaussian").fit(frame.drop(columns="z"), frame["z"])
+    np.testing.assert_allclose(numbers.predict(scan), same_numbers.predict(frame.drop(columns="z")), rtol=1e-7)
+    with pytest.raises(hb.TableError, match="y is the name of one of its columns"):
+        hb.HybridClassifier().fit(scan, frame["y"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from hybridbn.backends.base import Backend, Batch, Source, Task
 from hybridbn.backends.batches import REST, BatchReader
 from hybridbn.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.backends.sampling import SampleTask
+from hybridbn.backends.transformed import TransformedSource, write_batches
 from hybridbn.errors import TableError
 from hybridbn.fitting.counting import Moments, Names
 from hybridbn.tables import Table
@@ -315,6 +317,55 @@ class Scan(Table):
         reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
         yield from self.passes.backend.answer(_PartTask(reader, function), self.passes.source)
 
+    def transform(self, function: Callable[[int, Any], Any]) -> Scan:
+        """Return a scan whose batches become others while they are read.
+
+        Parameters
+        ----------
+        function : callable
+            From the number of the first row and an Arrow table to another Arrow table of the same columns; one that can
+            be pickled, where other processes read the rows.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> scan = hb.scan({"x": [1.0, None, 4.0]})
+        >>> scan.transform(lambda first, table: table.drop_null().select(table.column_names)).missing
+        {'x': 0}
+        """
+        old = self.passes
+        source = TransformedSource(old.source, function)
+        names = tuple(name for name in old.names)
+        passes = Passes(
+            source, old.backend, old.kinds, old.declared, old.weights, names, old.most_states, old.sample_rows
+        )
+        return Scan(passes, self._chosen, self._given)
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the rows as Arrow record batches, in their order.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> [batch.num_rows for batch in hb.scan({"x": [1.0, 2.0]}).batches()]
+        [2]
+        """
+        columns = [*self._chosen, *([] if self.passes.weights is None else [self.passes.weights])]
+        yield from self.passes.backend.answer(_ReadTask(columns), self.passes.source)
+
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> None:
+        """Write the rows to a Parquet, Feather or CSV file, batch by batch; it appears complete or not at all.
+
+        Examples
+        --------
+        >>> import tempfile, hybridbn as hb
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     hb.scan({"x": [1.0, 2.0]}).write(f"{folder}/t.parquet")
+        ...     len(hb.scan(f"{folder}/t.parquet"))
+        2
+        """
+        write_batches(self.batches(), path, overwrite, **options)
+
     # -- counts -----------------------------------------------------------------------------------------------------
 
     def expect(self, target: str | None, pairs: bool = False) -> None:
@@ -329,6 +380,17 @@ class Scan(Table):
     def _summarize(self, column: Column) -> tuple[str, str, str]:
         states, _, examples = super()._summarize(column) if column.variable is not None else ("", "", "can't be used")
         return states, f"{self.count_missing(column.name):,} missing", examples
+
+
+@dataclass(frozen=True)
+class _ReadTask(Task):
+    """Gives the rows themselves."""
+
+    columns: Sequence[str]
+
+    def learn(self, batch: Batch) -> Any:
+        """Return the batch, its columns in order."""
+        return batch.data.select(list(self.columns))
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ class HybridEstimator(BaseEstimator):
     max_bytes: float
 
     network_: Network
+    feature_names_in_: NDArray[Any]
     target_name_: str
     constant_features_: NDArray[Any]
     n_features_in_: int
@@ -206,10 +207,27 @@ class HybridEstimator(BaseEstimator):
             del self._stream
         return self
 
+    def _learn_scan(self, scan: Table, y: Any, weights: Any, kind: type[Variable]) -> Network:
+        """Return the network of a table that is read in passes, of which y names a column."""
+        if not isinstance(y, str) or y not in scan or self.target not in (None, y):
+            raise TableError("X is a scan, so that y is the name of one of its columns, which is the target")
+        self.target_name_ = y
+        table, reasons = Table.read_usable(scan, self.discrete, self.continuous, weights)
+        self._left_alone = {name: reason for name, reason in reasons.items() if name != y}
+        if not isinstance(table.variable(y), kind):
+            raise TableError(f"y={y!r} is {'discrete' if table.is_discrete(y) else 'a column of numbers'}")
+        table, build, potentials = self._without(*self._looked_through(table))
+        names = [name for name in scan.names if name != y]
+        self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        return build.learn(table, y, potentials)
+
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def _evidence(self, X: Any) -> Table:
         check_is_fitted(self, "network_")
+        if isinstance(X, Table) and X.is_scanned:
+            known = self._known_variables()
+            return X.select(name for name in X.names if name in known and name != self.target_name_)
         features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
         variables = self._known_variables()

@@ -166,9 +166,8 @@ def find_constant_columns(table: Table, names: Iterable[str]) -> list[str]:
     for name in names:
         if table.is_discrete(name):
             continue
-        seen = table.column(name)
-        seen = seen[~np.isnan(seen)]
-        if seen.size and is_constant(float(seen.min()), float(seen.max())):
+        low, high = table.value_range(name)
+        if low <= high and is_constant(low, high):
             found.append(name)
     return found
 

@@ -154,10 +154,18 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array (rows, columns)
+        X : DataFrame or array (rows, columns), or Scan
         y : sequence of str, int or bool (rows,)
+            Of a scan the name of its column.
         sample_weight : sequence of float (rows,), optional
+            Of a scan the name of its column.
         """
+        if isinstance(X, Table) and X.is_scanned:
+            if self.boost is not None:
+                raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
+            network = self._learn_scan(X, y, sample_weight, Discrete)
+            self.classes_ = np.array(_discrete(network, y).states)
+            return self._keep(self._with_priors(network), None)
         features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
         table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
@@ -403,17 +411,22 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array (rows, columns)
+        X : DataFrame or array (rows, columns), or Scan
         y : sequence of float (rows,)
+            Of a scan the name of its column.
         sample_weight : sequence of float (rows,), optional
+            Of a scan the name of its column.
         """
         self._check_choices()
+        self.calibration_: list[float] = []
+        if isinstance(X, Table) and X.is_scanned:
+            return self._keep(self._checked(self._learn_scan(X, y, sample_weight, Continuous)), None)
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
         table = add_number_column(self._table(features, weights), self.target_name_, values)
         network, stream = self._learn(table)
         self._keep(self._checked(network), stream)
-        self.calibration_: list[float] = self._calibrate(table) if self.intervals == "conformal" else []
+        self.calibration_ = self._calibrate(table) if self.intervals == "conformal" else []
         return self
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]

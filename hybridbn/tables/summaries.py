@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -124,6 +124,16 @@ class TableSummaries:
         """
         table: Table = self  # type: ignore[assignment]
         yield function(table if variables is None else table.with_variables(variables))
+
+    def transform(self, function: Callable[[int, Any], Any]) -> Table:
+        """Return the table whose rows become others while they are read, where they are read in passes.
+
+        Parameters
+        ----------
+        function : callable
+            From the number of the first row and an Arrow table to another Arrow table of the same columns.
+        """
+        raise TableError("only a table that is read in passes is transformed while it is read: hybridbn.scan")
 
     def expect(self, target: str | None, pairs: bool = False) -> None:
         """Tell what will be counted, so that a pass over the rows need not be repeated for it."""

@@ -23,6 +23,7 @@ from hybridbn.learning.imputation.data_augmentation import (
     use_network,
 )
 from hybridbn.learning.imputation.model import IncompleteRows, read_rows
+from hybridbn.learning.imputation.scanned import impute_scan
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Table
@@ -206,6 +207,7 @@ def impute(
     Returns
     -------
     frame like `data`, list of such frames where `draws` is given, or Imputation
+        Of a scan another scan, whose rows are completed while they are read: ``impute(scan).write("new.parquet")``.
 
     Notes
     -----
@@ -236,7 +238,8 @@ def impute(
     """
     _check_options(draws, strategy, unknown)
     chosen = resolve_options("impute", options, keywords, default=DRAW_OPTIONS, impossible="raise")
-    whole = open_frame(data)
+    is_scanned = isinstance(data, Table) and data.is_scanned
+    whole = open_frame({"": []} if is_scanned else data)
     settings = Settings(
         structure=structure,
         target=None if target is None else whole.find_names(target)[0],
@@ -251,6 +254,12 @@ def impute(
         random_state=random_state,
         options=chosen,
     )
+    if is_scanned:
+        if network is not None:
+            _refuse_learning(structure, target, rounds)
+        given = {"discrete": discrete, "continuous": continuous, "skip": skip, "keys": keys, "indicators": indicators}
+        refused = [name for name, value in (given | {"details": details}).items() if value not in ((), None, False)]
+        return impute_scan(data, settings, network, draws, strategy, refused)
     key_column = keys if isinstance(keys, str) else None
     frame = leave_out(whole, skip)
     if network is not None:
