@@ -22,6 +22,7 @@ from hybridbn.explorer.cases import list_findings, read_case
 from hybridbn.explorer.page import make_page, read_module
 from hybridbn.explorer.responder import Responder
 from hybridbn.explorer.server import MOST_BYTES, ExplorerServer
+from hybridbn.pictures.chart import SERIES
 
 ROOT = Path(__file__).resolve().parents[1]
 HOSTILE = "</script><script>alert(1)</script>"
@@ -394,6 +395,11 @@ def test_module_is_small_and_may_stand_in_a_page() -> None:
     # names become text nodes, never markup
     for path in (ROOT / "hybridbn" / "explorer" / "source").glob("*.js"):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", path.read_text())
+
+
+def test_colors_are_those_of_all_pictures() -> None:
+    assert SERIES[0] in read_module()
+    assert SERIES[1] in read_module()
 
 
 def test_lock_file_names_no_package_host() -> None:

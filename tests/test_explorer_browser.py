@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -534,6 +535,85 @@ def test_notebook_with_a_real_kernel(browser: Browser, tmp_path: Path) -> None:
             compare(page, network, {})
         finally:
             process.terminate()
+
+
+CELL = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_explorer_browser import make_mixed
+explorer = make_mixed().explore({{"sex": "male"}})
+explorer
+"""
+MODEL = """() => {{
+  const values = {values};
+  const listeners = {{}};
+  window.sent = [];
+  window.receive = (event, data) => (listeners[event] ?? []).forEach((listener) => listener(data));
+  const model = {{
+    get: (name) => values[name],
+    set: (name, value) => {{ values[name] = value; }},
+    save_changes: () => {{}},
+    on: (event, listener) => {{ (listeners[event] ??= []).push(listener); }},
+    off: () => {{}},
+    send: (content) => window.sent.push(content),
+  }};
+  const source = new Blob([{module}], {{type: 'text/javascript'}});
+  return import(URL.createObjectURL(source)).then(({{default: {{render}}}}) => {{
+    const el = document.body.appendChild(document.createElement('div'));
+    render({{model, el}});
+  }});
+}}"""
+
+
+def test_contract_of_anywidget_with_a_kernel_of_jupyter(browser: Browser) -> None:
+    """The module with a model as anywidget gives it; its messages go to a real kernel of Jupyter and back."""
+    pytest.importorskip("anywidget", reason="anywidget is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    start_new_kernel = pytest.importorskip("jupyter_client.manager", reason="no Jupyter").start_new_kernel
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries of Jupyter
+        manager, client = start_new_kernel(kernel_name="python3")
+        try:
+            shown: list[dict[str, Any]] = []
+
+            def listen(message: dict[str, Any]) -> None:
+                shown.append(message)
+
+            client.execute_interactive(CELL.format(folder=str(Path(__file__).parent)), output_hook=listen, timeout=60)
+            opened = [m["content"] for m in shown if m["msg_type"] == "comm_open"]
+            widget = next(content for content in opened if "document" in content["data"]["state"])
+            comm, held = widget["comm_id"], widget["data"]["state"]
+            data = next(m["content"]["data"] for m in shown if m["msg_type"] in ("execute_result", "display_data"))
+            assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == comm
+            assert "<svg" in data["text/html"]
+            page = Page(browser, browser.send("open", url="about:blank"))
+            values = json.dumps({key: held[key] for key in ("document", "findings", "scenarios")})
+            page.evaluate(MODEL.format(values=values, module=json.dumps(held["_esm"])))
+
+            def forward() -> None:
+                """Pass on what the module sends, and what the kernel answers."""
+                page.wait("() => window.sent.length")
+                for content in page.evaluate("() => window.sent.splice(0)"):
+                    body = {"comm_id": comm, "data": {"method": "custom", "content": content}}
+                    client.shell_channel.send(client.session.msg("comm_msg", body))
+                    while True:
+                        message = client.get_iopub_msg(timeout=60)
+                        if message["msg_type"] == "comm_msg" and message["content"]["data"]["method"] == "custom":
+                            break
+                    answer = json.dumps(message["content"]["data"]["content"])
+                    page.evaluate(f"() => window.receive('msg:custom', {answer})")
+                page.wait()
+
+            network = make_mixed()
+            forward()
+            compare(page, network, {"sex": "male"})
+            page.click(state(HOSTILE, 2))
+            forward()
+            compare(page, network, {"sex": "male", HOSTILE: IMAGE})
+            check_nothing_ran(page)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
 
 
 def test_module_is_what_its_sources_build(tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ def _choose_box(network: Network) -> tuple[float, float]:
     letters = [len(str(state)) for variable in states for state in variable.states[:MOST_STATES]]
     names = [len(v.name) for v in network.variables if isinstance(v, Continuous)]
     # beside a label there are a bar and a percentage, and beside the name of a number its mean
-    wanted = max([LETTER * count / 0.38 for count in letters] + [86 + 1.1 * LETTER * count for count in names])
+    wanted = max([LETTER * count / 0.38 for count in letters] + [100 + 1.15 * LETTER * count for count in names])
     width = min(max(round(wanted), NARROWEST), WIDEST)
     return width, TITLE + ROW * min(max(rows, FEWEST_STATES), MOST_STATES)
 

@@ -13,6 +13,9 @@ from hybridbn.explorer.cases import list_findings, read_case
 from hybridbn.explorer.page import read_module
 from hybridbn.explorer.responder import Responder
 from hybridbn.network import Network
+from hybridbn.pictures.html import QUICK
+from hybridbn.pictures.networks import chart_network
+from hybridbn.pictures.svg import draw_svg
 
 __all__ = ["make_widget"]
 
@@ -94,8 +97,16 @@ def make_widget(network: Network, evidence: Mapping[str, Any] | None = None, dat
             data = bundle[0] if isinstance(bundle, tuple) else bundle
             if data is not None:
                 # for exports and viewers without a kernel
-                data["text/html"] = network._repr_html_()
+                data["text/html"] = self._draw_picture()
             return bundle
+
+        def _draw_picture(self) -> str:
+            case = read_case(network, self.findings)
+            try:
+                mutilated = network.do(dict(case.settings)) if case.settings else network
+                return draw_svg(chart_network(mutilated, case.evidence, options=QUICK))
+            except HybridBNError:
+                return network._repr_html_()
 
     document = responder.describe()
     widget = Explorer(document=document, findings=document["start"])

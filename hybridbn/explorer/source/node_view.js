@@ -130,7 +130,7 @@ export class NodeView {
     if (known !== null) return valueText(this.node, known);
     if (finding?.weights) return "soft";
     if (!this.node.states && belief) return meanText(this.node, belief.mean, belief.sd);
-    return "";
+    return this.hiddenNeighbors ? `+${this.hiddenNeighbors}` : "";
   }
 
   describe(belief, known, finding) {

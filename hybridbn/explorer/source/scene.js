@@ -133,6 +133,11 @@ export class Scene {
       const [wide, high] = sizeOf(index);
       set(this.views.get(index).element, { transform: `translate(${x - wide / 2} ${y - high / 2})` });
     });
+    const { store } = this;
+    this.views.forEach((view, index) => {
+      const near = [...store.nodes[index].parents, ...store.children[index]];
+      view.hiddenNeighbors = near.filter((other) => !this.views.has(other)).length;
+    });
     this.places = new Map(nodes.map(([index, x, y]) => [index, { x, y }]));
     this.arcs = arcs.map(([start, end, points]) => {
       const { line, head } = drawRoute(points);
@@ -150,7 +155,7 @@ export class Scene {
   scale(width) {
     const { layout, store } = this;
     const fitting = Math.min(store.content.boxes ? 1.25 : 1.1, (width - 4) / layout.width, Math.max(0.8, (this.element.clientHeight - 4) / layout.height));
-    const scale = this.isList ? 1 : (store.zoom ?? Math.max(0.78, fitting));
+    const scale = this.isList ? 1 : (store.zoom ?? Math.max(0.7, fitting));
     set(this.svg, {
       viewBox: `0 0 ${layout.width} ${layout.height}`,
       width: Math.floor(layout.width * scale),

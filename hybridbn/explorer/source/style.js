@@ -1,12 +1,12 @@
-// The look, for light and for dark surroundings.
+// The look, for light and for dark surroundings; the blue and the orange are those of all pictures.
 
 export const CSS = `
-.hbx{--bar:#4f86c6;--ink:#20262e;--muted:#66707c;--faint:#e7eaee;--line:#d5dae0;--surface:#fff;--ground:#f5f6f8;
---found:#c8553d;--found-soft:#fbeae6;--set:#7a5bb5;--set-soft:#f0eaf9;--shade:0 1px 2px rgba(20,30,45,.08);--arc:#9aa3af;
+.hbx{--bar:#2f7fc8;--ink:#20262e;--muted:#66707c;--faint:#e7eaee;--line:#d5dae0;--surface:#fff;--ground:#f5f6f8;
+--found:#d9622b;--found-soft:#fceee7;--set:#7a5bb5;--set-soft:#f0eaf9;--shade:0 1px 2px rgba(20,30,45,.08);--arc:#9aa3af;
 container-type:inline-size;color:var(--ink);background:var(--ground);font:14px/1.4 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
 display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-align:left;position:relative;border-radius:6px;overflow:hidden}
-.hbx[data-theme=dark]{--bar:#6b9fdc;--ink:#e4e8ee;--muted:#98a2b0;--faint:#2c333d;--line:#3a434f;--surface:#1f252d;--ground:#161a20;
---found:#ec8268;--found-soft:#3a2622;--set:#b69ae6;--set-soft:#2d2640;--shade:none;--arc:#69737f;color-scheme:dark}
+.hbx[data-theme=dark]{--bar:#5b9fe0;--ink:#e4e8ee;--muted:#98a2b0;--faint:#2c333d;--line:#3a434f;--surface:#1f252d;--ground:#161a20;
+--found:#f08a58;--found-soft:#3b281e;--set:#b69ae6;--set-soft:#2d2640;--shade:none;--arc:#69737f;color-scheme:dark}
 .hbx *{box-sizing:border-box}
 .hbx [hidden]{display:none!important}
 .hbx button,.hbx input,.hbx select{font:inherit;color:inherit;margin:0}
@@ -76,7 +76,7 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-graph text{fill:var(--ink);pointer-events:none}
 .hbx-name{font-size:12px;font-weight:600}
 .hbx-graph .hbx-badge{font-size:11px;fill:var(--muted);font-variant-numeric:tabular-nums}
-.hbx-graph .hbx-found .hbx-badge{fill:var(--found);font-weight:600}
+.hbx-graph .hbx-found .hbx-badge{fill:color-mix(in srgb,var(--found) 78%,var(--ink));font-weight:600}
 .hbx-graph .hbx-set .hbx-badge{fill:var(--set);font-weight:600}
 .hbx-graph .hbx-percent{font-size:10.5px;font-variant-numeric:tabular-nums;fill:var(--muted)}
 .hbx-hit{fill:transparent}
@@ -124,7 +124,7 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-said.hbx-set{background:var(--set-soft)}
 .hbx-link{background:none;border:0;padding:0;cursor:pointer;text-align:left;color:color-mix(in srgb,var(--bar) 82%,var(--ink))!important;overflow-wrap:anywhere}
 .hbx-link:hover{text-decoration:underline}
-.hbx-link[aria-pressed=true]{font-weight:700;color:var(--found)!important}
+.hbx-link[aria-pressed=true]{font-weight:700;color:color-mix(in srgb,var(--found) 78%,var(--ink))!important}
 .hbx-table{border-collapse:collapse;width:100%;font-size:13px;margin:8px 0;color:inherit;background:none;border:0}
 .hbx-table tr,.hbx-table td,.hbx-table th{background:none;border:0}
 .hbx-table th{font-weight:500;color:var(--muted);text-align:left;padding:3px 6px 3px 0;font-size:12px;vertical-align:bottom}
