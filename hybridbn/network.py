@@ -548,11 +548,11 @@ class Network(DirectedGraph):
         chosen = resolve_options("value_of_information", options, keywords)
         return rank_by_information(self, target, evidence, costs, chosen)
 
-    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, **options: Any) -> Any:
+    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0, **view: Any) -> Any:
         """Draw the graph with belief bars and density curves in its nodes; see `hybridbn.pictures.plot_network`."""
         from hybridbn.pictures.networks import plot_network
 
-        return plot_network(self, evidence, ax, **options)
+        return plot_network(self, evidence, ax, size, **view)
 
     def explore(self, evidence: Mapping[str, Any] | None = None, data: Any = None) -> Any:
         """Return a widget for notebooks in which beliefs follow findings; see `hybridbn.explorer.widget`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ElementTree
 from functools import partial
 from itertools import combinations, pairwise
@@ -170,6 +171,15 @@ def test_charts_are_svg_with_words_for_those_who_do_not_see_them() -> None:
     assert "75.0%" in "".join(shares.itertext())
     ticks = "".join(parse(draw_svg(charts[2])).itertext())
     assert "2022-03" in ticks
+
+
+def test_notebooks_and_reports_need_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "hybridbn.pictures.axes", raising=False)
+    assert "<svg" in chain(3)._repr_html_()
+    assert "<svg" in draw_svg(chart_shares("c", ["a", "b"], [3, 1], [1, 0]))
+    with pytest.raises(hb.HybridBNError, match=r"pip install 'hybridbn\[plot\]'"):
+        chain(3).plot()
 
 
 def test_networks_without_potentials_or_with_cycles_are_shown_without_beliefs() -> None:

@@ -62,7 +62,7 @@ def draw_svg(chart: Chart, width: float | None = None, height: float | None = No
     most = int(height / 1.15 / text) if named else min(6, int(height / 2.4 / text))
     ticks_y = chart.y.choose_ticks(low, high, max(2, most), int(0.36 * width / text / LETTER))
     letters = max((len(label) for _, label in ticks_y), default=0)
-    start = letters * text * (LETTER if named else DIGIT) + 6 if chart.y.shown else 3.0
+    start = ((letters + 1) * LETTER if named else letters * DIGIT) * text + 6 if chart.y.shown else 3.0
     start += text + 2 if chart.y.label and chart.y.shown else 0.0
     end, top = width - 6, 5.0
     parts: list[str] = []
@@ -146,7 +146,7 @@ def _draw_ticks(
             break
     parts = []
     for at, label in ticks:
-        x, half = float(place(at)), len(label) * size * LETTER / 2
+        x, half = float(place(at)), len(label) * size * DIGIT / 2
         parts.append(_put_line(x, floor, x, floor + 3, "line"))
         parts.append(_put_text(min(max(x, half), end + 5 - half), floor + size + 2, label, "middle", size, "dim"))
     return parts
