@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import sqlite3
+import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, reduce
@@ -79,6 +80,7 @@ class SqlCounter(BlockCounter):
     def __init__(self, columns, sizes, weights=None):
         super().__init__(columns, sizes, weights)
         self.database = sqlite3.connect(":memory:")
+        weakref.finalize(self, self.database.close)
         names = [*columns, "weight"]
         self.database.execute(f"create table cells ({', '.join(names)})")
         rows = zip(*(column.tolist() for column in columns.values()), self.weights.tolist(), strict=True)

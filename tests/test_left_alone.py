@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import warnings
@@ -152,7 +153,7 @@ def test_the_command_prints_one_line(kind: str, tmp_path: Path, capsys: pytest.C
         frame.to_parquet(source)
     else:
         lacking = {"tags", "record"}
-        with sqlite3.connect(source) as connection:
+        with contextlib.closing(sqlite3.connect(source)) as connection:
             frame.drop(columns=sorted(lacking)).to_sql("t", connection, index=False)
     prefix, suffix = ("sqlite:///", "?table=t") if kind == "sqlite" else ("", "")
     assert run(["impute", f"{prefix}{source}{suffix}", f"{prefix}{goal}{suffix}", "--chunk", "25"]) == 0

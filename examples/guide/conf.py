@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from html import escape
 from pathlib import Path
 from typing import Any
+
+from docutils.nodes import SkipNode
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
@@ -22,7 +27,6 @@ version = release = hybridbn.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
 ]
@@ -57,6 +61,7 @@ sphinx_gallery_conf = {
 }
 warnings.filterwarnings("ignore", category=UserWarning, module="hybridbn")
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "hybridbn"
 html_extra_path = ["llms.txt"]
@@ -80,8 +85,20 @@ def escape_stars(_app: object, _what: str, _name: str, _thing: object, _options:
     lines[:] = [line if "``" in line or ">>>" in line else line.replace("(*", r"(\*") for line in lines]
 
 
+def write_formula(translator: Any, node: Any) -> None:
+    """Write a formula as MathML, which browsers show without any script from elsewhere; what can't be, as it stands."""
+    block = node.tagname == "math_block"
+    try:
+        formula = tex2mathml(node.astext().replace(r"\dots", r"\ldots"), as_block=block)
+    except MathError:
+        formula = f"<code>{escape(node.astext())}</code>"
+    translator.body.append(f'<div class="formula">{formula}</div>' if block else formula)
+    raise SkipNode
+
+
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", escape_stars)
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
 
 
 pages.write_numbers(HERE)
