@@ -257,7 +257,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         sums = np.bincount(table.column(self.target_name_), table.weights, len(states))
         factors = self._prior_array(states) / np.where(sums > 0, sums, 1.0)
         *networks, last = ensemble.networks
-        shares = factors * last.posterior(self.target_name_).probabilities
+        posterior = last.posterior(self.target_name_)
+        assert isinstance(posterior, DiscretePosterior)
+        shares = factors * posterior.probabilities
         shifted = Network([Multinomial(ensemble.variable, table=shares, normalize=True)])
         return Ensemble([*networks, shifted], ensemble.votes, ensemble.target, ensemble.algorithm)
 
